@@ -202,7 +202,7 @@ class TableFormat(Protocol):
         """
 
     def maintain(self, retention_ms: int) -> None:
-        """Keep the log short, after a commit is confirmed: what it takes belongs to nothing that is kept.
+        """Keep the log short and readable, after a commit is confirmed: no retained checkpoint needs what it removes.
 
         Args:
             retention_ms: how far back engines may still look by the format's own means.

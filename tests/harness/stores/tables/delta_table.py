@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ from milepost.dataflow.sinks.files.file_statistics import statistics_of
 from milepost.dataflow.sinks.files.table_files import TableFiles
 from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
 from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
+from milepost.dataflow.sinks.formats.delta.delta_types import delta_schema
 from milepost.dataflow.sinks.formats.delta.open_delta_table import OpenDeltaTable
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner
@@ -43,6 +46,35 @@ def rows(*keys: int, schema: pa.Schema = SCHEMA) -> pa.Table:
 def write_id(number: int) -> str:
     """Return the write id of a move under test: 32 hexadecimal digits, both halves with a sign."""
     return f"{2**127 + 2**63 + number:032x}"
+
+
+def foreign_delta_table(
+    store: ObjectStore,
+    schema: pa.Schema,
+    protocol: Mapping[str, Any],
+    properties: Mapping[str, str] | None = None,
+    metadata: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Write the first version of a table as another engine could.
+
+    Args:
+        metadata: of its first columns.
+    """
+    columns = json.loads(delta_schema(schema))
+    for column, said in zip(columns["fields"], metadata, strict=False):
+        column["metadata"] = dict(said)
+    table = {
+        "id": "theirs",
+        "name": "sales",
+        "description": "made by another engine",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(columns),
+        "partitionColumns": [],
+        "configuration": dict(properties or {}),
+        "createdTime": 1_700_000_000_000,
+    }
+    actions = [{"protocol": dict(protocol)}, {"metaData": table}]
+    store.put("_delta_log/00000000000000000000.json", "\n".join(map(json.dumps, actions)).encode())
 
 
 @dataclass

@@ -37,7 +37,7 @@ class TestDelta(LocalCase, DeltaCase):
         """As if the store forgot what it had been asked: one racer's version is gone before the other's commit."""
         store = self.table_store(tmp_path)
 
-        def both_won(location: object) -> int:
+        def both_won(place: object, location: object) -> int:
             return 2
 
         monkeypatch.setattr(delta_probe, "_race", both_won)

@@ -10,6 +10,8 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
 
 from milepost.dataflow.sinks.formats.iceberg import catalogs
 from milepost.dataflow.sinks.formats.iceberg.catalog_errors import catalog_errors
@@ -48,6 +50,30 @@ def test_a_new_table_is_its_first_makers_and_empty(any_lake: IcebergLake) -> Non
 
     assert (table.owner, table.number, table.write_id, table.schema) == (OWNER, 0, None, SCHEMA)
     assert (dict(table.live()), table.foreign()) == ({}, ())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_commit_changes_what_readers_must_support(lake: IcebergLake, version: int) -> None:
+    """Whoever could read a table before it was adopted can read it after every commit of ours."""
+    catalog = lake.made().foreign_table().catalog
+    location = lake.foreign_table().location()
+    catalog.drop_table(lake.config.table)
+    columns = Schema(NestedField(1, "k", LongType()), NestedField(2, "v", StringType()))
+    asked = {"format-version": str(version), "theirs": "yes"}
+    catalog.create_table(lake.config.table, columns, location, properties=asked)
+
+    def required() -> tuple[object, ...]:
+        metadata = lake.foreign_table().metadata
+        return metadata.format_version, metadata.partition_specs, metadata.sort_orders, metadata.properties["theirs"]
+
+    before = required()
+    lake.opened().claim(OWNER, lake.opened().lacks(OWNER), (0, "adopted"))
+    assert (required(), lake.opened().owner) == (before, OWNER)
+    lake.move(1, (lake.staged(1),))
+    lake.opened().widen(pa.schema([*SCHEMA, ("at", pa.timestamp("us"))]))
+    lake.move(2, (lake.staged(2),))
+    lake.opened().claim(replace(OWNER, identity="0002"), {}, (3, "taken over"))
+    assert required() == before and lake.keys() == [1, 2]
 
 
 def test_a_move_shows_its_number_its_write_id_and_exactly_its_files(any_lake: IcebergLake) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.dataflow.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.dataflow.sinks.formats.delta.delta_types import check_columns, check_distinct
 from milepost.protocol.records.errors import InvalidRequest
 
@@ -16,9 +17,15 @@ FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 
 _WRITABLE = frozenset(
-    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz"}
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz", VARIANT}
 )
-"""Features of a table that commits of whole files keep, as long as no property or column makes use of them."""
+"""Features of a table that commits of whole files keep, as long as no property or column makes use of them.
+
+A table with a column of the type variant is refused by that column.
+"""
+
+_IDENTITY_COLUMNS = 6
+"""The writer version that stands for them, which the library does not write."""
 
 _MS = {
     "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000,
@@ -34,11 +41,11 @@ class TableTraits:
     """What a table's log says of it, apart from its files.
 
     Attributes:
-        writer_features: that it names; none before Delta had names for them. fields: its columns, as the log has them.
+        fields: its columns, as the log has them.
     """
 
     properties: Mapping[str, str]
-    writer_features: frozenset[str]
+    protocol: Protocol
     partition_columns: tuple[str, ...]
     fields: tuple[dict[str, Any], ...]
 
@@ -62,7 +69,12 @@ def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) 
 
     Raises: InvalidRequest.
     """
-    if unknown := sorted(traits.writer_features - _WRITABLE):
+    if traits.protocol.writer_version == _IDENTITY_COLUMNS:
+        raise _refused(
+            sink, f"the table has the writer version {_IDENTITY_COLUMNS}, which Milepost does not write",
+            f"copy it to a table with a lower version, {_OTHER_PATH}",
+        )  # fmt: skip
+    if unknown := sorted(traits.protocol.writer_features - _WRITABLE):
         raise _refused(
             sink, f"the table uses {', '.join(unknown)}, of Delta's features, which Milepost does not write",
             f"drop the feature (ALTER TABLE … DROP FEATURE {unknown[0]}), {_OTHER_PATH}",

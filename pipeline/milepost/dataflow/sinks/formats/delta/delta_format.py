@@ -10,6 +10,7 @@ from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION, L
 from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, reason_of, translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.dataflow.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
+from milepost.dataflow.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.dataflow.sinks.formats.delta.delta_probe import probe_commits
 from milepost.dataflow.sinks.formats.delta.delta_types import check_columns, delta_schema
 from milepost.dataflow.sinks.formats.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
@@ -48,9 +49,7 @@ class DeltaFormat:
     def open(self) -> OpenDeltaTable | None:
         location = delta_location(self._sink, self._store.config)
         table = self._table(location)
-        if table is None:
-            return None
-        return OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms, self._partition_by)
+        return None if table is None else self._opened(location, table)
 
     def recent(self) -> None:
         """Nothing: its commits are given a table that was opened for them."""
@@ -95,12 +94,19 @@ class DeltaFormat:
     def maintain(self, retention_ms: int) -> None:
         location = delta_location(self._sink, self._store.config)
         table = self._table(location)
-        if table is None or table.version() - last_checkpoint(self._store) < COMMITS_PER_CHECKPOINT:
+        if table is None:
+            return
+        if VARIANT in Protocol.of(table).writer_features:
+            self._opened(location, table).drop_variant_feature()
+        if table.version() - last_checkpoint(self._store) < COMMITS_PER_CHECKPOINT:
             return
         with translated_errors(location, lambda reason: self._unavailable("its log could not be shortened", reason)):
             table.create_checkpoint()
             if (duration_ms(table.metadata().configuration, LOG_RETENTION) or 0) >= retention_ms:
                 table.cleanup_metadata()
+
+    def _opened(self, location: DeltaLocation, table: DeltaTable) -> OpenDeltaTable:
+        return OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms, self._partition_by)
 
     def _table(self, location: DeltaLocation) -> DeltaTable | None:
         """Return the library's handle on the table as it is now; None: there is none.

@@ -87,6 +87,20 @@ def commits_since_ours(
     return SinceOurs(None, tuple(reversed(foreign)))
 
 
+def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | None) -> list[int]:
+    """Return which of the newest versions are commits of a sink that wrote the table's protocol, newest first.
+
+    Looks at a bounded number of versions. Raises: as `commits_since_ours`.
+    """
+    versions = range(newest, max(newest - _MOST_AT_ONCE, 0), -1)
+    found = []
+    for version, body in zip(versions, at_once(store, lambda one: _body(store, one), versions), strict=True):
+        actions = _actions(version, body) if body is not None else []
+        if _our_commit(actions, owner) is not None and any("protocol" in action for action in actions):
+            found.append(version)
+    return found
+
+
 def last_checkpoint(store: ObjectStore) -> int:
     """Return the version of the newest checkpoint that the log names; -1: none. Raises what the store raises."""
     try:

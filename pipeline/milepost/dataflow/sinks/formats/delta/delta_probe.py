@@ -1,12 +1,13 @@
 """A probe of Delta's commits at a place: of two that race for one version exactly one may win.
 
-By the library itself, on a throw-away table beside the sink's own data, below ``_milepost/``, which engines leave
-alone; nothing reads it, and it is removed, whatever comes of it.
+One commits by the library, as a move of the table does, and one by a conditional write of our own store, as a change of
+its properties does. The table is a throw-away below ``_milepost/``, which engines ignore; it is always removed.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
@@ -18,10 +19,12 @@ from deltalake.exceptions import CommitFailedError
 
 from milepost.dataflow.sinks.formats.delta.delta_errors import translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
+from milepost.dataflow.sinks.formats.delta.delta_log import log_key
+from milepost.dataflow.sinks.formats.delta.delta_metadata import commit_body
 from milepost.dataflow.sinks.formats.delta.delta_types import delta_schema
 from milepost.dataflow.sinks.formats.delta.open_delta_table import NO_HOOKS
 from milepost.dataflow.sinks.records.table_keys import OWN
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
+from milepost.protocol.records.errors import CheckpointError, CommitConflict, EnvironmentUnusable
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.open import open_store
@@ -44,7 +47,7 @@ def probe_commits(sink: str, store: ObjectStore) -> str:
     try:
         with translated_errors(location, lambda reason: _unusable(sink, store, f"it cannot be written: {reason}.")):
             _make(location)
-            won = _race(location)
+            won = _race(place, location)
     finally:
         _remove(sink, place)
     if won != 1:
@@ -57,26 +60,34 @@ def _make(location: DeltaLocation) -> None:
     DeltaTable.create(location.uri, columns, storage_options=location.options, post_commithook_properties=NO_HOOKS)
 
 
-def _race(location: DeltaLocation) -> int:
+def _race(place: ObjectStore, location: DeltaLocation) -> int:
     """Return how many of the racers took the version after the one that all of them have read."""
-    handles = [DeltaTable(location.uri, storage_options=location.options) for _ in range(RACERS)]
+    handle = DeltaTable(location.uri, storage_options=location.options)
     ready = Barrier(RACERS, timeout=_LONGEST_S)
 
-    def commit(number: int) -> bool:
+    def commit_by_library() -> None:
+        handle.create_write_transaction(
+            [],
+            "append",
+            handle.schema(),
+            [],
+            commit_properties=CommitProperties(max_commit_retries=0),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    def commit_by_store() -> None:
+        place.create(log_key(handle.version() + 1), commit_body("SET TBLPROPERTIES", {}, 0, {}, []))
+
+    def wins(commit: Callable[[], None]) -> bool:
         ready.wait()
         try:
-            handles[number].alter.set_table_properties(
-                {"milepost.probe": str(number)},
-                raise_if_not_exists=False,
-                commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=NO_HOOKS,
-            )
-        except CommitFailedError:
+            commit()
+        except (CommitFailedError, CommitConflict):
             return False
         return True
 
     with ThreadPoolExecutor(RACERS) as pool:
-        return sum(pool.map(commit, range(RACERS)))
+        return sum(pool.map(wins, [commit_by_library, commit_by_store]))
 
 
 def _remove(sink: str, place: ObjectStore) -> None:

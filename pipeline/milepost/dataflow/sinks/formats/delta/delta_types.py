@@ -124,6 +124,13 @@ def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
     return pa.schema(fields) if fields else None
 
 
+def has_timestamp_ntz(data_type: pa.DataType) -> bool:
+    """Return whether a type is a timestamp without a zone, or has one within it."""
+    if pa.types.is_nested(data_type):
+        return any(has_timestamp_ntz(field.type) for field in _children(data_type))
+    return bool(pa.types.is_timestamp(data_type) and data_type.tz is None)
+
+
 def _delta_type(data_type: pa.DataType) -> str | dict[str, Any]:
     if data_type in _NAMES:
         return _NAMES[data_type]

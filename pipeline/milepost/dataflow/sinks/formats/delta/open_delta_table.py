@@ -6,19 +6,33 @@ import json
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from milepost.dataflow.sinks.formats.delta.delta_checks import TableTraits, check_schema, check_traits, short_retentions
-from milepost.dataflow.sinks.formats.delta.delta_errors import reason_of, translated_errors
+from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, reason_of, translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation
-from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit, SinceOurs, commits_since_ours
-from milepost.dataflow.sinks.formats.delta.delta_types import arrow_schema, delta_field
+from milepost.dataflow.sinks.formats.delta.delta_log import (
+    OurCommit,
+    SinceOurs,
+    commits_since_ours,
+    log_key,
+    our_protocol_changes,
+)
+from milepost.dataflow.sinks.formats.delta.delta_metadata import (
+    VARIANT,
+    Action,
+    Protocol,
+    commit_body,
+    metadata_action,
+    transaction_actions,
+)
+from milepost.dataflow.sinks.formats.delta.delta_types import arrow_schema, delta_field, has_timestamp_ntz
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.reservation import TableOwner, is_same
 from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
@@ -82,10 +96,10 @@ class OpenDeltaTable:
         self.schema = arrow_schema(sink, self._columns)
 
     def check(self, schema: pa.Schema | None) -> None:
-        metadata, protocol = self._table.metadata(), self._table.protocol()
+        metadata = self._table.metadata()
         traits = TableTraits(
             properties=metadata.configuration,
-            writer_features=frozenset(protocol.writer_features or ()),
+            protocol=Protocol.of(self._table),
             partition_columns=tuple(metadata.partition_columns),
             fields=tuple(self._columns["fields"]),
         )
@@ -103,13 +117,13 @@ class OpenDeltaTable:
         ours = OurCommit(owner.identity, owner.sink)
         if mark is not None:
             ours, transactions = _mark(owner, *mark)
-        with self._committing(ours, transactions) as commit:
-            self._table.alter.set_table_properties(
-                dict(properties),
-                raise_if_not_exists=False,
-                commit_properties=commit,
-                post_commithook_properties=NO_HOOKS,
-            )
+        metadata = metadata_action(self._table, self._columns, properties)
+        self._commit_metadata(
+            "SET TBLPROPERTIES",
+            {"properties": json.dumps(dict(properties))},
+            ours,
+            [metadata, *transaction_actions(transactions)],
+        )
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Nothing: rows of others lie in files of their own."""
@@ -131,11 +145,35 @@ class OpenDeltaTable:
         return commits_since_ours(self._store, self._table.version(), None, columns).foreign
 
     def widen(self, schema: pa.Schema) -> None:
+        self.check(None)
         there = self.schema.names if self.schema is not None else []
-        added = [Field.from_json(json.dumps(delta_field(field))) for field in schema if field.name not in there]
-        ours = OurCommit(self.owner.identity, self.owner.sink) if self.owner is not None else None
-        with self._committing(ours, []) as properties:
-            self._table.alter.add_columns(added, commit_properties=properties, post_commithook_properties=NO_HOOKS)
+        added = [field for field in schema if field.name not in there]
+        fields = [delta_field(field) for field in added]
+        columns = {**self._columns, "fields": [*self._columns["fields"], *fields]}
+        before = after = Protocol.of(self._table)
+        if any(has_timestamp_ntz(field.type) for field in added):
+            after = before.with_timestamp_ntz()
+        self._commit_metadata(
+            "ADD COLUMNS",
+            {"columns": json.dumps(fields)},
+            OurCommit(self.owner.identity, self.owner.sink) if self.owner is not None else None,
+            [*([after.action()] if after != before else []), metadata_action(self._table, columns, {})],
+        )
+
+    def drop_variant_feature(self) -> None:
+        """Drop `variantType` if an earlier version of Milepost added it together with a property of the table.
+
+        No column uses it, and readers without it refuse the whole table. What another writer added stays.
+
+        Raises: as `commit`.
+        """
+        if self.owner is not None and self._added_variant_feature():
+            self._commit_metadata(
+                "DROP FEATURE",
+                {"featureName": VARIANT},
+                OurCommit(self.owner.identity, self.owner.sink),
+                [Protocol.of(self._table).without(VARIANT).action()],
+            )
 
     def commit(self, move: TableMove) -> None:
         now_ms = time.time_ns() // 1_000_000
@@ -174,6 +212,15 @@ class OpenDeltaTable:
             )
         return found
 
+    def _added_variant_feature(self) -> bool:
+        """Return whether a recent commit of this sink added the feature to a protocol that did not have it."""
+        for version in our_protocol_changes(self._store, self.version, self.owner):
+            with suppress(*FAULTS):  # the log may not reach back so far
+                before = DeltaTable(self._location.uri, version=version - 1, storage_options=self._location.options)
+                if VARIANT not in Protocol.of(before).writer_features:
+                    return True
+        return False
+
     def _newest_move(self) -> tuple[int, str | None]:
         """Return number and write id by the table's transactions.
 
@@ -206,12 +253,28 @@ class OpenDeltaTable:
             except CommitFailedError as error:
                 taken = reason_of(self._location, error)
         if taken is not None:
-            raise CommitConflict(
-                f"sink {self._sink}: the Delta table {self._store.config.url} was changed by another commit: {taken}. "
-                "Nothing else is known before the table is opened again: that commit may be our own.",
-                hint="try again",
-                sink=self._sink,
-            )
+            raise self._taken(taken)
+
+    def _commit_metadata(
+        self, operation: str, parameters: Mapping[str, str], ours: OurCommit | None, actions: Iterable[Action]
+    ) -> None:
+        """Commit what changes no rows as the next version, by a conditional write. Raises: as `commit`."""
+        info = ours.as_metadata() if ours is not None else {}
+        body = commit_body(operation, parameters, time.time_ns() // 1_000_000, info, actions)
+        try:
+            self._store.create(log_key(self.version + 1), body)
+        except CommitConflict as error:
+            raise self._taken(error.message) from error
+        except CommitOutcomeUnknown as error:
+            raise self._unknown(error.message) from error
+
+    def _taken(self, reason: str) -> CommitConflict:
+        return CommitConflict(
+            f"sink {self._sink}: the Delta table {self._store.config.url} was changed by another commit: {reason}. "
+            "Nothing else is known before the table is opened again: that commit may be our own.",
+            hint="try again",
+            sink=self._sink,
+        )
 
     def _unknown(self, reason: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
