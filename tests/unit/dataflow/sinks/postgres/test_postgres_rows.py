@@ -93,7 +93,7 @@ class TestRows(PostgresCase):
         [
             ([("k", pa.int64()), ("v", pa.string())], [(1, "a\0b")], "'v' has a NUL character in 1 rows"),
             ([("k", pa.int64()), ("v", pa.string())], [(None, "a")], "'k' is of the key and null in 1 rows"),
-            ([("k", pa.string()), ("v", pa.string())], [("x" * 2601, "a")], "a key with 2601 bytes"),
+            ([("k", pa.string()), ("v", pa.string())], [("x" * 2700, "a")], "key (k) takes 2712 bytes"),
             ([("k", pa.int64()), ("v", pa.date32())], [(1, 3_000_000)], "before the year 1 or after 9999"),
             ([("k", pa.int64()), ("v", pa.timestamp("us"))], [(1, -(2**62))], "before the year 1 or after 9999"),
             ([("k", pa.float64()), ("v", pa.string())], [(1.0, "a")], "0.0 and -0.0 are one key"),
@@ -161,7 +161,7 @@ def test_a_line_has_one_end_and_is_another_for_each_value(values: list[str | Non
 def test_rows_that_fit_are_taken() -> None:
     """Nulls outside of the key, a key of the longest size, and no rows at all."""
     schema = pa.schema([("k", pa.string()), ("d", pa.date32())])
-    check_rows("table", rows(("x" * 2600, None), schema=schema), ("k",))
+    check_rows("table", rows(("x" * 2692, None), schema=schema), ("k",))
     check_rows("table", schema.empty_table(), ("k",))
 
 

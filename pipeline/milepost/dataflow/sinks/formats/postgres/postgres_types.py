@@ -7,20 +7,23 @@ import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from milepost.dataflow.sinks.formats.postgres.postgres_sizes import (
+    MAX_KEY_BYTES,
+    MAX_ROW_BYTES,
+    POINTER_BYTES,
+    key_bytes,
+    longest_row_bytes,
+    table_row_bytes,
+)
 from milepost.protocol.records.errors import InvalidRequest
 
 MARK = "_milepost"
 """The column that says which move of ours wrote a row; null: the row is somebody else's."""
 
-MAX_KEY_BYTES = 2600
-"""Of a row's key as text: an entry of an index has less than a third of a page."""
-
 _MAX_NAME_BYTES = 63
 _MAX_COLUMNS = 1599
-_PAGE_BYTES = 8160
-"""What one row may have in the table itself; long text lies beside it, behind a pointer."""
-
-_ROW_BYTES, _POINTER_BYTES = 32, 18
+_MAX_KEY_COLUMNS = 32
+_FEWER_COLUMNS = "select fewer columns by an operator of `kind: sql`, or write them to several sinks"
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", MARK})
 _SIMPLE = {
     pa.bool_(): "boolean",
@@ -43,7 +46,6 @@ _SIMPLE = {
 _UNITS = {"ms": 1_000, "us": 1_000_000}
 """Of times: a second has so many. Those of a nanosecond would be cut off, and files have none of a second."""
 
-_WIDTHS = {"boolean": 1, "smallint": 2, "integer": 4, "bigint": 8, "real": 4, "double precision": 8, "date": 4}
 _EPOCH = datetime.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((end - _EPOCH).days for end in (datetime.date.min, datetime.date.max))
 
@@ -75,12 +77,18 @@ def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
             raise InvalidRequest(
                 f"sink {sink}: column {field.name!r} {said}. Nothing was published.", hint=hint, column=field.name
             )
-    width = _ROW_BYTES + len(schema) // 8 + sum(_width(field.type) for field in schema)
-    if len(schema) > _MAX_COLUMNS or width > _PAGE_BYTES:
+    if len(key) > _MAX_KEY_COLUMNS:
+        raise InvalidRequest(
+            f"sink {sink}: its key has {len(key)} columns; Postgres takes {_MAX_KEY_COLUMNS}. Nothing was published.",
+            hint="key by a digest of them, computed by an operator of `kind: sql`",
+            sink=sink,
+        )
+    width = table_row_bytes(_types(schema), POINTER_BYTES)
+    if len(schema) > _MAX_COLUMNS or width > MAX_ROW_BYTES:
         raise InvalidRequest(
             f"sink {sink}: {len(schema)} columns of at least {width} bytes a row; Postgres takes {_MAX_COLUMNS} "
-            f"columns and {_PAGE_BYTES} bytes. Nothing was published.",
-            hint="select fewer columns by an operator of `kind: sql`, or write them to several sinks",
+            f"columns and {MAX_ROW_BYTES} bytes. Nothing was published.",
+            hint=_FEWER_COLUMNS,
         )
 
 
@@ -106,7 +114,21 @@ def check_rows(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
                 )
         if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
             _check_times(sink, field, column)
-    _check_key_size(sink, rows, key)
+    types = _types(rows.schema)
+    if (longest := key_bytes(rows, types, key)) > MAX_KEY_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: a row's key ({', '.join(key)}) takes {longest} bytes in an index of Postgres, which has "
+            f"{MAX_KEY_BYTES}. Nothing was published.",
+            hint="key by a digest of it, computed by an operator of `kind: sql`",
+            sink=sink,
+        )
+    if (longest := longest_row_bytes(rows, types)) > MAX_ROW_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: one of the rows takes {longest} bytes in a page of Postgres, which has {MAX_ROW_BYTES}. "
+            "Nothing was published.",
+            hint=_FEWER_COLUMNS,
+            sink=sink,
+        )
 
 
 def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
@@ -125,27 +147,8 @@ def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
         )
 
 
-def _check_key_size(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
-    sizes = [
-        pc.cast(pc.binary_length(rows.column(name)), pa.int64())
-        for name in key
-        if pa.types.is_string(rows.schema.field(name).type)
-        or pa.types.is_large_string(rows.schema.field(name).type)
-        or pa.types.is_binary(rows.schema.field(name).type)
-        or pa.types.is_large_binary(rows.schema.field(name).type)
-    ]
-    if not sizes or not rows.num_rows:
-        return
-    total = sizes[0]
-    for size in sizes[1:]:
-        total = pc.add(total, size)
-    if (longest := pc.max(total).as_py()) > MAX_KEY_BYTES:
-        raise _refused(
-            sink,
-            key[0],
-            f"is of a key with {longest} bytes; an index of Postgres takes {MAX_KEY_BYTES}",
-            "key by a digest of it, computed by an operator of `kind: sql`",
-        )
+def _types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: required_type(field.type) for field in schema}
 
 
 def _column_fault(field: pa.Field) -> tuple[str, str] | None:
@@ -172,12 +175,6 @@ def _key_fault(data_type: pa.DataType) -> tuple[str, str] | None:
     if pa.types.is_floating(data_type):
         return f"is of the key and has the type {data_type}; 0.0 and -0.0 are one key there", "cast it to a decimal"
     return None
-
-
-def _width(data_type: pa.DataType) -> int:
-    if pa.types.is_timestamp(data_type):
-        return 8
-    return _WIDTHS.get(column_type(data_type) or "", _POINTER_BYTES)
 
 
 def _refused(sink: str, column: str, why: str, hint: str) -> InvalidRequest:
