@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
     from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
-    from milepost.jobmaster.compatibility.preflight import advice, report_lines
+    from milepost.jobmaster.compatibility.advice import advice
+    from milepost.jobmaster.compatibility.preflight import report_lines
     from milepost.jobmaster.job.checks.installed_suite import suite_faults
     from milepost.jobmaster.job.checks.store_checks import probe_stores, probe_tables
     from milepost.jobmaster.job.session import Session
@@ -74,7 +75,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "backfill.backfill": ("BackfillResult", "DisposedBackfills"),
     "backfill.plan": ("ApprovedBackfill",),
-    "compatibility.preflight": ("advice", "report_lines"),
+    "compatibility.advice": ("advice",),
+    "compatibility.preflight": ("report_lines",),
     "job.checks.installed_suite": ("suite_faults",),
     "job.checks.store_checks": ("probe_stores", "probe_tables"),
     "job.session": ("Session",),

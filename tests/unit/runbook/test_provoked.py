@@ -344,6 +344,12 @@ def is_late(folder: Path, patch: Patch) -> SparklessJob:
     return job
 
 
+def is_no_input(folder: Path, patch: Patch) -> SparklessJob:
+    job = SparklessJob.create(folder, {"settle: 0s": "settle: 0s\n    start: latest"})
+    run(job)
+    return job
+
+
 def is_running(folder: Path, patch: Patch) -> SparklessJob:
     job = with_an_epoch(folder)
     job.land("2.csv")
@@ -389,6 +395,7 @@ STATES: dict[Condition, Callable[[Path, Patch], SparklessJob]] = {
         is_lease_over,
         is_overdue,
         is_late,
+        is_no_input,
         is_running,
         is_frozen,
         is_backfill_unfinished,
@@ -398,13 +405,17 @@ STATES: dict[Condition, Callable[[Path, Patch], SparklessJob]] = {
 }
 
 
+BOUNDED = (Condition.LATE, Condition.NO_INPUT)
+"""What is no health only for who says how fresh the input is to be."""
+
+
 @pytest.mark.parametrize("condition", Condition, ids=lambda one: one.value)
 def test_a_job_in_each_state_leads_to_its_page(condition: Condition, tmp_path: Path, monkeypatch: Patch) -> None:
     job = STATES[condition](tmp_path / "job", monkeypatch)
-    status = job.master.status(HOUR_S * 1000 if condition is Condition.LATE else None)
+    status = job.master.status(HOUR_S * 1000 if condition in BOUNDED else None)
     assert status.condition is condition
     assert status.runbook == address(condition.value)
-    options = ["--max-lag", "1h"] if condition is Condition.LATE else []
+    options = ["--max-lag", "1h"] if condition in BOUNDED else []
     told = milepost("status", job.folder / "config" / "small.yaml", *options)
     assert told.exit_code == status.exit_code
     assert (f"milepost runbook {condition.value}\nnext: " in told.stdout) is not status.healthy

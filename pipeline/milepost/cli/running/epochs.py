@@ -36,7 +36,10 @@ def run(
     take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
     allow_non_restored_state: Annotated[
         bool,
-        typer.Option("--allow-non-restored-state", help="Leave state behind that nothing in the spec restores."),
+        typer.Option(
+            "--allow-non-restored-state",
+            help="Forget state that no operator of the spec restores: `lint` says what, such as which rows were seen.",
+        ),
     ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")

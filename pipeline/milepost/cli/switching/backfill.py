@@ -56,7 +56,8 @@ def backfill(
     allow_non_restored_state: Annotated[
         bool,
         typer.Option(
-            "--allow-non-restored-state", help="Leave behind the state of operators that are gone from the spec."
+            "--allow-non-restored-state",
+            help="Forget state at the fork point that no operator of the spec restores: `--dry-run` says what.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,

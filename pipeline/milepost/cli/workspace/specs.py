@@ -82,16 +82,20 @@ def lint(
     with_head = _compared(loaded)
     report["compatibility"], report["compatibility_unknown"] = with_head.rows, with_head.unknown
     report["refused_tables"] = list(with_head.refused_tables)
+    report["source_warnings"] = list(with_head.source_warnings)
     report["upsert"] = [to_json(price) for price in with_head.prices]
     add_sizes(report, with_head.sizes)
     if file is not None:
         write_picture(report, file)
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
-    hint = output.as_typed(advice(loaded.spec, refused)) if refused else None
+    hint = output.as_typed(advice(loaded.spec, loaded.graph(), refused)) if refused else None
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
-    output.text(f"{shown_path(loaded.path)}: job {report['job']} is valid; exchanges per epoch: {report['levels']}")
+    verdict = "does not fit its head, so that `run` refuses it" if refused else "is valid"
+    if not refused and with_head.refused_tables:
+        verdict += " by itself, and `run` would refuse a new table"
+    output.text(f"{shown_path(loaded.path)}: job {report['job']} {verdict}; exchanges per epoch: {report['levels']}")
     show_graph(report, output)
     if file is not None:
         output.note(f"the graph is drawn to {file}")
@@ -109,11 +113,13 @@ def lint(
         output.table(["with the head", "outcome", "verdict"], rows, notes=notes)
     elif report["compatibility_unknown"]:
         output.note(f"note: not compared with the job's head: {report['compatibility_unknown']}")
+    for warning in with_head.source_warnings:
+        output.note(f"warning: {warning}")
     for why in with_head.refused_tables:
         output.note(f"note: `run` would refuse a new table: {why}")
     show_prices((price for price in with_head.prices if price.written_bytes_per_day is not None), output)
     if hint is not None:
-        output.note(f"`run` refuses this. What to do: {hint}")
+        output.note(f"What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
 
 
@@ -124,25 +130,27 @@ class _WithHead:
     Attributes:
         rows: verdicts against the job's head. unknown: why what is stored could not be asked; None: it was.
         prices: what its upserts cost. sizes: of its state at the head. refused_tables: of each new table that `run`
-        would refuse now, why.
+        would refuse now, why. source_warnings: of each source with nothing, or not everything, to read.
     """
 
     rows: list[dict[str, Any]]
     unknown: str | None = None
     prices: tuple[UpsertPrice, ...] = ()
     refused_tables: tuple[str, ...] = ()
+    source_warnings: tuple[str, ...] = ()
     sizes: Mapping[str, StateSize] = field(default_factory=dict)
 
 
 def _compared(loaded: LoadedJob) -> _WithHead:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster.jobmaster import JobMaster, source_checks
     from milepost.protocol.records.errors import StoreUnavailable
 
     try:
         master = JobMaster(loaded)
         refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.refused_tables())
         rows, prices = list(master.compatibility()), master.upsert_prices()
-        return _WithHead(rows, None, prices, refused, master.state_sizes())
+        warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(loaded) if one.suspicious)
+        return _WithHead(rows, None, prices, refused, warnings, master.state_sizes())
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
         return _WithHead([], error.message.splitlines()[0])

@@ -298,7 +298,10 @@ class MovingSink(Protocol):
         """
 
     def check(self, contents: TableContents | None) -> None:
-        """Refuse contents of which a file is gone. Raises StateCorrupt."""
+        """Refuse contents that the table cannot show.
+
+        Raises: StateCorrupt: a file is gone. InvalidRequest: a column of the table has another type.
+        """
 
     def fault(self, contents: TableContents | None) -> str | None:
         """Say why the table is not as these contents, or None; what others appended is no fault."""
@@ -315,6 +318,12 @@ class ReadableSink(Protocol):
 
     def shown_as(self, contents: TableContents | None) -> ShownTable | None:
         """Return how the table shows contents; None: it never did, as far as the job knows. Raises StateCorrupt."""
+
+    def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
+        """Return mode and key of the table that is there, which are permanent: the spec may say others since.
+
+        Where there is none yet, those of the spec.
+        """
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
         """Return a table's files in commit order. Raises StateCorrupt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
@@ -16,6 +16,8 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.epochs import Epochs
+from milepost.protocol.manifest.decisions import decide
+from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 
 
@@ -135,6 +137,8 @@ def _document(context: JobContext, plan: BackfillPlan) -> BackfillDocument:
     fork = fork_to_continue(context, plan)
     gives_up = [one.timeline_id for one in left_behind(context, plan.state, backfill_fingerprint(context, plan))]
     if fork is None:
+        without = tuple(one for one in plan.state.timelines if one.timeline_id not in gives_up)
+        decide(replace(plan.state, timelines=without), ForkRequest(Session.cli().session_id, plan.fork_point), 0)
         return document_of(context, plan, None, 0, gives_up)
     tip = consumed_by(context, context.base_metadata(plan.state, fork.head))
     left = left_to_replay(plan.ranges, plan.base_consumed, tip)

@@ -13,8 +13,10 @@ from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.summary import watermark_of
 from milepost.jobmaster.backfill.replay import Consumed, LiveRanges, RecordedRange, check_objects
+from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
+from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.manifest.transaction.preconditions import ended
@@ -154,12 +156,23 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         raise ended(state)
     point = _fork_point(context, state, request)
     base = context.base_metadata(state, point)
+    context.job.spark_server()
     code = read_code(context)
     for suite in context.spec.quality:
         resolve_suite(suite)
     loaded = code.load(context)
-    check_compatible(context, base, code, loaded, allow_non_restored_state=request.allow_non_restored_state)
+    command = f"milepost backfill {state.job} --from-checkpoint {point}"
+    check_compatible(
+        context,
+        base,
+        code,
+        loaded,
+        allow_non_restored_state=request.allow_non_restored_state,
+        again=command,
+    )
     _check_continuable(context, state, base, loaded)
+    check_switched_tables(context, context.base_metadata(state, state.timeline().head), loaded.graph, command)
+    check_new_tables(context, None)
     live = LiveRanges(context, state.live, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)
     if not plan.to_replay:

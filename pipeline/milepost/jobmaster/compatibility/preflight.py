@@ -7,20 +7,25 @@ code differ from the head's, and nothing is planned while anything is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.sinks.records.committables import decode_schema
 from milepost.dataflow.sinks.records.table_address import may_go
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
-from milepost.jobmaster.compatibility.expected_operators import expected_operator, known_type
+from milepost.jobmaster.compatibility.advice import advice
+from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
-from milepost.jobmaster.compatibility.table_locations import check_locations, from_here, migration_command
+from milepost.jobmaster.compatibility.state_left_behind import FORGOTTEN, SOURCE_KEEPS, renamed_operators
+from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
+from milepost.jobmaster.compatibility.table_locations import (
+    OTHER_TABLE,
+    OTHER_TABLE_OR_MIGRATION,
+    check_locations,
+    from_here,
+)
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
@@ -38,12 +43,9 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import JobSpec, RowWiseSpec
+from milepost.spec.job.spec import RowWiseSpec
 from milepost.spec.load.load import from_text
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
-
-OTHER_TABLE = "needs the lines of the table that it has"
-OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, or a migration to where the spec says"
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
@@ -76,7 +78,10 @@ def preflight(
     if base is None:
         return []
     graph = context.graph if loaded is None else loaded.graph
-    rows = compare_signatures(_recorded(base, graph), state_signatures(context.job.spec, graph))
+    recorded, signatures = _recorded(base, graph), state_signatures(context.job.spec, graph)
+    rows = compare_signatures(recorded, signatures)
+    order = [node.uid for node in graph.stateful]
+    renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
     stuck = refusals(context.job.spec, base, graph, loaded)
     filled, begin = filled_sinks(base, graph), operators_that_begin(base, graph)
     for row in rows:
@@ -85,6 +90,7 @@ def preflight(
             outcome = NEW
         elif row["detail"].endswith("is gone from the spec"):
             outcome = DROPPED
+            _left_behind(row, recorded, renamed)
         if row["kind"] == "operator":
             outcome = _operator(row, outcome, context, base, graph, loaded)
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
@@ -163,13 +169,14 @@ def check_compatible(
     allow_non_restored_state: bool = False,
     tell: Tell | None = None,
     rebuild: bool = True,
+    again: str | None = None,
 ) -> None:
     """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
 
     Args:
         allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
         tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
-        rebuild: whether the job has recorded input that a backfill could make its state of.
+        rebuild, again: as `advice` takes them.
     """
     if base is None:
         return
@@ -184,7 +191,7 @@ def check_compatible(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
             f"{'; '.join(mismatches(refused))}. "
             "Nothing was written.",
-            hint=advice(context.spec, refused, rebuild=rebuild),
+            hint=advice(context.spec, loaded.graph, refused, rebuild=rebuild, again=again),
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
@@ -195,30 +202,16 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
-def advice(spec: JobSpec, refused: list[dict[str, str]], *, rebuild: bool = True) -> str:
-    """Return what to do about the refused rows of a report: only what helps with one of them."""
-    kinds = {row["kind"] for row in refused if row["verdict"] != NON_RESTORED}
-    movable = [row["name"] for row in refused if row["verdict"] == OTHER_TABLE_OR_MIGRATION]
-    moved = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
-    ways = (
-        ["write in the sink the lines of the table that it has"] if len(moved) == len(refused) else ["undo the change"]
-    )
-    if "operator" in kinds:
-        ways.append(
-            "give each changed operator a new uid (it begins empty), and leave the old state behind with "
-            "--allow-non-restored-state"
-        )
-    if rebuild and (kinds & {"operator", "job"} or any(row["verdict"] == NEW_TABLE_OR_BACKFILL for row in refused)):
-        ways.append(f"make all state anew from what was read: milepost backfill {spec.name} --from-checkpoint 0")
-    if "source" in kinds:
-        ways.append("give the changed source a new name: what it has read is not known under another path")
-    if movable:
-        ways.append(f"let its table go there: {migration_command(spec, movable[0])}")
-    if "sink" in kinds:
-        ways.append("give the changed sink a new name and path, to begin a new table")
-    if any(row["verdict"] == NON_RESTORED for row in refused) and "operator" not in kinds:
-        ways.append("add --allow-non-restored-state: what nothing restores is left behind")
-    return "; or ".join(ways)
+def _left_behind(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
+    """Complete the row of what is gone from the spec: what is forgotten with it, and where it may be now."""
+    if row["kind"] == "source":
+        row["detail"] += f"; {SOURCE_KEEPS}"
+    elif row["kind"] == "operator":
+        if row["name"] in renamed:
+            row["renamed_to"] = renamed[row["name"]]
+            row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
+        row["forgets"] = FORGOTTEN[recorded["operators"][row["name"]]["kind"]]
+        row["detail"] += f"; --allow-non-restored-state forgets {row['forgets']}"
 
 
 def _operator(
@@ -302,14 +295,6 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         return
     if not sink.known:
         return
-    problems = []
-    for field in decode_schema(before.schema):
-        if field.name not in sink.columns:
-            problems.append(f"the table's column {field.name} would be missing from the rows")
-            continue
-        now = known_type(graph, sink.uid, sink.columns[field.name])
-        # Of nested types two texts may mean the same; the sink compares them when it prepares.
-        if now is not None and not pa.types.is_nested(now) and now != field.type:
-            problems.append(f"the table's column {field.name} is {field.type}, the rows would have {now}")
+    problems = [*missing_columns(before.schema, sink), *changed_types(before.schema, sink, graph)]
     if problems:
         row |= {"verdict": NEW_TABLE, "detail": "; ".join(problems)}

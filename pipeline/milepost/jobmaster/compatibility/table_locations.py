@@ -12,6 +12,9 @@ from milepost.protocol.records.locations import SCHEME
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.spec import JobSpec
 
+OTHER_TABLE = "needs the lines of the table that it has"
+OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, or a migration to where the spec says"
+
 
 def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
     """Refuse a sink whose table is looked for elsewhere than this lineage left it: its commits could never follow.

@@ -50,6 +50,30 @@ def is_known_table(context: JobContext, name: str, contents: TableContents) -> b
     return {here, contents.location} <= known and contents.location == context.sink_location(name, contents.address)
 
 
+def is_readable_table(context: JobContext, name: str, contents: TableContents) -> bool:
+    """Return whether contents can be read where a checkpoint has them, although the spec may name another table now.
+
+    Not where a variable of the recorded address has changed since.
+    """
+    if is_known_table(context, name, contents):
+        return True
+    try:
+        return contents.location == context.sink_location(name, contents.address)
+    except InvalidRequest:  # a variable of it is not set
+        return False
+
+
+def contents_to_read(context: JobContext, metadata: CheckpointMetadata, name: str) -> TableContents | None:
+    """Return what a sink's table consists of at a checkpoint, to be read where it was then; None: nothing.
+
+    Raises: InvalidRequest: a variable of its address has changed since.
+    """
+    contents = metadata.tables.get(name)
+    if contents is None or is_readable_table(context, name, contents):
+        return contents
+    return contents_at(context, metadata, name)
+
+
 def leads_to(context: JobContext, name: str, contents: TableContents) -> bool:
     """Return whether the spec leads to the table that contents are of; it may not have the sink any more."""
     return name in {sink.name for sink in context.spec.sinks} and is_known_table(context, name, contents)
@@ -109,6 +133,8 @@ def shown_contents(context: JobContext, name: str) -> TableContents | None:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(_address_now, context, name)
         position, address = sink.position(), asked.result()
+    if address is None and not position.number:
+        address = _address_of_head(context, name)
     if address is not None and address != context.sink_address(name):
         sink = context.sink(name, address)
         position = sink.position()
@@ -132,15 +158,22 @@ def shown_contents(context: JobContext, name: str) -> TableContents | None:
 
 def _address_now(context: JobContext, name: str) -> TableAddress | None:
     """Return where the table is that is the job's now; None: where the spec says, as far as is known."""
-    head = context.log.head() if TableRegistry(context.store, name).tables() else None
-    if head is None:  # no migration, as of nearly every sink
+    if not TableRegistry(context.store, name).tables():  # no migration, as of nearly every sink
         return None
     try:
-        base = context.base_metadata(head.state, head.state.timeline().head)
+        return _address_of_head(context, name)
     except StateCorrupt:
         return None
+
+
+def _address_of_head(context: JobContext, name: str) -> TableAddress | None:
+    """Return where the head has the table, if it can be read there; None: nowhere."""
+    head = context.log.head()
+    if head is None:
+        return None
+    base = context.base_metadata(head.state, head.state.timeline().head)
     contents = base.tables.get(name) if base is not None else None
-    return contents.address if contents is not None and is_known_table(context, name, contents) else None
+    return contents.address if contents is not None and is_readable_table(context, name, contents) else None
 
 
 def retained_ids(state: ManifestState) -> frozenset[int]:

@@ -232,6 +232,11 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
     return verdicts
 
 
+def is_continued(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether an operator of one signature continues the state of an operator of another."""
+    return _judge("operators", before, after)[0] == COMPATIBLE
+
+
 def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
     """A verdict; an operator is called by its uid alone, what else has a name with its kind before it."""
     kind = section.removesuffix("s")

@@ -88,7 +88,7 @@ def test_a_column_that_got_another_name_is_not_lost_unasked(job: ChangingJob) ->
     with pytest.raises(InvalidRequest, match="lasts: needs --allow-non-restored-state") as refused:
         job.next({"z": "int32"})
     assert refused.value.hint == (
-        "undo the change; or add --allow-non-restored-state: what nothing restores is left behind"
+        "undo the change; or leave the state behind for good: milepost run small --allow-non-restored-state"
     )
     assert "z is new and begins as null; a is left behind; a column that only got another name" in refused.value.message
     job.run(allow_non_restored_state=True)

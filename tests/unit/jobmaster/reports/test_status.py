@@ -12,13 +12,14 @@ import pytest
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster.jobmaster import Condition, JobMaster, Session
 from milepost.jobmaster.reports.health.sources import stale
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.addresses import address, page_of
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 
@@ -71,6 +72,24 @@ def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emp
     status = job.master.status()
     assert (status.next_step, status.sources["rows"].never_any) == ("nothing to do", False)
     assert status.sources["rows"].no_match is not None
+
+
+def test_a_path_that_never_matched_is_no_health_although_an_epoch_completed(tmp_path: Path) -> None:
+    """An epoch without rows records where `start: latest` begins; nobody must take that for input."""
+    job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
+    spec = job.folder / "config" / "small.yaml"
+    assert job.master.status(HOUR_MS).exit_code == 6, "also before the first epoch"
+    job.master.run(Session.cli(), SparklessRunner())
+    status = job.master.status()
+    assert (status.head, status.condition, status.exit_code) == (1, Condition.NO_INPUT, 0)
+    said = "source rows: no object matches ../landing/*.csv: land objects there, or correct the path"
+    bounded = job.master.status(HOUR_MS)
+    assert (bounded.condition, bounded.exit_code, bounded.next_step) == (Condition.NO_INPUT, 6, said)
+    told = milepost("status", spec, "--max-lag", "1h")
+    assert told.exit_code == 6 and told.stdout.startswith("no input: job small\n") and f"next: {said}" in told.stdout
+    job.land("a.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    assert job.master.status(HOUR_MS).condition is Condition.HEALTHY
 
 
 def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ _STEPS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
     Condition.LEASE_OVER: (EPOCH, _says("Run an epoch: it takes over what is finished, and gives up what is not.")),
     Condition.OVERDUE: ("", _says("See what writes this source: its next object is read as ever.")),
     Condition.LATE: (EPOCH, _says("Run epochs until the input is caught up with, or see what writes the source.")),
+    Condition.NO_INPUT: ("", _says("Land objects there, or correct the path of the source.")),
     Condition.RUNNING: ("", lambda status: f"Wait: checkpoint {status.pending} is running."),
     Condition.FROZEN: ("", _says("Wait: the backfill ends this by itself.")),
     Condition.BACKFILL_UNFINISHED: (

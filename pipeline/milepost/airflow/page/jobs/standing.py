@@ -81,6 +81,7 @@ _TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     ),
     Condition.OVERDUE: (Tone.WARN, _overdue),
     Condition.LATE: (Tone.WARN, lambda status: status.next_step),
+    Condition.NO_INPUT: (Tone.WARN, lambda status: status.next_step),
     Condition.RUNNING: (Tone.BUSY, lambda status: ""),
     Condition.FROZEN: (Tone.BUSY, _frozen),
     Condition.BACKFILL_UNFINISHED: (

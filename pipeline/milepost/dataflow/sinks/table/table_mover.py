@@ -116,6 +116,12 @@ class TableMover:
             sink=self._sink,
         )
 
+    def check_columns(self, contents: TableContents | None) -> None:
+        """Refuse contents of which a column has another type than in the table. Raises InvalidRequest."""
+        table = None if contents is None else self._format.open()
+        if contents is not None and table is not None and table.schema is not None:
+            widened_schema(self._sink, table.schema, decode_schema(contents.schema))
+
     def move(self, target: TableTarget, before_commit: Callable[[], None]) -> bool:
         """Move the table; see `MovingSink.move`."""
         write_id = uuid4().hex

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
-from milepost.dataflow.sinks.records.reservation import TableOwner, is_same, named, reserved_for
+from milepost.dataflow.sinks.records.reservation import Reservation, TableOwner, is_same, named, reserved_for
 from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
@@ -41,9 +41,13 @@ class TableOwnership:
         self._sink, self._store, self._format, self._owner = sink, store, form, owner
         self._adopts, self._only_empty = adopts, only_empty
 
+    def reservation(self) -> Reservation | None:
+        """Return whose the table's place is, and how its rows are meant; None: nobody has reserved it."""
+        return reserved_for(self._store)
+
     def reserved_owner(self) -> TableOwner | None:
         """Return for whom the table is reserved; of a database's, whose reservation is the job's own, whose it is."""
-        if (reserved := reserved_for(self._store)) is not None:
+        if (reserved := self.reservation()) is not None:
             return reserved.owner
         table = self._format.open() if self._format.is_database else None
         return None if table is None else table.owner

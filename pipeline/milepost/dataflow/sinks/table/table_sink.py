@@ -110,6 +110,10 @@ class TableSink(TableStaging):
     def owner(self) -> TableOwner | None:
         return self._ownership.reserved_owner()
 
+    def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
+        made = self._ownership.reservation()
+        return (self.mode, self.key) if made is None else (SinkMode(made.mode), made.key)
+
     def is_anothers(self, identity: str) -> bool:
         return self.owner() not in (None, self._owner(identity))
 
@@ -216,6 +220,7 @@ class TableSink(TableStaging):
         return self._mover.move(target, before_commit)
 
     def check(self, contents: TableContents | None) -> None:
+        self._mover.check_columns(contents)
         files = self._records.files(contents)
         self._files.check(files)
         if self.by_buckets and any(file.groups is None for file in files):
@@ -272,9 +277,10 @@ class TableSink(TableStaging):
     ) -> Iterator[pa.Table]:
         schema = decode_schema(contents.schema)
         files = [file for file in self._records.files(contents) if file.key not in left_out]
-        if self.mode is not SinkMode.UPSERT:
+        mode, key = self.made_with()
+        if mode is not SinkMode.UPSERT:
             return self._files.all_pieces(files, Reading(schema, verify))
-        return self._files.latest_pieces(files, Reading(schema, verify), self.key)
+        return self._files.latest_pieces(files, Reading(schema, verify), key)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
         pieces = self.pieces(contents, verify=verify)
@@ -383,10 +389,11 @@ class TableSink(TableStaging):
         return schema
 
     def _count(self, contents: TableContents | None) -> int:
-        if contents is None or self.mode is not SinkMode.UPSERT:
+        mode, key = self.made_with()
+        if contents is None or mode is not SinkMode.UPSERT:
             return 0 if contents is None else contents.rows
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        pieces = self._files.latest_pieces(files, Reading(schema, columns=self.key or None), self.key)
+        pieces = self._files.latest_pieces(files, Reading(schema, columns=key or None), key)
         return sum(rows.num_rows for rows in pieces)

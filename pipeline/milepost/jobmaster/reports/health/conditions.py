@@ -16,6 +16,7 @@ class Condition(Enum):
         SPEC_REFUSED, INPUT_REFUSED: the next epoch would be, for its spec or for objects of its sources.
         UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: nobody works on what is pending.
         OVERDUE: nothing lands where something is expected. LATE: input is older than the bound.
+        NO_INPUT: the path of a source has never matched an object.
         RUNNING: an epoch does. FROZEN: the last stretch of a backfill keeps others from triggering.
         BACKFILL_UNFINISHED: one waits to be continued.
         INITIALIZING: no epoch has completed yet. HEALTHY: nothing is wrong.
@@ -33,6 +34,7 @@ class Condition(Enum):
     LEASE_OVER = "lease-over"
     OVERDUE = "overdue"
     LATE = "late"
+    NO_INPUT = "no-input"
     RUNNING = "running"
     FROZEN = "frozen"
     BACKFILL_UNFINISHED = "backfill-unfinished"

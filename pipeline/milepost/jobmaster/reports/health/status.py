@@ -177,6 +177,9 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
     beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if beyond is not None:
         return Condition.LATE, 6, beyond
+    missing = unfed(status.sources or {})
+    if missing is not None and (status.head is not None or max_lag_ms is not None):
+        return Condition.NO_INPUT, 0 if max_lag_ms is None else 6, missing
     # Before its first success nobody knows whether the job can succeed.
     return _quiet(status), 1 if status.head is None else 0, _waiting(status)
 

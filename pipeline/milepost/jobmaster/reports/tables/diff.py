@@ -21,7 +21,7 @@ from milepost.dataflow.sources.planning.consumed import load
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import is_known_table
+from milepost.jobmaster.job.table_contents import is_readable_table, table_at
 from milepost.jobmaster.reports.tables.row_changes import (
     CHANGE,
     Aligned,
@@ -165,15 +165,14 @@ class Diff:
         if name not in {sink.name for sink in self._context.spec.sinks}:
             return Difference(SINK, name, _NO_CHANGES, "no sink of the spec any more: its table is not read")
         known = [table for table in tables if table is not None]
-        if not all(is_known_table(self._context, name, table) for table in known):
-            return Difference(SINK, name, _NO_CHANGES, "its table lay elsewhere: it is not read")
-        sink = self._context.sink(name)
-        key = sink.key
+        if not all(is_readable_table(self._context, name, table) for table in known):
+            return Difference(SINK, name, _NO_CHANGES, "a variable in its path has changed: its table is not read")
+        mode, key = table_at(self._context, name, known[0]).made_with()
         none = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
         # What a file adds to a table of latest rows depends on the others: that of totals has no key either.
-        shared = frozenset[str]() if sink.mode is SinkMode.UPSERT else self._shared_files(name, known)
+        shared = frozenset[str]() if mode is SinkMode.UPSERT else self._shared_files(name, known)
         streams: list[Iterable[pa.Table]] = [
-            () if table is None else self._context.sink(name, table.address).pieces(table, left_out=shared)
+            () if table is None else table_at(self._context, name, table).pieces(table, left_out=shared)
             for table in tables
         ]
         if key:
@@ -190,7 +189,7 @@ class Diff:
         """Return the keys of files that both tables have: where every row stays they add as many to either."""
         if len(tables) < 2 or tables[0].location != tables[1].location:
             return frozenset()
-        files = [set(self._context.sink(name, table.address).files(table)) for table in tables]
+        files = [set(table_at(self._context, name, table).files(table)) for table in tables]
         return frozenset(file.key for file in files[0] & files[1])
 
 

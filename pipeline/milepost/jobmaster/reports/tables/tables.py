@@ -14,7 +14,7 @@ from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at, leads_to, shown_contents, table_at, unasked_tables
+from milepost.jobmaster.job.table_contents import contents_to_read, leads_to, shown_contents, table_at, unasked_tables
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
@@ -77,7 +77,7 @@ class Tables:
             contents = shown_contents(self._context, sink)
         else:
             state = self._context.head().state
-            contents = contents_at(self._context, self._context.metadata(_retained(state, at)), sink)
+            contents = contents_to_read(self._context, self._context.metadata(_retained(state, at)), sink)
         if contents is None:
             self._context.head()  # a job that has never run is told so
             when = "yet" if at is None else f"by checkpoint {at}"

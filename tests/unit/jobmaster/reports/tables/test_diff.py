@@ -212,10 +212,12 @@ def test_both_checkpoints_are_held_while_they_are_compared(job: ChangingJob) -> 
     assert not job.context.head().state.pins
 
 
-def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path) -> None:
-    """Left out of the spec; moved: the rest is compared all the same. One that is not published yet is read by then."""
+def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is compared all the same. A table that is not published yet, or that the spec has moved, is read."""
     job = ChangingJob.empty(tmp_path)
-    job.next({"a": "int32"}, SPEC + SINK)
+    monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
+    sink = SINK.replace("../lake/sums", '"${env:LAKE}/sums"')
+    job.next({"a": "int32"}, SPEC + sink)
     job.land("9.csv", "k,v\n5,5\n")
     session = Session.cli()
     triggered = job.master.trigger(session)
@@ -228,7 +230,11 @@ def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path) ->
     job.write({"a": "int32"}, SPEC)
     assert difference(job, 1, 2, "sink", "sums").note == "no sink of the spec any more: its table is not read"
     job.write({"a": "int32"}, SPEC + SINK.replace("lake/sums", "lake/other"))
-    assert difference(job, 1, 2, "sink", "sums").note == "its table lay elsewhere: it is not read"
+    moved = difference(job, 1, 2, "sink", "sums")
+    assert moved.changes.table == unpublished.changes.table and not moved.note
+    monkeypatch.setenv("LAKE", str(tmp_path / "another"))
+    gone = difference(job, 1, 2, "sink", "sums")
+    assert gone.note == "a variable in its path has changed: its table is not read"
 
 
 def test_state_that_was_begun_anew_by_another_key_is_not_compared(tmp_path: Path) -> None:

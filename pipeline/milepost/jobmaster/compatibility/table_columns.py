@@ -1,0 +1,54 @@
+"""Columns of the tables that there are, compared with the rows that they would get now, as far as those are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from milepost.dataflow.sinks.records.committables import SchemaText, decode_schema
+from milepost.dataflow.sinks.records.table_address import OWN_FORMAT
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster.compatibility.expected_operators import known_type
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.graph import JobGraph, SinkInput
+
+
+def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
+    """Say which columns of a table its rows would not have any more, a line each."""
+    for name in decode_schema(schema).names:
+        if name not in rows.columns:
+            yield f"the table's column {name} would be missing from the rows"
+
+
+def changed_types(schema: SchemaText, rows: SinkInput, graph: JobGraph) -> Iterator[str]:
+    """Say which columns of a table its rows would have with another type, a line each."""
+    for field in decode_schema(schema):
+        now = known_type(graph, rows.uid, rows.columns.get(field.name))
+        # Of nested types two texts may mean the same; the sink compares them when it prepares.
+        if now is not None and not pa.types.is_nested(now) and now != field.type:
+            yield f"the table's column {field.name} is {field.type}, the rows would have {now}"
+
+
+def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, graph: JobGraph, command: str) -> None:
+    """Refuse a backfill whose rows the tables of the head could not show after the switch.
+
+    A table of Delta, Iceberg or Postgres keeps the types of its columns; our own format has none of its own.
+
+    Args:
+        command: the backfill, as it is typed.
+    Raises: InvalidRequest.
+    """
+    for name, rows in graph.sink_inputs.items():
+        contents = None if head is None else head.tables.get(name)
+        if contents is None or contents.address.format == OWN_FORMAT or not rows.known:
+            continue
+        if contents.location == context.sink_location(name) and (
+            faults := [*changed_types(contents.schema, rows, graph)]
+        ):
+            raise InvalidRequest(
+                f"sink {name}: {'; '.join(faults)}. Its table keeps its types. Nothing was changed.",
+                hint=f"give sink {name} a new name and path, then: {command}",
+                sink=name,
+            )

@@ -1,0 +1,30 @@
+"""The first line of `lint` says what the last ones do: whether the next epoch would run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+
+
+def test_a_spec_that_run_refuses_is_not_called_valid(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path, 1)
+    assert milepost("lint", job.spec_path).stdout.splitlines()[0].endswith("job small is valid; exchanges per epoch: 1")
+    job.edit("key: [k], aggregates", "key: [v], aggregates")
+    told = milepost("lint", job.spec_path)
+    first = told.stdout.splitlines()[0]
+    assert first.endswith("job small does not fit its head, so that `run` refuses it; exchanges per epoch: 1")
+    assert told.exit_code == 2 and told.error[-1].startswith("What to do: ")
+
+
+def test_a_path_that_matches_nothing_is_a_warning(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, {"../landing/*.csv": "../landnig/*.csv"})
+    spec, warning = job.folder / "config" / "small.yaml", "source rows: no object matches ../landnig/*.csv"
+    told = milepost("lint", spec)
+    assert (told.exit_code, told.error) == (0, [f"warning: {warning}"])
+    assert milepost("lint", spec, "--json").document()["source_warnings"] == [warning]
+    spec.write_text(spec.read_text().replace("landnig", "landing"))
+    job.land("1.csv")
+    assert milepost("lint", spec).error == []

@@ -1,0 +1,185 @@
+"""The ways out of a spec that the head refuses are typed as they are told, and lead out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from milepost.jobmaster.compatibility.state_left_behind import FORGOTTEN, renamed_operators
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.manifest.timelines.timelines import MAX_FORKS
+from milepost.protocol.manifest.transaction.requests import ForkRequest
+from milepost.protocol.records.ids import CheckpointId
+from milepost.spark.driver import open_runner
+from milepost.spec.job.spec import StatefulSpec
+from tests.harness.jobs.milepost_cli import Outcome, milepost
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
+
+AFRESH = ("--from-checkpoint", "0")
+TYPED = {
+    "v: string": "v: int64",
+    "aggregates: {rows: count(*)}": "aggregates: {rows: count(*), total: sum(v)}",
+    "format: parquet": "format: delta",
+}
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The commands run their epochs in this process."""
+    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    return
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Two epochs. Only to be copied."""
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("counted") / "job", 2)
+
+
+@pytest.fixture
+def job(counted: CountedJob, tmp_path: Path) -> CountedJob:
+    return counted.copy_to(tmp_path / "job")
+
+
+def rename(job: CountedJob) -> None:
+    job.edit("uid: unique", "uid: distinct")
+    job.edit("input: unique", "input: distinct")
+
+
+def last_line(outcome: Outcome) -> str:
+    return outcome.error[-1]
+
+
+def test_of_a_renamed_operator_renamed_from_is_offered_first_and_keeps_its_state(job: CountedJob) -> None:
+    rename(job)
+    way = "f only the name is new, write `renamed_from: unique` at operator distinct: its state goes on; or undo the"
+    lint, run = milepost("lint", job.spec_path), milepost("run", job.spec_path)
+    assert (lint.exit_code, run.exit_code) == (2, 2)
+    assert last_line(lint).startswith(f"What to do: i{way}") and last_line(run).startswith(f"I{way}")
+    job.edit("{uid: distinct,", "{uid: distinct, renamed_from: unique,")
+    job.small.land("again.csv", "k,v\n0,1\n")
+    assert milepost("run", job.spec_path).exit_code == 0
+    assert job.master.read("seen").num_rows == 6, "the row of the new object was seen before"
+
+
+def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJob) -> None:
+    rename(job)
+    forgets = "forgets which rows were seen: duplicates will count"
+    refused = milepost("lint", job.spec_path)
+    command = f"milepost run {job.spec_path} --allow-non-restored-state, which {forgets}"
+    assert last_line(refused).endswith(f"; or leave the state behind for good: {command}")
+    job.small.land("again.csv", "k,v\n0,1\n")
+    typed = milepost("run", job.spec_path, "--allow-non-restored-state")
+    assert typed.exit_code == 0 and "unique: dropped: operator is gone from the spec; " in typed.stderr
+    assert f"--allow-non-restored-state {forgets}" in typed.stderr
+    assert job.master.read("seen").num_rows == 7
+
+
+def test_what_each_kind_of_operator_forgets_is_known() -> None:
+    kinds = {kind for one in get_args(StatefulSpec) for kind in get_args(one.model_fields["kind"].annotation)}
+    assert FORGOTTEN.keys() == kinds
+
+
+def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
+    def of(kind: str, *key: str, **more: object) -> dict[str, object]:
+        return {"kind": kind, "key": list(key), **more}
+
+    def reads(uid: str) -> dict[str, object]:
+        return {f"updates of {uid}: key": ["k"]}
+
+    recorded = {"total": of("aggregate", "k"), "totals_a": of("aggregate", "k"), "seen": of("deduplicate", "k")}
+    assert renamed_operators(recorded, {"totals_b": of("aggregate", "k")}, ["totals_b"]) == {"totals_a": "totals_b"}
+    assert renamed_operators(recorded, {"other": of("aggregate", "k")}, ["other"]) == {"total": "other"}
+    assert renamed_operators(recorded, {"totals_b": of("aggregate", "v")}, ["totals_b"]) == {}
+    chain = {"first": of("aggregate", "k"), "second": of("top", "k", **reads("first"))}
+    renamed = {"one": of("aggregate", "k"), "two": of("top", "k", **reads("one"))}
+    assert renamed_operators(chain, renamed, ["one", "two"]) == {"first": "one", "second": "two"}
+
+
+def test_of_a_changed_key_the_whole_way_is_told_and_leads_out(job: CountedJob) -> None:
+    job.edit("key: [k], aggregates", "key: [k, v], aggregates")
+    told = last_line(milepost("lint", job.spec_path))
+    way = f"give sink table a new name and path, then milepost backfill {job.spec_path} --from-checkpoint 0; or "
+    assert f"; or make all state anew from what was read: {way}" in told
+    job.edit("{name: table,", "{name: by_both,")
+    job.edit("lake/table", "lake/by_both")
+    done = milepost("backfill", job.spec_path, *AFRESH, "--yes")
+    assert done.exit_code == 0, done.stderr
+    assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
+    assert job.master.read("by_both").num_rows == 6
+
+
+def test_a_changed_key_begins_empty_under_a_new_uid_as_it_is_told(job: CountedJob) -> None:
+    job.edit("key: [k], aggregates", "key: [k, v], aggregates")
+    told = last_line(milepost("lint", job.spec_path))
+    way = "give operator latest a new uid and sink table a new name and path, then milepost run"
+    assert f"; or begin empty from now on: {way} {job.spec_path} --allow-non-restored-state, which forgets " in told
+    for old, new in (("uid: latest", "uid: by_both"), ("name: table, input: latest", "name: by_both, input: by_both")):
+        job.edit(old, new)
+    job.edit("lake/table", "lake/by_both")
+    job.land([3])
+    assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
+    assert milepost("lint", job.spec_path).exit_code == 0
+    assert job.master.read("by_both").num_rows == 3
+
+
+def test_a_dry_run_refuses_a_backfill_into_a_table_that_has_another_key(job: CountedJob) -> None:
+    """As the act does, which would reserve the table."""
+    job.edit("key: [k], aggregates", "key: [k, v], aggregates")
+    before = job.small.context.head().state
+    planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")
+    typed = milepost("backfill", job.spec_path, *AFRESH, "--yes")
+    assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
+    assert "was made with format parquet, mode upsert and key ['k'], the spec says" in planned.error[0]
+    assert job.small.context.head().state == before
+
+
+def test_a_dry_run_refuses_a_backfill_whose_rows_a_table_cannot_show(tmp_path: Path) -> None:
+    """A Delta table keeps the types of its columns: after the switch it could never follow."""
+    job = SparklessJob.create(tmp_path, TYPED)
+    spec = job.folder / "config" / "small.yaml"
+    job.land("1.csv", "k,v\n1,2\n")
+    assert milepost("run", spec).exit_code == 0
+    edit_spec(spec, {"total: sum(v)": "total: avg(v)"})
+    planned = milepost("backfill", spec, *AFRESH, "--dry-run")
+    typed = milepost("backfill", spec, *AFRESH, "--yes")
+    assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
+    assert "the table's column total is int64, the rows would have double" in planned.error[0]
+    way = f"ive sink table a new name and path, then: milepost backfill {spec} --from-checkpoint 0"
+    assert last_line(planned) == f"G{way}"
+    edit_spec(spec, {"name: table": "name: means", "lake/table": "lake/means"})
+    assert milepost("backfill", spec, *AFRESH, "--yes").exit_code == 0
+    assert job.master.read("means").to_pylist() == [{"k": 1, "rows": 1, "total": 2.0}]
+
+
+def test_a_type_that_is_not_known_before_the_epoch_is_refused_before_the_switch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that only Spark knows: the live timeline stays as it was."""
+    job = SparklessJob.create(tmp_path, TYPED)
+    spec = job.folder / "config" / "small.yaml"
+    job.land("1.csv", "k,v\n1,2\n")
+    assert milepost("run", spec).exit_code == 0
+    edit_spec(spec, {"total: sum(v)": "total: avg(v)"})
+    monkeypatch.setattr("milepost.jobmaster.compatibility.table_columns.known_type", lambda *_: None)
+    typed = milepost("backfill", spec, *AFRESH, "--yes")
+    assert typed.exit_code == 2 and "column 'total' has the type double, in the table it is int64" in typed.error[0]
+    state = job.context.head().state
+    assert (state.live, state.reconciliation) == ("main", None)
+    edit_spec(spec, {"total: avg(v)": "total: sum(v)"})
+    assert milepost("status", spec).exit_code == 0
+
+
+def test_a_dry_run_refuses_a_fork_beyond_the_most(job: CountedJob) -> None:
+    for _ in range(MAX_FORKS):
+        job.small.context.transact(ForkRequest(Session.cli().session_id, CheckpointId(1)))
+    planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")
+    typed = milepost("backfill", job.spec_path, *AFRESH, "--yes")
+    assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
+    assert "fork refused" in planned.error[0]
