@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers, check_answers
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
-from milepost.spark.driver.sql_projection import CONTROL, added, wide_type
+from milepost.spark.driver.sql_projection import CONTROL, added, arrow_schema, collect, wide_type
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
 from milepost.spark.task.planning.levels import EpochLevels
 from milepost.spark.task.row_steps.sql_expression import Selected, column_of, selects
@@ -94,14 +94,15 @@ def _answers(session: SparkSession, one: Selected, schema: pa.Schema, rows: pa.T
     wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(one.input)])
     try:
         frame = session.createDataFrame(wide, wide_type({one.input: schema}))
-        made = added(frame, one.made).select(f"`{one.made.column}`").toArrow()
+        asked = added(frame, one.made).select(f"`{one.made.column}`")
+        made = collect(asked)
     except PySparkException as error:
         if len(rows) == 1:
             return [f"fails: {error.getCondition()}"]
         half = len(rows) // 2
         return [*_answers(session, one, schema, rows.slice(0, half)), *_answers(session, one, schema, rows.slice(half))]
     values = [value for value in made.column(0).to_pylist() if value is not None]
-    return [str(made.schema.field(0).type), *sorted(map(repr, values))]
+    return [str(arrow_schema(asked.schema).field(0).type), *sorted(map(repr, values))]
 
 
 def pinned_rows(schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -50,9 +51,7 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the Arrow schema of an output of SQL, by Spark's own analysis; every column may be null.
-
-    In the wide frame a column that Spark calls non-null is null wherever another node's row is.
+    """Return the Arrow schema of an output of SQL, by Spark's own analysis, as `_nullable` has its types.
 
     Args:
         inputs: schema of each output that it is made of.
@@ -64,10 +63,47 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
         empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
         frames.append(added(empty, one.made).select(f"`{one.made.column}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
-    common = arrow_schema(functools.reduce(lambda one, other: one.unionAll(other), frames).schema)
+    common = arrow_schema(_nullable(functools.reduce(lambda one, other: one.unionAll(other), frames).schema))
     for schema in schemas:
         _refuse_texts(output.node.uid, schema, common)
-    return pa.schema([field.with_nullable(True) for field in common])
+    return common
+
+
+def collect(frame: DataFrame) -> pa.Table:
+    """Return the rows of a wide frame, with types as `_nullable` has them."""
+    columns = [frame[one.name].cast(_nullable(one.dataType)).alias(one.name) for one in frame.schema]
+    return frame.select(columns).toArrow()
+
+
+@overload
+def _nullable(type_: StructType, can_be_null: bool = True) -> StructType: ...
+
+
+@overload
+def _nullable(type_: DataType, can_be_null: bool = True) -> DataType: ...
+
+
+def _nullable(type_: DataType, can_be_null: bool = True) -> DataType:
+    """Return a type in which every field of a nullable struct is nullable.
+
+    Where a struct is null, so are its fields, and Arrow refuses such rows if Spark calls a field not null. In the wide
+    frame the struct of a row is null wherever another node's row is::
+
+        SELECT 1 AS one, array(2) AS two    struct<one: int not null, two: array<int not null> not null>
+        becomes                             struct<one: int, two: array<int not null>>
+
+    Args:
+        can_be_null: whether a value of this type can be.
+    """
+    if isinstance(type_, StructType):
+        fields = [(one.name, one.dataType, one.nullable or can_be_null) for one in type_]
+        return StructType([StructField(name, _nullable(inner, null), null) for name, inner, null in fields])
+    if isinstance(type_, ArrayType):
+        return ArrayType(_nullable(type_.elementType, type_.containsNull), type_.containsNull)
+    if isinstance(type_, MapType):
+        value = _nullable(type_.valueType, type_.valueContainsNull)
+        return MapType(_nullable(type_.keyType, False), value, type_.valueContainsNull)
+    return type_
 
 
 class SqlSchemas:

@@ -8,9 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import SparkSession
 
 from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
@@ -21,6 +19,7 @@ from milepost.spark.driver.engines.session import open_session, running_master
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
     SqlSchemas,
+    collect,
     decode_output,
     encode_output,
     project,
@@ -86,19 +85,9 @@ class _SparkSql:
             return items
         rows = pa.Table.from_batches(encode_output(items, step.produced)).combine_chunks()
         frame = self._session().createDataFrame(rows, wide_type(step.produced))
-        projected = _nullable(project(frame, step.expressions, step.columns)).toArrow()
+        projected = collect(project(frame, step.expressions, step.columns))
         return decode_output(projected.to_batches(), step.kept, step.columns)
 
     def _session(self) -> SparkSession:
         spec = self._plan.spec.spark
         return open_session("tests", SparkSpec(master=running_master(_ONE_CORE), conf=spec.conf))
-
-
-def _nullable(frame: DataFrame) -> DataFrame:
-    """Return a wide frame whose columns may be null within: to Arrow each is where a row is of another node."""
-    types = {
-        field.name: StructType([StructField(one.name, one.dataType) for one in field.dataType])
-        for field in frame.schema
-        if isinstance(field.dataType, StructType)
-    }
-    return frame.select([col(name).cast(types[name]) if name in types else col(name) for name in frame.columns])

@@ -82,11 +82,17 @@ def _texts_of_lists(array: pa.Array) -> pa.Array:
     """Return the elements of each list, or the entries of each map, as one text; null for null."""
     lists = array.cast(_as_list(array.type))
     elements = plain_columns(pa.table({"element": lists.values}))
-    numbers = [column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column for column in elements.columns]
-    values = list(zip(*(column.to_pylist() for column in numbers), strict=True))
+    values = list(zip(*(_without_times(column).to_pylist() for column in elements.columns), strict=True))
     bounds, valid = lists.offsets.to_pylist(), lists.is_valid().to_pylist()
     texts = [repr(values[bounds[at] : bounds[at + 1]]) if there else None for at, there in enumerate(valid)]
     return pa.array(texts, pa.string())
+
+
+def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return timestamps and dates as the numbers that they are stored as, and any other column unchanged."""
+    if not pa.types.is_temporal(column.type):
+        return column
+    return column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
 
 
 def _as_list(data_type: pa.DataType) -> pa.DataType:

@@ -11,8 +11,13 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spark.driver.sql_projection import collect
+from milepost.spark.local.local_runner import LocalRunner
+from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.reference_job import NAMED, TOTALS, tables_with_references
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\
@@ -122,6 +127,68 @@ def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, 
     job.configure("{}")
     job.master.run(Session.cli(), runner)
     job.check()
+
+
+NOT_NULL = """\
+name: sizes
+storage: ../store
+sources:
+  seen: {format: csv, path: ../landing/*.csv, settle: 0s, schema: {id: string, v: int64}}
+operators:
+  - {uid: sums, kind: aggregate, inputs: [seen], key: [id], aggregates: {n: count(*), v: sum(v)}}
+  - {uid: made, kind: sql, inputs: [sums], sql: "SELECT"}
+  - {uid: largest, kind: top, inputs: [made], key: [parity], order_by: [{n: desc}, id], n: 100, rank: place}
+sinks:
+  - {name: largest, input: largest, format: parquet, path: ../lake/largest, mode: upsert}
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+
+def _expression(chance: random.Random, depth: int) -> str:
+    """An expression of which Spark may say that it, or something within it, is never null."""
+    inner = [_expression(chance, depth - 1) for _ in range(2)] if depth else []
+    plain = ["1", "'x'", "v IS NULL", "coalesce(v, 0)", "v", "upper(id)", "DATE '2024-02-29'", "1.5BD"]
+    nested = ["named_struct('a', {0}, 'b', {1})", "array({0})", "map('k', {0})", "struct(array({0}) AS a, {1} AS b)",
+              "CASE WHEN n > 2 THEN {0} END", "transform(array(n, 3), x -> CASE WHEN x > 2 THEN {0} END)"]  # fmt: skip
+    return chance.choice(nested).format(*inner) if depth else chance.choice(plain)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_are_never_null_are_filtered_on_spark_and_in_milepost_test(
+    tmp_path: Path, runner: SparkEpochRunner, seed: int
+) -> None:
+    """A row that WHERE drops has no values, although Spark says that the columns always have one."""
+    chance = random.Random(seed)
+    columns = ", ".join(f"{_expression(chance, number % 4)} AS x{number}" for number in range(16))
+    sql = f"SELECT id, n, n % 2 AS parity, 1 AS `one`, v IS NULL AS b, {columns} FROM sums WHERE n > 1"
+    tables = []
+    for number, plane in enumerate((runner, LocalRunner())):
+        folder = tmp_path / str(number)
+        for name in ("config", "landing"):
+            (folder / name).mkdir(parents=True)
+        (folder / "config" / "sizes.yaml").write_text(NOT_NULL.replace('"SELECT"', f'"{sql}"'))
+        master = JobMaster(load_job(str(folder / "config" / "sizes.yaml")))
+        for epoch, rows in enumerate(("a,1\nb,\nb,\nc,3\n", "a,\nb,\nb,4\nd,\nd,\n")):
+            (folder / "landing" / f"{epoch}.csv").write_text(f"id,v\n{rows}")
+            master.run(Session.cli(), plane)
+        tables.append(master.read("largest").drop_columns("place"))
+    session = open_session("expected", SparkSpec(master="local[2]"))
+    session.sql(
+        "SELECT id, count(*) AS n, sum(v) AS v FROM VALUES ('a', 1), ('b', NULL), ('b', NULL), ('c', 3), ('a', NULL), "
+        "('b', NULL), ('b', 4), ('d', NULL), ('d', NULL) AS rows (id, v) GROUP BY id"
+    ).createOrReplaceTempView("sums")
+    expected = collect(session.sql(sql))
+    assert expected.num_rows == 3
+    for table in tables:
+        rows = expected.select(table.schema.names).cast(table.schema).sort_by("id")
+        assert repr(table.sort_by("id").to_pylist()) == repr(rows.to_pylist()), sql
+
+
+def test_references_to_settings_in_sql_are_text(tmp_path: Path, runner: SparkEpochRunner) -> None:
+    """Spark would put its settings, and those of the machine, in their place: credentials among them."""
+    local = 'master: "local[2]"'
+    assert tables_with_references(tmp_path / "run", local, runner) == (NAMED, TOTALS)
+    assert tables_with_references(tmp_path / "test", local, LocalRunner()) == (NAMED, TOTALS)
 
 
 ANSWERS = """\

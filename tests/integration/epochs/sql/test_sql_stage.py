@@ -17,6 +17,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.sql_projection import (
+    collect,
     decode_output,
     encode_output,
     infer_schema,
@@ -59,6 +60,11 @@ STATEMENTS = [
     "SELECT explode(array(n, NULL, 3)) AS item FROM src WHERE size(tags) > 0 UNION ALL SELECT x FROM src",
     """SELECT named_struct('a b', n, 'tags', tags) AS `p q`, t FROM src UNION ALL
     SELECT named_struct('a b', x, 'tags', array(name)) AS pair, to_date(t) AS day FROM src WHERE t IS NOT NULL""",
+    """SELECT 1 AS `one`, n IS NULL AS b, named_struct('a', 1, 'b', struct('x' AS c, n)) AS s, array(struct(1)) AS l,
+    map('k', named_struct('a', array(1))) AS m, CASE WHEN n > 0 THEN struct(1 AS a) END AS c FROM src WHERE n > -5""",
+    """SELECT 1 AS `one`, struct(1 AS a, array(1) AS b) AS s, array(struct(1 AS a)) AS l FROM src WHERE n > 0 UNION ALL
+    SELECT n AS `one`, struct(2 AS a, array(n) AS b) AS s, array(struct(n AS a)) AS l FROM src""",
+    "SELECT explode(array(struct(1 AS a, array('x') AS b))) AS item, 'x' AS x FROM src WHERE n > 0",
 ]
 
 
@@ -133,7 +139,7 @@ def test_the_stage_gives_what_spark_sql_gives_for_the_same_statement(spark: Spar
     items = _items(project(wide, made.expressions, {"made": made.columns["made"]}), schema, made.columns)
     rows = [item for item in items if isinstance(item, Rows)]
     spark.createDataFrame(TABLE).createOrReplaceTempView("src")
-    expected = spark.sql(sql).toArrow()
+    expected = collect(spark.sql(sql))
     assert isinstance(items[-2], RowsDone) and isinstance(items[-1], Declined)
     actual = pa.concat_tables([item.rows for item in rows]) if rows else schema.empty_table()
     assert sorted(map(repr, actual.to_pylist())) == sorted(map(repr, expected.cast(schema).to_pylist()))

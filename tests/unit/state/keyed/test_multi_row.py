@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,30 @@ def test_the_identity_of_a_row_is_pinned() -> None:
     assert (first.tolist(), second.tolist()) == PINNED
     chunked = pa.concat_tables([rows.slice(0, 1), rows.slice(1)])
     assert identity_of(plain_columns(chunked), KEYED)[0].tolist() == PINNED[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 1, None], pa.date32()),
+        pa.array([0, 86_400_000, None], pa.date64()),
+        pa.array([0, 1, None], pa.timestamp("ns", "UTC")),
+        pa.array([0, 1, None], pa.time32("ms")),
+        pa.array([0, 1, None], pa.duration("s")),
+        pa.array([Decimal(0), Decimal(1), None], pa.decimal128(38)),
+        pa.array([b"", b"\xff", None]),
+        pa.array([False, True, None]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_lists_and_maps_of_any_type_have_an_identity(values: pa.Array) -> None:
+    first, second, null = values.take([0]), values.take([1]), values.take([2])
+    elements = pa.concat_arrays([first, second, null, first])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), elements)
+    maps = pa.MapArray.from_arrays([0, 1, 2, 3, 4], pa.array(["k"] * 4), elements)
+    for column in (lists, maps):
+        numbers, _ = identity_of(plain_columns(pa.table({"x": column})), KEYED)
+        assert len(set(numbers[:3].tolist())) == 3 and numbers[3] == numbers[0]
 
 
 PINNED = (
