@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from milepost.spark.driver.executors import probe
+from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from tests.harness.bare_environment import bare_environment
 from tests.harness.distribution import link_libraries
 from tests.harness.jobs.flights.flights_job import FlightsJob
 from tests.harness.jobs.flights.recovering_job import quality_section
 from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.jobs.reference_job import NAMED, TOTALS, tables_with_references
 from tests.harness.servers.spark_cluster import python_with, python_without_milepost
 from tests.harness.servers.stock_connect_server import StockConnectServer, stock_connect_server
 
@@ -51,6 +53,12 @@ def test_code_comes_with_the_session_and_executors_are_asked_once(
     job.run_until_caught_up()
     assert (len(job.epochs()), asked) == (3, [1])
     job.assert_tables_equal_the_oracle()
+
+
+def test_references_to_settings_in_sql_are_text(server: StockConnectServer, tmp_path: Path) -> None:
+    """Also on a server that replaces them in the sessions of others."""
+    spark = f'remote: "{server.remote}"'
+    assert tables_with_references(tmp_path / "job", spark, SparkEpochRunner()) == (NAMED, TOTALS)
 
 
 def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -> None:

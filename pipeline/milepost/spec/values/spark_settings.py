@@ -37,6 +37,7 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.adaptive.enabled": ("false", "one partition of an exchange is one subtask, and none may be merged"),
     "spark.sql.ansi.enabled": ("true", "a value that SQL cannot compute is an error, not a null"),
     "spark.sql.caseSensitive": ("false", "column names that differ only in case are the same"),
+    "spark.sql.variable.substitute": ("false", "`${…}` in SQL is text, not a setting of Spark or of the machine"),
     "spark.sql.session.timeZone": ("UTC", "times mean the same on every machine"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("65536", "it bounds what a subtask holds at once"),
     "spark.sql.execution.arrow.maxBytesPerBatch": ("8388608", "it bounds what a subtask receives at once"),
