@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import overload
 
 import numpy as np
 import pyarrow as pa
@@ -73,14 +72,6 @@ def collect(frame: DataFrame) -> pa.Table:
     """Return the rows of a wide frame, with types as `_nullable` has them."""
     columns = [frame[one.name].cast(_nullable(one.dataType)).alias(one.name) for one in frame.schema]
     return frame.select(columns).toArrow()
-
-
-@overload
-def _nullable(type_: StructType, can_be_null: bool = True) -> StructType: ...
-
-
-@overload
-def _nullable(type_: DataType, can_be_null: bool = True) -> DataType: ...
 
 
 def _nullable(type_: DataType, can_be_null: bool = True) -> DataType:
