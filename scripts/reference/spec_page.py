@@ -31,6 +31,7 @@ HEADINGS = {
     "JobSpec": "The job",
     "StoreSpec": "store",
     "SourceSpec": "sources",
+    "EventTimeSpec": "sources.event_time",
     "EpochLimits": "sources.limits_per_epoch",
     "SqlOperator": "operators: sql",
     "AggregateOperator": "operators: aggregate",

@@ -71,7 +71,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spec": ("values", "job sql", "graph", "lineage", "load picture"),
     "spec.job": (
-        "csv_records",
+        "csv_records event_time_spec",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
         "spec",
         "availability environment",

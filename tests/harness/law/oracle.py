@@ -171,12 +171,12 @@ class Watermarks:
         self._delay_us = {
             name: microseconds(source.watermark_delay)
             for name, source in spec.sources.items()
-            if source.event_time is not None
+            if source.time_column is not None
         }
         self._newest_us: dict[tuple[str, int], int] = {}
         for name in self._delay_us:
             for epoch, _, rows in captured.pieces.get(name, ()):
-                newest = pc.max(rows.column(spec.sources[name].event_time).cast(pa.int64())).as_py()
+                newest = pc.max(rows.column(spec.sources[name].time_column).cast(pa.int64())).as_py()
                 if newest is not None:
                     self._newest_us[name, epoch] = max(newest, self._newest_us.get((name, epoch), newest))
 

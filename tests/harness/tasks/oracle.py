@@ -75,11 +75,11 @@ class _Oracle:
         assert len(spec.sources) == 1, "the oracle knows jobs with one source"
         ((self._name, self._source),) = spec.sources.items()
         assert self._source.format == "csv" and not self._source.partitions, "the oracle reads plain CSV"
-        assert self._source.event_time is not None, "the oracle needs an event time"
+        assert self._source.time_column is not None, "the oracle needs an event time"
         self._db = db
         self._spec = spec
         self._drop_duplicates = deduplicate
-        self._time = f'epoch_us("{self._source.event_time}")'
+        self._time = f'epoch_us("{self._source.time_column}")'
         self._graph = build_graph(spec)
         self._last = 0
         self._late: dict[str, int] = {}
@@ -182,7 +182,7 @@ class _Oracle:
             self._late[uid] = self._count(f"{uid}.late")
         if isinstance(operator, DeduplicateOperator):
             # A key without the event time would be forgotten and come back, which depends on when each row came.
-            in_key = self._source.event_time in operator.key
+            in_key = self._source.time_column in operator.key
             assert operator.ttl is None or in_key, "the oracle needs the time in the key"
             if not self._drop_duplicates:
                 query = place.at_each(place.on_time(late))

@@ -195,13 +195,13 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
                 message = "`idle_timeout` without `event_time`: it has no watermark that could hold anything back"
                 yield Problem(("sources", name, "idle_timeout"), message)
             continue
-        type_ = source.columns.get(source.event_time)
+        column = source.event_time.column
+        type_ = source.columns.get(column)
         if type_ is None:
-            yield Problem(
-                path, f"the schema has no column {source.event_time}; {did_you_mean(source.event_time, source.columns)}"
-            )
-        elif type_.kind != "timestamp":
-            yield Problem(path, f"{source.event_time} is {type_}; an event time is a timestamp")
+            yield Problem(path, f"the schema has no column {column}; {did_you_mean(column, source.columns)}")
+        elif (found := source.event_time.problem(type_)) is not None:
+            key, message = found
+            yield Problem(path if key is None else (*path, key), message)
 
 
 def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
@@ -251,7 +251,7 @@ def _optional_columns(name: str, source: SourceSpec) -> Iterator[Problem]:
         elif column not in source.columns:
             message = f"the schema has no column {column}; {did_you_mean(column, source.columns)}"
             yield Problem((*path, position), message)
-        elif column == source.event_time:
+        elif column == source.time_column:
             yield Problem((*path, position), f"{column} is the event time, which is never null; remove it")
 
 

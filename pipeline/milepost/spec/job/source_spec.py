@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from milepost.spec.job.csv_records import csv_whole_because
+from milepost.spec.job.event_time_spec import EventTime
 from milepost.spec.values.fields import (
     ColumnName,
     Duration,
@@ -20,6 +21,7 @@ from milepost.spec.values.fields import (
     Type,
     start_time_ms,
 )
+from milepost.spec.values.types import ColumnType
 
 
 class EpochLimits(SpecModel):
@@ -55,7 +57,8 @@ class SourceSpec(SpecModel):
             `partitions`, `schema`, `optional_columns`, `on_bad_name`, `settle` and `dimension_limit` go with it.
         dimension_limit: bytes in memory that the rows of a static source may take; an epoch with more is refused.
             Needs `static`.
-        event_time: timestamp column that times rows; null: none, and no watermark.
+        event_time: the column that times rows: its name, if it is a timestamp or a date, or a mapping that says how it
+            is read as a time; null: none, and no watermark.
         watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
         max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
             move the watermark; null: every row does. Needs `event_time`.
@@ -94,7 +97,7 @@ class SourceSpec(SpecModel):
     optional_columns: Many[ColumnName] = ()
     static: bool = False
     dimension_limit: Annotated[Size, Field(ge=1)] = 256_000_000
-    event_time: ColumnName | None = None
+    event_time: EventTime | None = None
     watermark_delay: Duration = timedelta(0)
     max_event_time_ahead: Duration | None = timedelta(days=7)
     idle_timeout: PositiveDuration | None = None
@@ -111,6 +114,19 @@ class SourceSpec(SpecModel):
     min_rows: Annotated[int, Field(ge=1)] = 1
     max_bad_records: Annotated[int, Field(ge=0)] | None = None
     on_bad_object: Literal["fail", "dead_letter"] = "fail"
+
+    @property
+    def time_column(self) -> str | None:
+        """The column that times rows; None: there is none."""
+        return None if self.event_time is None else self.event_time.column
+
+    @property
+    def row_types(self) -> dict[str, ColumnType]:
+        """The columns of rows: those of its objects, of which the event time is a timestamp, then partition columns."""
+        types = {**self.columns, **self.partitions}
+        if self.event_time is not None and self.event_time.column in self.columns:
+            types[self.event_time.column] = self.event_time.type_of(self.columns[self.event_time.column])
+        return types
 
     @property
     def whole_because(self) -> str | None:

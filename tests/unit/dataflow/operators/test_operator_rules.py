@@ -250,6 +250,15 @@ def test_a_row_without_event_time_fails_the_operator(started: Any) -> None:
         run.epoch(rows(("a", 1, 5), ("a", 1, None)))
 
 
+@pytest.mark.parametrize("type_", [pa.timestamp("s"), pa.timestamp("ms", "UTC")])
+def test_an_event_time_that_no_microseconds_hold_fails_the_operator(started: Any, type_: pa.DataType) -> None:
+    """Sources refuse it as a bad record; a process function may still give one."""
+    schema = SCHEMA.set(SCHEMA.get_field_index("t"), pa.field("t", type_))
+    run = started(build_operator(window(), [OperatorInput(schema, "t")]))
+    with pytest.raises(OperatorFailed, match=r"an event time \(t\) is beyond int64 microseconds: they are from 1970"):
+        run.epoch(pa.table([["a", "a"], [1, 1], pa.array([0, 2**62]).cast(type_)], schema=schema))
+
+
 def test_interfaces_example_of_late_and_emitted(started: Any) -> None:
     """DESIGN 8.1: delay 2h, delivered to 12:00; then 09:30 is late, 10:00 is not, [09:00, 10:00) was emitted."""
     run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))

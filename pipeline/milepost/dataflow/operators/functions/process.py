@@ -49,7 +49,9 @@ them, which takes a row back when it is replaced or deleted; for that each is ke
 `milepost state JOB UID.output` shows.
 
 What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
-input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC.
+input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC. Python has dates
+and times of the years 1 to 9999: a key or a state beyond them fails `on_rows` and `on_timer`, naming column and value.
+`on_batch` gets Arrow tables, which have every year.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import TOTAL_COLUMN, Bools, Ints, OperatorFailed, OperatorInput
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.times.any_year import scalar_text
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
@@ -174,7 +175,7 @@ class EventTime:
         """Return them as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
 
         Raises:
-            OperatorFailed: a null.
+            OperatorFailed: a null, or one that no int64 of microseconds holds.
         """
         times = _microseconds(self.uid, rows, self.column)
         return times + self.shift_us if self.shift_us else times
@@ -187,13 +188,22 @@ def _microseconds(uid: str, rows: pa.Table, column: str) -> Ints:
             uid,
             f"{times.null_count} of {rows.num_rows} rows have no event time ({column} is null); filter them before it",
         )
-    if pa.types.is_date(times.type):
-        times = pc.cast(times, pa.timestamp("us"))
-    unit = times.type.unit
-    if unit in ("s", "ms"):
-        times, unit = pc.cast(times, pa.timestamp("us", tz=times.type.tz)), "us"
+    if pa.types.is_date(times.type) or times.type.unit in ("s", "ms"):
+        times = _as_microseconds(uid, times, column)
     values = pc.cast(times, pa.int64()).to_numpy()
-    return np.floor_divide(values, 1_000) if unit == "ns" else values
+    return np.floor_divide(values, 1_000) if times.type.unit == "ns" else values
+
+
+def _as_microseconds(uid: str, times: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
+    try:
+        return pc.cast(times, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        ends = pc.min_max(times)
+        raise OperatorFailed(
+            uid,
+            f"an event time ({column}) is beyond int64 microseconds: they are from {scalar_text(ends['min'])} to "
+            f"{scalar_text(ends['max'])}; filter such rows before it",
+        ) from None
 
 
 def check_event_time(uid: str, input_: OperatorInput, why: str) -> EventTime:

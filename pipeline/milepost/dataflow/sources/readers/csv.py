@@ -113,11 +113,9 @@ class CsvReader:
         rows = 0
         try:
             for batch in self._open(stream) if lines is None else self._open(lines, names):
-                if self._declared.event_time is not None and batch[self._declared.event_time].null_count:
-                    raise self._diagnosed(obj.key, body, names, "an event time is null")
                 rows += batch.num_rows
                 if batch.num_rows:
-                    yield self._declared.in_path.append(batch, values)
+                    yield self._declared.in_path.append(self._declared.timed(batch), values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
             if lines is not None and lines.is_blank:  # of the part: nothing begins in it
                 return
@@ -161,7 +159,7 @@ class CsvReader:
                 chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
             )
             for batch in self._parsed(names, self._declared.in_file.names, good).to_batches():
-                yield self._declared.in_path.append(batch, values)
+                yield self._declared.in_path.append(self._declared.timed(batch), values)
             for record in bad:
                 yield self._judged(key, record, names)
         if last is not None and self._text.is_unclosed(last):
@@ -251,19 +249,23 @@ class CsvReader:
         columns: list[str],
         records: list[RawRecord],
         *,
-        nulls: bool = False,
+        untimed: bool = False,
         alone: bool = False,
     ) -> bool:
-        """Return whether the engine reads the records. alone: as many rows as there are records."""
+        """Return whether the records can be read.
+
+        Args:
+            untimed: whatever their event times are. alone: as many rows as there are records.
+        """
         if self._by_line and any(record.spans_lines for record in records):
             return False
         try:
             table = self._parsed(names, columns, records)
+            for batch in () if untimed else table.to_batches():
+                self._declared.timed(batch)
         except DATA_ERRORS:
             return False
-        if alone and table.num_rows != len(records):
-            return False
-        return nulls or self._declared.event_time not in columns or table[self._declared.event_time].null_count == 0
+        return not alone or bool(table.num_rows == len(records))
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
@@ -333,8 +335,8 @@ class CsvReader:
             value = fields[names.index(name)]
             if not _is_utf8(value):
                 return bad(name, value, "is not valid UTF-8")
-            if self._accepts(names, [name], [record], nulls=True):
-                return bad(name, value, "is null, but it is the event time")
+            if self._accepts(names, [name], [record], untimed=True):
+                return bad(name, value, self._declared.fault(self._parsed(names, [name], [record])[name][0]))
             unlike = self._declared.unlike(name, value)
             return bad(name, value, f"is not {_article(self._declared.types[name])}{unlike}")
         return bad(None, text, "cannot be read")

@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from milepost.dataflow.sources.contract import MAX_VALUE, BadObject, printable
 from milepost.dataflow.sources.path_columns import PathColumns
+from milepost.dataflow.sources.readers.time_column import TimeColumn
+from milepost.spec.job.event_time_spec import EventTimeSpec
 from milepost.spec.values.types import ColumnType, to_arrow
 
 
@@ -19,8 +21,8 @@ class DeclaredColumns:
         source: name, for messages.
         types: of the columns of a file, in order; others that a file has are ignored.
         in_file: their schema. required: those of them that each object has; one that lacks another reads as null.
-        in_path: the columns of the key. schema: of a row, both.
-        event_time: column of a file that may not be null; None: it has none.
+        in_path: the columns of the key. schema: of a row, both, with the event time as a timestamp.
+        time: the event-time column; None: it has none. event_time: its name.
     """
 
     def __init__(
@@ -28,22 +30,47 @@ class DeclaredColumns:
         source: str,
         columns: Mapping[str, ColumnType],
         *,
-        event_time: str | None = None,
+        event_time: EventTimeSpec | None = None,
         optional: Collection[str] = (),
         partitions: Mapping[str, ColumnType] | None = None,
     ) -> None:
         """Take what the spec says.
 
         Args:
-            event_time: of a column of either kind. optional: columns that an object may lack.
+            event_time: of a column of a file. optional: columns that an object may lack.
             partitions: columns taken from the key.
         """
         self.source, self.types = source, dict(columns)
         self.in_file = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
         self.required = [name for name in columns if name not in optional]
         self.in_path = PathColumns(partitions or {})
-        self.schema = pa.schema([*self.in_file, *self.in_path.fields])
-        self.event_time = event_time if event_time in columns else None
+        self.time = None if event_time is None else TimeColumn(event_time, self.types[event_time.column])
+        self.event_time = None if event_time is None else event_time.column
+        self.schema = pa.schema([*self.timed_schema(self.in_file), *self.in_path.fields])
+
+    def timed_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of `timed` rows."""
+        at = -1 if self.time is None else schema.get_field_index(self.time.field.name)
+        return schema if self.time is None or at < 0 else schema.set(at, self.time.field)
+
+    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns of a file with the event time, where it is among them, as a timestamp.
+
+        Raises:
+            ArrowInvalid: a value is null or no time; `fault` says why.
+        """
+        if self.time is None or self.time.field.name not in batch.schema.names:
+            return batch
+        at = batch.schema.get_field_index(self.time.field.name)
+        times = self.time.times(batch.column(at))
+        if times.null_count:
+            raise pa.ArrowInvalid("an event time is null, or no time")
+        return batch.set_column(at, self.time.field, times)
+
+    def fault(self, value: pa.Scalar) -> str:
+        """Return why an event time is none, one clause."""
+        assert self.time is not None
+        return self.time.fault(value)
 
     def lacking(
         self,

@@ -102,10 +102,10 @@ class JsonLinesReader:
         columns: pa.Schema,
         *,
         block_size: int = BLOCK_BYTES,
-        nulls: bool = False,
+        untimed: bool = False,
         first: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the content's rows in the declared types.
+        """Yield the content's rows in the declared types, with the event time as a timestamp unless `untimed`.
 
         Raises:
             ArrowInvalid: a line that is not one object, or a value that is not of its type. BadRecord: as `content`.
@@ -122,7 +122,7 @@ class JsonLinesReader:
                 ),
             ):
                 rows += raw.num_rows
-                yield self._converted(raw, columns, nulls=nulls)
+                yield self._converted(raw, columns, untimed=untimed)
         except pa.ArrowInvalid:
             if lines.is_blank:  # the parser takes no content at all for an error
                 return
@@ -130,25 +130,26 @@ class JsonLinesReader:
         if rows != lines.count:
             raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
 
-    def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, nulls: bool = False) -> pa.RecordBatch:
-        """Return the batch in the declared types. Raises ArrowInvalid for what is not of them."""
+    def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, untimed: bool) -> pa.RecordBatch:
+        """Return the batch in the declared types. Raises ArrowInvalid for what is not of them, or no event time."""
         raw.validate(full=True)  # the parser lets text through that is not UTF-8
         batch = pa.RecordBatch.from_arrays([raw[f.name].cast(f.type) for f in columns], schema=columns)
-        if not nulls and self._declared.event_time in columns.names and batch[self._declared.event_time].null_count:
-            raise pa.ArrowInvalid("an event time is null")
-        return batch
+        return batch if untimed else self._declared.timed(batch)
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
-    def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, nulls: bool = False) -> str | None:
+    def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, untimed: bool = False) -> str | None:
         """Return what the engine says against the records, or None when it reads them."""
-        body = _content(records)
         try:
-            for _ in self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, nulls=nulls):
+            for _ in self._parsed(columns, records, untimed=untimed):
                 pass
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
             return str(error)
         return None
+
+    def _parsed(self, columns: pa.Schema, records: list[RawRecord], *, untimed: bool) -> Iterator[pa.RecordBatch]:
+        body = _content(records)
+        return self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, untimed=untimed)
 
     def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | None:
         """Return the object's first bad record, or None when each is fine."""
@@ -197,8 +198,8 @@ class JsonLinesReader:
                 continue
             value = fields.get(column.name)
             shown = value if isinstance(value, str) else _shown(value)
-            if self._complaint(alone, [record], nulls=True) is None:
-                reason = "is null, but it is the event time"
+            if self._complaint(alone, [record], untimed=True) is None:
+                reason = self._declared.fault(next(self._parsed(alone, [record], untimed=True))[0][0])
             elif "UTF8" in complaint:
                 reason = "is not valid UTF-8"
             elif "specified twice" in complaint:
@@ -213,7 +214,7 @@ class JsonLinesReader:
         """Return those of a part's columns that have no value anywhere in the object, as far as it can be read."""
         schema = pa.schema([field for field in self._declared.in_file if field.name in columns])
         with suppress(*DATA_ERRORS, UnicodeDecodeError):
-            for batch in self._batches(ObjectStream(key, body), schema, nulls=True):
+            for batch in self._batches(ObjectStream(key, body), schema, untimed=True):
                 columns = _all_null(batch, columns)
                 if not columns:
                     break

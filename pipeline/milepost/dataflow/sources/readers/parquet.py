@@ -183,10 +183,10 @@ class ParquetReader:
             if bad is not None:
                 raise bad
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._declared.in_file)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._declared.timed_schema(self._declared.in_file))
 
     def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
-        """Return a column as it is declared, and its first value that does not fit; None when all do."""
+        """Return a column as rows have it, and its first value that does not fit; None when all do."""
 
         def bad(at: int, value: pa.Scalar | None, reason: str) -> BadRecord:
             shown = None if value is None else _shown(value)
@@ -200,10 +200,17 @@ class ParquetReader:
         at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
         if complaint is not None:
             return found, bad(at, array[at], f"is not valid {'UTF-8' if 'UTF8' in complaint else type_}")
-        if column.name == self._declared.event_time and array.null_count:
-            at = array.is_null().index(True).as_py()
-            return found, bad(at, None, "is null, but it is the event time")
-        return array, None
+        times = self._times(column, array)
+        if times is not None and times.null_count:
+            at = times.is_null().index(True).as_py()
+            value = array[at] if array[at].is_valid else None
+            return found, bad(at, value, self._declared.fault(array[at]))
+        return (array if times is None else times), None
+
+    def _times(self, column: pa.Field, array: pa.Array) -> pa.Array | None:
+        """Return the timestamps of the event-time column; None of another one."""
+        time = self._declared.time
+        return time.times(array) if time is not None and time.field.name == column.name else None
 
     def _apart(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Return the rows that fit, and the others with what is wrong in their first column that does not."""
@@ -232,7 +239,8 @@ class ParquetReader:
             array.validate(full=True)
         except pa.ArrowInvalid:
             return False
-        return column.name != self._declared.event_time or not array.null_count
+        times = self._times(column, array)
+        return times is None or not times.null_count
 
 
 def _cannot_be_held(key: str, rows_read: int, error: TooLarge) -> BadObject:

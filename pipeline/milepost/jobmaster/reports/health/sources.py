@@ -180,7 +180,7 @@ def _sources(
             settling=plan.settling,
             newest_object=None if plan.newest_ms is None else iso_ms(plan.newest_ms),
             newest_object_age_ms=None if plan.newest_ms is None else max(0, now_ms - plan.newest_ms),
-            event_time=spec.event_time,
+            event_time=spec.time_column,
             newest_event_time=watermark_text(newest_event_us),
             event_time_age_ms=None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
             no_match=None if plan.listed else no_match(context, name, plan),

@@ -97,7 +97,7 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
             store=plan.sources[item.name],
             parts=parts,
             reader=readers[item.name],
-            event_time=plan.spec.sources[item.name].event_time,
+            event_time=plan.spec.sources[item.name].time_column,
             on_missing=plan.spec.sources[item.name].on_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),

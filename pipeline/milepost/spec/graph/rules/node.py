@@ -76,7 +76,7 @@ class OutputRows:
 
 def source_rows(source: SourceSpec) -> OutputRows:
     """Return a source's rows: its schema, then its partition columns."""
-    return OutputRows({**source.columns, **source.partitions}, source.event_time, APPEND, ())
+    return OutputRows(dict(source.row_types), source.time_column, APPEND, ())
 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:

@@ -1,0 +1,163 @@
+"""Datetime patterns with Spark's letters (`dd.MM.yyyy HH:mm`), translated to regular expressions.
+
+pyarrow's `strptime` does not suffice: it takes 31.02. for 3 March, skips white space, and knows no fractions.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import groupby
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+SHORT_MONTHS = tuple(name[:3] for name in MONTHS)
+
+_LETTERS = {
+    "yyyy": ("year", r"[0-9]{4}"),
+    "yy": ("short_year", r"[0-9]{2}"),
+    "M": ("month", r"[0-9]{1,2}"),
+    "MM": ("month", r"[0-9]{2}"),
+    "MMM": ("short_month", "|".join(SHORT_MONTHS)),
+    "MMMM": ("long_month", "|".join(MONTHS)),
+    "d": ("day", r"[0-9]{1,2}"),
+    "dd": ("day", r"[0-9]{2}"),
+    "H": ("hour", r"[0-9]{1,2}"),
+    "HH": ("hour", r"[0-9]{2}"),
+    "h": ("half_hour", r"[0-9]{1,2}"),
+    "hh": ("half_hour", r"[0-9]{2}"),
+    "a": ("half", "AM|PM"),
+    "m": ("minute", r"[0-9]{1,2}"),
+    "mm": ("minute", r"[0-9]{2}"),
+    "s": ("second", r"[0-9]{1,2}"),
+    "ss": ("second", r"[0-9]{2}"),
+    **{"S" * count: ("fraction", rf"[0-9]{{1,{count}}}") for count in range(1, 10)},
+    "X": ("offset", r"Z|[+-][0-9]{2}(?:[0-9]{2})?"),
+    "XX": ("offset", r"Z|[+-][0-9]{4}"),
+    "XXX": ("offset", r"Z|[+-][0-9]{2}:[0-9]{2}"),
+    "x": ("offset", r"[+-][0-9]{2}(?:[0-9]{2})?"),
+    "xx": ("offset", r"[+-][0-9]{4}"),
+    "xxx": ("offset", r"[+-][0-9]{2}:[0-9]{2}"),
+    "Z": ("offset", r"[+-][0-9]{4}"),
+}
+"""Letters of a pattern -> the part that they stand for, and what it looks like."""
+
+LETTERS = "yyyy yy M MM MMM MMMM d dd H HH h hh a m mm s ss S to SSSSSSSSS X XX XXX x xx xxx Z"
+"""All of them, for people."""
+
+_INSTEAD = {"Y": "yyyy", "u": "yyyy", "y": "yyyy", "L": "MM", "k": "HH", "K": "hh"}
+_INSTEAD |= dict.fromkeys("zVO", "XXX") | {"n": "SSSSSSSSS", "A": "a"}
+_KINDS = {
+    "short_year": "year", "short_month": "month", "long_month": "month", "half_hour": "hour",
+}  # fmt: skip
+_NEEDS = {"minute": "hour", "second": "minute", "fraction": "second"}
+_RESERVED = "#{}"
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DatetimePattern:
+    """A pattern that names a moment.
+
+    Attributes:
+        expression: regular expression of a whole text, with a named group for each part.
+        parts: names of those groups.
+    """
+
+    text: str
+    expression: str
+    parts: frozenset[str]
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether a text has its offset from UTC."""
+        return "offset" in self.parts
+
+
+def parse_pattern(text: str) -> DatetimePattern:
+    """Return the pattern that `text` is.
+
+    Raises:
+        ValueError: a letter that is not supported, or no date in it.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"expected a pattern of at most {_LONGEST} characters, got {len(text)}")
+    if "%" in text:
+        raise ValueError(f"{text!r}: expected Spark's pattern letters, such as dd.MM.yyyy HH:mm, not those of strptime")
+    pieces: list[str] = []
+    parts: list[str] = []
+    is_variable, opened = False, 0
+    required: set[str] = set()
+    for run in _runs(text):
+        if run[0].isascii() and run[0].isalpha():
+            part, expression = _part(text, run)
+            if part in parts or _KINDS.get(part, part) in {_KINDS.get(one, one) for one in parts}:
+                raise ValueError(f"{text!r} has the {_KINDS.get(part, part)} twice")
+            is_digits = expression.startswith("[0-9]")
+            if is_variable and is_digits:
+                raise ValueError(
+                    f"{text!r}: nothing separates {run} from the number before it, which needs two letters"
+                )
+            is_variable = is_digits and expression.endswith(",2}")
+            parts.append(part)
+            required |= set() if opened else {_KINDS.get(part, part)}
+            pieces.append(f"(?P<{part}>{expression})")
+            continue
+        is_variable = is_variable and run in "[]"
+        opened += {"[": 1, "]": -1}.get(run, 0)
+        if opened < 0:
+            break
+        pieces.append({"[": "(?:", "]": ")?"}.get(run) or re.escape(_literal(text, run)))
+    if opened:
+        raise ValueError(f"{text!r}: each [ needs its ]")
+    _check_parts(text, parts, required)
+    return DatetimePattern(text, "".join(pieces), frozenset(parts))
+
+
+def _runs(text: str) -> list[str]:
+    """Return the quoted texts, the runs of one letter, and the other characters."""
+    runs: list[str] = []
+    for quoted, other in re.findall(r"('(?:[^']|'')*'?)|([^']+)", text):
+        if quoted:
+            runs.append(quoted)
+        else:
+            for character, same in groupby(other):
+                run = "".join(same)
+                runs += [run] if character.isalpha() else run
+    return runs
+
+
+def _part(text: str, run: str) -> tuple[str, str]:
+    """Return the part that letters stand for. Raises ValueError."""
+    if run not in _LETTERS:
+        instead = f" (did you mean {_INSTEAD[run[0]]}?)" if run[0] in _INSTEAD else ""
+        raise ValueError(
+            f"{text!r}: {run} is not supported{instead}; supported are {LETTERS}; other text stands in single quotes"
+        )
+    return _LETTERS[run]
+
+
+def _literal(text: str, run: str) -> str:
+    """Return what stands for itself. Raises ValueError."""
+    if run in _RESERVED:
+        raise ValueError(f"{text!r}: {run} is reserved; put it in single quotes")
+    if not run.startswith("'"):
+        return run
+    if len(run) < 2 or not run.endswith("'"):
+        raise ValueError(f"{text!r}: a single quote is never closed")
+    return run[1:-1].replace("''", "'") or "'"
+
+
+def _check_parts(text: str, parts: list[str], required: set[str]) -> None:
+    """Raises ValueError: the parts do not name a moment."""
+    kinds = {_KINDS.get(part, part) for part in parts}
+    for part, letters in (("year", "yyyy"), ("month", "MM"), ("day", "dd")):
+        if part not in required:
+            raise ValueError(f"{text!r} has no {part} ({letters}), which a date needs")
+    if ("half_hour" in parts) != ("half" in parts):
+        raise ValueError(f"{text!r}: h, from 1 to 12, and a, AM or PM, need each other; H is from 0 to 23")
+    for part, other in _NEEDS.items():
+        if part in kinds and other not in kinds:
+            raise ValueError(f"{text!r} has a {part} and no {other}")

@@ -1,0 +1,57 @@
+"""Datetime patterns have Spark's letters, and refuse by name what would be read otherwise."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from milepost.spec.values.times.datetime_pattern import parse_pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "parts"),
+    [
+        ("dd.MM.yyyy HH", "03.01.2026 10", {"day": "03", "month": "01", "year": "2026", "hour": "10"}),
+        ("yyyyMMdd", "20260103", {"year": "2026", "month": "01", "day": "03"}),
+        ("d/M/yy", "3/1/26", {"day": "3", "month": "1", "short_year": "26"}),
+        ("yyyy-MM-dd'T'X", "2026-01-03TZ", {"year": "2026", "month": "01", "day": "03", "offset": "Z"}),
+        ("MMM d yyyy 'o''clock'", "Jan 3 2026 o'clock", {"short_month": "Jan", "day": "3", "year": "2026"}),
+        ("MMMM dd yyyy ''", "May 03 2026 '", {"long_month": "May", "day": "03", "year": "2026"}),
+        ("yyyy年MM月dd", "2026年01月03", {"year": "2026", "month": "01", "day": "03"}),
+        ("yyyyMMdd[ HH[:mm]]", "20260103", {"year": "2026", "month": "01", "day": "03", "hour": None, "minute": None}),
+    ],
+)  # fmt: skip
+def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dict[str, str | None]) -> None:
+    found = re.fullmatch(parse_pattern(pattern).expression, text)
+    assert found is not None and found.groupdict() == parts
+    assert re.fullmatch(parse_pattern(pattern).expression, text.replace("2", "two", 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("YYYY-MM-dd", r"'YYYY-MM-dd': YYYY is not supported \(did you mean yyyy\?\); supported are yyyy yy M MM"),
+        ("yyyy-MM-dd HH:mm z", r"z is not supported \(did you mean XXX\?\)"),
+        ("yyyy-MM-ddTHH", r"T is not supported; supported are .*; other text stands in single quotes"),
+        ("EEE, dd MMM yyyy", "EEE is not supported; supported"),
+        ("yyyyy-MM-dd", "yyyyy is not supported"),
+        ("%d.%m.%Y", r"expected Spark's pattern letters, such as dd\.MM\.yyyy HH:mm, not those of strptime"),
+        ("dd.MM", r"has no year \(yyyy\), which a date needs"),
+        ("yyyy-MM[-dd]", r"has no day \(dd\)"),
+        ("yyyy-MM-dd mm", "has a minute and no hour"),
+        ("yyyy-MM-dd hh:mm", "h, from 1 to 12, and a, AM or PM, need each other"),
+        ("yyyy-MM-dd HH a", "h, from 1 to 12, and a, AM or PM, need each other"),
+        ("yyyy-MM-dd MMM", "has the month twice"),
+        ("yyyy-MM-dd HH h a", "has the hour twice"),
+        ("dMyyyy", "nothing separates M from the number before it"),
+        ("yyyy-MM-dd [HH", r"each \[ needs its \]"),
+        ("yyyy-MM-dd]", r"each \[ needs its \]"),
+        ("yyyy-MM-dd 'at", "a single quote is never closed"),
+        ("yyyy-MM-dd #", "# is reserved"),
+        ("yyyy-MM-dd" + "." * 100, "at most 100 characters, got 110"),
+    ],
+)
+def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_pattern(pattern)
