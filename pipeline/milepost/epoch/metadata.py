@@ -47,7 +47,7 @@ class SourceSnapshot:
         ahead_rows: rows read in this epoch that do not count for the watermark: too far ahead of their trigger.
         ahead: the first objects that have such rows. furthest_us: their furthest event time delivered so far.
         ahead_since: checkpoint that delivered the first of them; None: none, or from before they were told apart.
-        skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names: likewise.
+        skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names, empty: likewise.
         bad: records that cannot be read and went to the dead letters.
         overdue: when the epoch was planned, nothing had landed for longer than is expected.
         active_ms, idle: as in `SourceInput`.
@@ -72,10 +72,11 @@ class SourceSnapshot:
     active_ms: int | None = None
     idle: bool = False
     horizon_ms: int | None = None
+    empty: tuple[str, ...] = ()
 
     def at_rest(self) -> SourceSnapshot:
         """Return it as an epoch leaves it that reads nothing of the source."""
-        read: dict[str, Any] = {"rows": 0, "objects": 0, "missing": (), "skipped": {}, "bad_names": ()}
+        read: dict[str, Any] = {"rows": 0, "objects": 0, "missing": (), "skipped": {}, "bad_names": (), "empty": ()}
         bad = BadInput(total=self.bad.total)
         return replace(self, **read, ahead_rows=0, ahead=(), bad=bad, overdue=False, idle=False)
 
@@ -338,5 +339,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
-    # A checkpoint from before sources forgot anything has no horizon.
-    return restored({"horizon_ms": None, **item, "consumed": unpacked(item["consumed"])})
+    # A checkpoint from before sources forgot anything has no horizon; an early one does not name empty objects.
+    return restored({"horizon_ms": None, "empty": [], **item, "consumed": unpacked(item["consumed"])})

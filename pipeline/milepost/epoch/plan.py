@@ -55,6 +55,7 @@ class SourceInput:
         pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
         bad_names: the first objects that were left out for their names, and what is wrong with each.
+        empty: the first objects of size 0, which hold nothing to read.
         overdue: nothing had landed for longer than is expected.
         active_ms: when a trigger last found something new, by the job store's clock; of a source that never had
             anything, the first trigger that looked; None: nobody noted it.
@@ -76,6 +77,7 @@ class SourceInput:
     idle: bool = False
     idle_before: bool = False
     forgets: Forgotten | None = None
+    empty: tuple[str, ...] = ()
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -87,7 +89,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
     """Return the source's part of the input record of a trigger at this time, by the job store's clock."""
     skipped = {
         "hidden": plan.skipped_hidden,
-        "empty": plan.skipped_empty,
+        "empty": len(plan.empty),
         "before_start": plan.skipped_before_start,
         "ignored_changes": plan.ignored_changes,
         "bad_names": len(plan.bad_names),
@@ -106,6 +108,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         bad_names=named,
         overdue=plan.overdue,
         forgets=plan.forgets,
+        empty=plan.empty[:NAMED_BAD_NAMES],
     )
 
 
@@ -152,8 +155,8 @@ def decode_input_record(body: bytes) -> InputRecord:
     """Return the record that `encode_input_record` had written. Raises StateCorrupt: it is none."""
     document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
-    # A record from before sources forgot anything does not say what leaves.
-    named = [{"forgets": None, **source, "name": name} for name, source in sorted(sources.items())]
+    # A record from before sources forgot anything does not say what leaves; nor does an early one name empty objects.
+    named = [{"forgets": None, "empty": [], **source, "name": name} for name, source in sorted(sources.items())]
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
 

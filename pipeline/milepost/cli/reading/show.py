@@ -13,7 +13,15 @@ from milepost.cli.reading.vetoes import show_veto
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_rows, show_time
+from milepost.cli.terminal.output import (
+    Output,
+    late_by_operator,
+    printable,
+    show_bytes,
+    show_count,
+    show_rows,
+    show_time,
+)
 from milepost.cli.terminal.prices import epoch_cost_text, month_cost_text, show_prices
 from milepost.epoch.quantities import counted
 from milepost.protocol.codec.records import to_json
@@ -97,7 +105,7 @@ def _show_head(report: CheckpointReport, output: Output) -> None:
     if report.remedy:
         _fact("do first", report.remedy, output)
     if report.rows_in is not None:
-        _fact("rows", show_rows(report.rows_in, report.rows_out, report.late_rows), output)
+        _fact("rows", show_rows(report.rows_in, report.rows_out, report.late_rows) + late_by_operator(report), output)
     if report.acks.expected is not None:
         _fact("acks", f"{printable(report.acks.received)} of {printable(report.acks.expected)}", output)
     if report.watermark is not None:
@@ -218,7 +226,9 @@ def _source_note(source: Any) -> str:
         objects = f", {counted(source.bad.objects, 'whole object')} among them" if source.bad.objects else ""
         parts += [f"{counted(source.bad.records, 'bad record')}{objects}, such as {source.bad.first[0].describe()}"]
     parts += [f"gone: {', '.join(source.missing)}"] if source.missing else []
-    parts += [f"{count} {name.replace('_', ' ')}" for name, count in source.skipped.items() if count]
+    parts += [
+        f"{count} {name.replace('_', ' ')}{_named(source, name)}" for name, count in source.skipped.items() if count
+    ]
     parts += [
         f"{counted(count, 'large object')} read by one task: {why}"
         for why, count in (source.read.whole if source.read is not None else {}).items()
@@ -228,6 +238,12 @@ def _source_note(source: Any) -> str:
     parts += [f"remembered whole from {source.horizon} on"] if source.horizon else []
     parts += ["finished"] if source.finished else []
     return ", ".join(parts)
+
+
+def _named(source: Any, why: str) -> str:
+    """Return the first objects that were left out for a reason, of those reasons that have their names recorded."""
+    first = {"empty": source.empty, "bad_names": source.bad_names}.get(why, ())
+    return f" ({', '.join(first)})" if first else ""
 
 
 def _pinned(source: StaticSourceDetails) -> str:

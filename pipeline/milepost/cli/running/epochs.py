@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_count, show_rows
+from milepost.cli.terminal.output import Output, late_by_operator, show_count, show_rows
 from milepost.epoch.quantities import counted
 from milepost.protocol.failure.restart import RestartAfter
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
@@ -151,7 +151,7 @@ def _show_epoch(result: CheckpointReport, output: Output) -> None:
 
     if output.json:
         return output.document(result)
-    counts = show_rows(result.rows_in, result.rows_out, result.late_rows)
+    counts = show_rows(result.rows_in, result.rows_out, result.late_rows) + late_by_operator(result)
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     what = f"checkpoint {result.checkpoint_id} {result.status}: epoch {result.epoch}"
     if result.in_flight_bytes:
@@ -171,6 +171,9 @@ def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
     if source.bad_names:
         left_out = counted(source.skipped["bad_names"], "object")
         output.note(f"source {name}: {left_out} left out for their names, such as {source.bad_names[0]}")
+    if source.empty:
+        empty = counted(source.skipped["empty"], "empty object")
+        output.note(f"source {name}: {empty}, such as {source.empty[0]}: nothing was read from there")
     if source.bad.records:
         bad = counted(source.bad.records, "record")
         output.note(f"source {name}: {bad} in {name}.bad cannot be read, such as {source.bad.first[0].describe()}")

@@ -227,6 +227,13 @@ def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
     return ", ".join(parts)
 
 
+def late_by_operator(report: object) -> str:
+    """Return how many rows each operator of an epoch refused as late, where more than one did; else ""."""
+    operators: Mapping[str, Any] = getattr(report, "operators", {})
+    late = [f"{uid} {show_count(one.late_rows)}" for uid, one in operators.items() if one.late_rows]
+    return f" ({', '.join(late)})" if len(late) > 1 else ""
+
+
 def terminal_width() -> int:
     """Return the characters of a line: COLUMNS, else what the terminal has, else 80."""
     asked = os.environ.get("COLUMNS", "")

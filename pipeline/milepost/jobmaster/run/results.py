@@ -248,6 +248,7 @@ def _source(
         ahead_since=ahead_since,
         skipped=dict(sorted(item.skipped.items())),
         bad_names=item.bad_names,
+        empty=item.empty,
         overdue=item.overdue,
         active_ms=item.active_ms,
         idle=item.idle,

@@ -94,7 +94,7 @@ def test_one_object_is_out_of_name_order_and_one_is_empty(store: ObjectStore) ->
     listing = list_objects(store, "flights/**/*.csv")
     new = [obj.key for obj in listing.objects if obj.key not in seen]
     assert new[0] == flights.OUT_OF_ORDER_KEY < max(seen)
-    assert (len(listing.objects), listing.skipped_empty, listing.skipped_hidden) == (18, 1, 0)
+    assert (len(listing.objects), len(listing.empty), listing.skipped_hidden) == (18, 1, 0)
 
 
 def test_the_job_s_reader_reads_every_landed_row(store: ObjectStore) -> None:

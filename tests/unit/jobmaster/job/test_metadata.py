@@ -116,8 +116,10 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
 
 def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
     document = json.loads(golden())
-    del document["sources"]["flights"]["horizon_ms"]
-    assert decode_metadata(json.dumps(document).encode(), "golden").sources["flights"].horizon_ms is None
+    for name in ("horizon_ms", "empty"):  # nor were empty objects named
+        del document["sources"]["flights"][name]
+    source = decode_metadata(json.dumps(document).encode(), "golden").sources["flights"]
+    assert (source.horizon_ms, source.empty) == (None, ())
 
 
 def test_a_checkpoint_from_before_operators_had_a_place_in_time_is_read_on() -> None:

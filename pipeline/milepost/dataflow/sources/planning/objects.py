@@ -35,13 +35,13 @@ class Listing:
     Attributes:
         objects: in ascending byte order of keys.
         skipped_hidden: objects with a part below the static prefix that begins with ``_`` or ``.``.
-        skipped_empty: objects of size 0.
+        empty: keys of objects of size 0, as they are shown.
         bad_names: objects, and directories, by whose names nothing can be read.
     """
 
     objects: tuple[SourceObject, ...]
     skipped_hidden: int = 0
-    skipped_empty: int = 0
+    empty: tuple[str, ...] = ()
     bad_names: tuple[BadName, ...] = ()
 
 
@@ -81,7 +81,8 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     objects: list[SourceObject] = []
     unnamable: list[str] = []
     bad_names: list[BadName] = []
-    skipped_hidden = skipped_empty = 0
+    empty: list[str] = []
+    skipped_hidden = 0
     for stat in store.list(static, unnamable=unnamable):
         key = stat.key
         if matches(key) is None:
@@ -89,7 +90,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         if hidden(key):
             skipped_hidden += 1
         elif stat.size == 0:
-            skipped_empty += 1
+            empty.append(escaped(key))
         elif _UNREADABLE.search(key) is not None:
             bad_names.append(BadName(escaped(key), "it has an empty part, a part . or .., or a control character"))
         else:
@@ -99,7 +100,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         wanted = deep if name.endswith("/") else matches(name) is not None
         if wanted and not hidden(name):
             bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
-    return Listing(tuple(objects), skipped_hidden, skipped_empty, tuple(bad_names))
+    return Listing(tuple(objects), skipped_hidden, tuple(empty), tuple(bad_names))
 
 
 def named_objects(lines: Sequence[str], count: int) -> str:

@@ -66,7 +66,7 @@ class SourcePlan:
             written.
         oldest_new_ms: last-modified time of the oldest new object, planned or left; None: none.
         settling: how many of the pending ones may still be written. settles_in_ms: until none of them is that young.
-        skipped_hidden, skipped_empty: from the listing. skipped_before_start: older than a `start` time.
+        skipped_hidden, empty: from the listing. skipped_before_start: older than a `start` time.
         ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
         unknown: left out, under ``on_change: ignore``: as old as what was forgotten, so that nobody knows whether they
             were read.
@@ -86,7 +86,7 @@ class SourcePlan:
     settling: int
     settles_in_ms: int
     skipped_hidden: int
-    skipped_empty: int
+    empty: tuple[str, ...]
     skipped_before_start: int
     ignored_changes: int
     unknown: tuple[SourceObject, ...]
@@ -178,7 +178,7 @@ def plan_source(
         settling=int(young.sum()),
         settles_in_ms=int(rules.settle_ms - ages_ms[young].min()) if young.any() else 0,
         skipped_hidden=listing.skipped_hidden,
-        skipped_empty=listing.skipped_empty,
+        empty=listing.empty,
         skipped_before_start=before_start,
         ignored_changes=int(changed.sum()) if rules.on_change == "ignore" else 0,
         unknown=tuple(listing.objects[i] for i in np.flatnonzero(unknown)),

@@ -9,7 +9,7 @@ date, so without rows in flight that takes a spec by which the operator has othe
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from milepost.dataflow.sources.path_columns import PathColumns
@@ -160,6 +160,8 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
             words.append(f"source {name}: {settling(context, name, plan)}")
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
+        if plan.empty and plan.listed:
+            words.append(f"source {name}: {empty_objects(plan.empty)}")
         if plan.unknown:
             words.append(f"source {name}: {not_known(plan)}")
         if plan.overdue:
@@ -177,7 +179,7 @@ def settling(context: JobContext, name: str, plan: SourcePlan) -> str:
 
 def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
     """Return that a source's path names no object that could be read, and what it names instead."""
-    counts = {"hidden": plan.skipped_hidden, "empty": plan.skipped_empty, "badly named": len(plan.bad_names)}
+    counts = {"hidden": plan.skipped_hidden, "empty": len(plan.empty), "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     return f"no object matches {context.spec.sources[name].path}" + (f" but {others}" if others else "")
 
@@ -196,6 +198,11 @@ def left_out(plan: SourcePlan) -> str:
     """Return how many objects a plan leaves out for their names, and the first of them."""
     first = plan.bad_names[0]
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
+
+
+def empty_objects(keys: Sequence[str]) -> str:
+    """Return how many objects of a source hold nothing, and the first of them."""
+    return f"{counted(len(keys), 'empty object')}, such as {keys[0]}: nothing is read from there"
 
 
 def not_known(plan: SourcePlan) -> str:

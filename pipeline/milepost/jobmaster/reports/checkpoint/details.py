@@ -72,6 +72,7 @@ class SourceDetails:
     missing: tuple[str, ...]
     skipped: Mapping[str, int]
     bad_names: tuple[str, ...]
+    empty: tuple[str, ...]
     newest_event_time: str | None
     ahead: RowsAheadReport
     bad: BadInputReport
@@ -237,6 +238,7 @@ def _source(source: SourceSnapshot, subtasks: tuple[SubtaskDetails, ...], read: 
         missing=tuple(source.missing),
         skipped=source.skipped,
         bad_names=tuple(source.bad_names),
+        empty=tuple(source.empty),
         newest_event_time=watermark_text(source.newest_event_us),
         ahead=RowsAheadReport(source.ahead_rows, ahead),
         bad=BadInputReport(source.bad.records, source.bad.objects, source.bad.total, source.bad.first),

@@ -12,6 +12,7 @@ from milepost.epoch.plan import NAMED_BAD_NAMES
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
+    empty_objects,
     left_out,
     no_match,
     not_known,
@@ -161,7 +162,8 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
             continue
         notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
         notes += [left_out(plan)] if plan.bad_names else []
-        yield SourceCheck(name, True, not plan.listed or bool(plan.bad_names), "; ".join(notes))
+        notes += [empty_objects(plan.empty)] if plan.empty and plan.listed else []
+        yield SourceCheck(name, True, not plan.listed or bool(plan.bad_names or plan.empty), "; ".join(notes))
 
 
 def _sources(

@@ -1,0 +1,33 @@
+"""An object of size 0 holds nothing to read: it is counted and named, never passed over in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.spark.driver import open_runner
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+
+
+def test_an_empty_object_is_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    job = SparklessJob.create(tmp_path)
+    spec = job.folder / "config" / "small.yaml"
+    job.land("a.csv")
+    job.land("truncated.csv", "")
+    named = "source rows: 1 empty object, such as truncated.csv: nothing was read from there"
+    told = milepost("run", spec)
+    assert told.exit_code == 0 and told.error == [named]
+    assert "1 empty (truncated.csv)" in milepost("show", spec, "1").stdout
+    shown = job.master.show(1)
+    assert isinstance(shown, CheckpointDetails) and shown.sources["rows"].empty == ("truncated.csv",)
+    assert "such as truncated.csv" in milepost("run", spec).stdout, "also where there is nothing to do"
+    (warning,) = milepost("lint", spec).error
+    assert warning.startswith("warning: source rows: 1 object(s) match; 1 empty object, such as truncated.csv")
+    job.land("truncated.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 2}], "once it is whole, it is read"

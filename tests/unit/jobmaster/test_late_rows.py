@@ -1,0 +1,50 @@
+"""A late row is counted once, however many operators refuse it; each table of late rows has its own count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.spark.driver import open_runner
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+
+SPEC = """\
+name: small
+storage: ../store
+sources:
+  a: {path: ../landing/a*.csv, FEED}
+  b: {path: ../landing/b*.csv, FEED}
+operators:
+  - {uid: hours, kind: window, inputs: [a], key: [k], window: {tumbling: 1h}, aggregates: {rows: count(*)}}
+  - {uid: days, kind: window, inputs: [a], key: [k], window: {tumbling: 1d}, aggregates: {rows: count(*)}}
+  - {uid: others, kind: window, inputs: [b], key: [k], window: {tumbling: 1h}, aggregates: {rows: count(*)}}
+sinks:
+  - {name: late_hours, input: hours.late, format: parquet, path: ../lake/hours, mode: append}
+  - {name: late_days, input: days.late, format: parquet, path: ../lake/days, mode: append}
+""".replace("FEED", 'format: csv, settle: 0s, event_time: at, schema: {k: int64, at: "timestamp[us, UTC]"}')
+
+
+def land(job: SparklessJob, name: str, *times: str) -> None:
+    job.land(name, "k,at\n" + "".join(f"1,2026-01-{time}:00:00Z\n" for time in times))
+
+
+def test_a_late_row_is_counted_once_and_per_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    job = SparklessJob.create(tmp_path)
+    spec = job.folder / "config" / "small.yaml"
+    spec.write_text(SPEC)
+    land(job, "a1.csv", "05T12")
+    land(job, "b1.csv", "05T12")
+    job.master.run(Session.cli(), SparklessRunner())
+    land(job, "a2.csv", "01T01", "01T02", "05T01", "05T13")  # the third is late by hours, and not by days
+    land(job, "b2.csv", "01T01")
+    told = milepost("run", spec)
+    assert "5 rows in, 5 rows out, 4 late (hours 3, days 2, others 1)" in told.stdout
+    shown = job.master.show(2)
+    assert isinstance(shown, CheckpointDetails) and shown.late_rows == 4
+    assert (shown.sink_rows["late_hours"], shown.sink_rows["late_days"]) == (3, 2)
+    assert "4 late (hours 3, days 2, others 1)" in milepost("show", spec, "2").stdout
