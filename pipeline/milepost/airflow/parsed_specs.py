@@ -72,7 +72,7 @@ def kept_name(path: Path) -> str | None:
 
 
 def _key(path: Path, text: str) -> str:
-    return hashlib.sha256("\0".join((CODE_HASH, _sqlglot(), str(path), text)).encode()).hexdigest()
+    return hashlib.sha256(os.fsencode("\0".join((CODE_HASH, _sqlglot(), str(path), text)))).hexdigest()
 
 
 @cache
@@ -99,7 +99,7 @@ def _file(spec: Path) -> Path | None:
     except (EnvironmentUnusable, OSError) as error:
         log.debug("no folder for parsed specs: %s", error)
         return None
-    return folder / f"{hashlib.sha256(str(spec).encode()).hexdigest()[:32]}.json"
+    return folder / f"{hashlib.sha256(os.fsencode(spec)).hexdigest()[:32]}.json"
 
 
 def _kept(file: Path | None, key: str) -> ParsedSpec | None:

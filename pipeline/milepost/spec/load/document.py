@@ -16,6 +16,7 @@ from milepost.spec.values.problems import Path, Problem
 _MAX_BYTES = 1_000_000
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
+_TOO_LARGE = f"more than {_MAX_VALUES} values, or nested deeper than {_MAX_DEPTH}"
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
@@ -54,23 +55,46 @@ class Document:
 def read_document(text: str) -> Document:
     """Return the one document of `text`. Raises Unreadable."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.error import MarkedYAMLError
 
     if len(text) > _MAX_BYTES:
         raise Unreadable(f"the file is larger than {_MAX_BYTES} characters")
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        reader = YAML(typ="safe", pure=True)
+        reader.Composer = _composer()
+        node = reader.compose(text)
+    except Unreadable:
+        raise
     except MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         what = " ".join(str(part) for part in (problem.context, problem.problem) if part)
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         raise Unreadable(f"not YAML: {what}{_hint(what)}", line, column) from None
-    except (YAMLError, ValueError, RecursionError) as problem:
+    except Exception as problem:  # noqa: BLE001 - ruamel.yaml also raises OverflowError, ValueError and others
         raise Unreadable(f"not YAML: {' '.join(str(problem).split())}") from None
     document = Document()
     if node is not None:
         document.value = _Builder(document).build(node, ())
     return document
+
+
+def _composer() -> type:
+    """Return a YAML composer that refuses deep nesting early: the library's own recurses once per level."""
+    from ruamel.yaml.composer import Composer
+
+    class BoundedComposer(Composer):
+        level = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.level > _MAX_DEPTH:
+                mark = self.parser.peek_event().start_mark
+                raise Unreadable(_TOO_LARGE, mark.line + 1, mark.column + 1)
+            self.level += 1
+            node = super().compose_node(parent, index)
+            self.level -= 1
+            return node
+
+    return BoundedComposer
 
 
 def _hint(what: str) -> str:
@@ -86,9 +110,9 @@ class _Builder:
 
     def build(self, node: Any, path: Path) -> Any:
         self._count += 1
-        if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
-            raise Unreadable(f"more than {_MAX_VALUES} values, or nested deeper than {_MAX_DEPTH}")
         place = (node.start_mark.line + 1, node.start_mark.column + 1)
+        if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
+            raise Unreadable(_TOO_LARGE, *place)
         self._document.values[path] = place
         if str(node.tag) not in _TAGS:
             self._document.problems.append(Problem(path, f"the tag {node.tag} is not allowed"))
@@ -108,7 +132,7 @@ class _Builder:
             place = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node.value, str):
                 raise Unreadable("a key must be text", *place)
-            key = key_node.value
+            key = _text(key_node)
             inner = (*path, key)
             if key in result:
                 first = self._document.keys[inner][0]
@@ -120,7 +144,7 @@ class _Builder:
 
 def _scalar(node: Any) -> str | int | float | bool | None:
     """Return the value of a scalar by the YAML 1.2 core schema; quoted and block scalars are text."""
-    text: str = node.value
+    text = _text(node)
     if node.style is not None or node.tag == f"{_CORE_TAG}str":
         return text
     if text in _NULLS:
@@ -129,6 +153,22 @@ def _scalar(node: Any) -> str | int | float | bool | None:
         return text == "true"
     if _INTEGER.fullmatch(text) and len(text) < 30:
         return int(text)
-    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+    if (_OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text)) and len(text) < 30:
         return int(text, 0)
     return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def _text(node: Any) -> str:
+    """Return the text of a scalar. JSON writes a character beyond U+FFFF as two halves, which become one here.
+
+    Raises Unreadable: a half stands alone, which is no text.
+    """
+    text: str = node.value
+    if text.isascii():
+        return text
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        half = next(letter for letter in text if "\ud800" <= letter <= "\udfff")
+        place = (node.start_mark.line + 1, node.start_mark.column + 1)
+        raise Unreadable(f"\\u{ord(half):04x} is half a character, and its other half is missing", *place) from None

@@ -189,7 +189,12 @@ def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
 
 
 def read_spec(path: Path) -> str:
-    """Return the text of a spec file. Raises InvalidRequest: it cannot be read."""
+    """Return the text of a spec file. Raises InvalidRequest: it cannot be read, or its path is no text."""
+    if _escaped(path.absolute()) != str(path.absolute()):
+        raise InvalidRequest(
+            f"{shown_path(path)}: the name of the file is not UTF-8. Nothing was run.",
+            hint="Rename it: the path of a spec is stored with its job.",
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
@@ -275,7 +280,12 @@ def is_spec(text: str) -> bool:
 def shown_path(path: Path) -> str:
     """Return a path as its user knows it: relative to the working directory when it lies below."""
     absolute = _plain(path)
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(absolute)
+    return _escaped(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
+
+
+def _escaped(path: Path) -> str:
+    r"""Return a path as text that can be printed: a byte of it that is not UTF-8 is `\xe9`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _plain(path: Path) -> Path:

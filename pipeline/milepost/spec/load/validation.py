@@ -133,7 +133,9 @@ def _problem(error: ErrorDetails) -> Problem:
     if bound is not None:
         return Problem(path, f"expected {bound}, got {given}")
     if kind in ("model_type", "model_attributes_type"):
-        return Problem(path, f"expected a mapping with the keys {', '.join(_keys(annotation))}, got {given}")
+        one = isinstance(annotation, type) and issubclass(annotation, BaseModel)  # and none of several kinds
+        keys = f" with the keys {', '.join(_keys(annotation))}" if one else ""
+        return Problem(path, f"expected a mapping{keys}, got {given}")
     if kind in _EXPECTED:
         return Problem(path, f"expected {_EXPECTED[kind]}, got {given}")
     return Problem(path, f"{error['msg']}, got {given}")

@@ -63,5 +63,4 @@ class _Placed:
             line, column = problem.line, problem.column
             if not 1 < line <= self._lines + 1:  # what is around it is whole
                 raise SqlProblem(_EXPECTED) from None
-            message = str(problem).removeprefix(f"line {line}, column {column}: ")
-            raise SqlProblem(message, line - 1, column) from None
+            raise SqlProblem(problem.reason, line - 1, column) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_from
+from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_from, shown
 from milepost.spec.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _check_null(node: exp.Expression) -> None:
 
     compares = isinstance(node, (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE))
     if compares and any(isinstance(side, exp.Null) for side in (node.left, node.right)):
-        raise SqlProblem(f"{_shown(node)} is never true; write IS NULL or IS NOT NULL")
+        raise SqlProblem(f"{shown(node)} is never true; write IS NULL or IS NOT NULL")
 
 
 def _check_sum(node: exp.Expression) -> None:
@@ -68,7 +68,7 @@ def _check_sum(node: exp.Expression) -> None:
         text = str(side.this)
         if not any(letter.isdigit() for letter in text) and text.strip(" +-").casefold() not in _NUMBERS:
             raise SqlProblem(
-                f"{_shown(node)}: + adds numbers, and '{text}' is none; texts are joined by || or concat(…)"
+                f"{shown(node)}: + adds numbers, and '{text}' is none; texts are joined by || or concat(…)"
             )
 
 
@@ -76,7 +76,7 @@ def _check_condition(tree: exp.Select, types: Mapping[str, ColumnType | None]) -
     where = tree.args.get("where")
     type_ = None if where is None else _type_of(where.this.unnest(), types)
     if type_ is not None and type_.kind not in ("bool", "string"):  # of a text Spark reads true or false
-        raise SqlProblem(f"{_shown(where)}: it is {type_}, and no condition; compare it with something")
+        raise SqlProblem(f"{shown(where)}: it is {type_}, and no condition; compare it with something")
 
 
 def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> None:
@@ -90,9 +90,9 @@ def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]
         if type_ is None:
             continue
         if type_.is_nested or type_.kind in ("bool", "binary"):
-            raise SqlProblem(f"{_shown(node)}: {side.name} is {type_}, with which nothing is computed")
+            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}, with which nothing is computed")
         if type_.kind == "timestamp" and isinstance(other, exp.Literal) and not other.is_string:
-            raise SqlProblem(f"{_shown(node)}: {side.name} is {type_}; write INTERVAL {other.this} DAY, HOUR or such")
+            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}; write INTERVAL {other.this} DAY, HOUR or such")
 
 
 def _type_of(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> ColumnType | None:
@@ -101,8 +101,3 @@ def _type_of(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> Co
 
     alone = isinstance(node, exp.Column) and len(node.parts) == 1 and not is_variable(node)
     return types.get(node.name.casefold()) if alone else None
-
-
-def _shown(node: exp.Expression) -> str:
-    text = str(node.sql(dialect="spark"))
-    return text if len(text) <= 60 else text[:59] + "…"

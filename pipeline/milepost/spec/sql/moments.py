@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from milepost.spec.sql.spark_functions import BY_GROUP
-from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select
+from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, shown
 from milepost.spec.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -120,20 +120,39 @@ class _Moments:
     def __init__(self, alias: str, types: Mapping[str, ColumnType | None]) -> None:
         self._alias = alias.casefold()
         self._types = types
+        self._constant: set[int] = set()
+        self._with_text: set[int] = set()
 
     def check(self, tree: exp.Select) -> None:
-        for node in tree.walk():
+        nodes = [*tree.walk()]
+        for node in reversed(nodes):  # what a node consists of comes before it
+            self._look_at(node)
+        for node in nodes:
             self._check_constant(node)
             self._check_conversion(node)
             self._check_comparison(node)
+
+    def _look_at(self, node: exp.Expression) -> None:
+        """Note of a node, by its identity, whether it is constant, and whether it is a text or has one in it."""
+        from sqlglot import exp
+
+        parts = [id(part) for part in node.iter_expressions()]
+        reads = isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and is_variable(node))
+        if not reads and self._constant.issuperset(parts):
+            self._constant.add(id(node))
+        if self._kind(node) is _Kind.TEXT or not self._with_text.isdisjoint(parts):
+            self._with_text.add(id(node))
+
+    def _is_constant(self, node: exp.Expression) -> bool:
+        return id(node) in self._constant
 
     def _check_constant(self, node: exp.Expression) -> None:
         from sqlglot import exp
 
         text = _constant_text(node)
         if text is not None:
-            inner = node.parent is not None and _constant_text(node.parent) is not None
-            if not inner and _MOMENT.fullmatch(text.strip()) and not self._stays_text(node):
+            is_moment = _MOMENT.fullmatch(text.strip()) and not self._stays_text(node)
+            if is_moment and (node.parent is None or _constant_text(node.parent) is None):  # what is around it is next
                 raise SqlProblem(
                     f"the text '{text}' may be read as a moment that depends on when the epoch runs; write the moment "
                     "with its date, or compare it with a text: CAST(x AS STRING)"
@@ -143,10 +162,10 @@ class _Moments:
             and not (isinstance(node, exp.If) and isinstance(node.parent, exp.Case))
             and _name(node) not in _PLAIN_ON_CONSTANTS
             and self._may_be_text(node)
-            and _is_constant(node)
+            and self._is_constant(node)
             and not self._stays_text(node)
         ):
-            raise SqlProblem(f"{_shown(node)} makes a text of constants that may be read as a moment; write the result")
+            raise SqlProblem(f"{shown(node)} makes a text of constants that may be read as a moment; write the result")
 
     def _check_conversion(self, node: exp.Expression) -> None:
         from sqlglot import exp
@@ -162,34 +181,32 @@ class _Moments:
         if isinstance(node, exp.Extract):
             read = [node.expression]
         for argument in read:
-            if self._kind(argument) is _Kind.TEXT and not _is_constant(argument):
-                raise SqlProblem(f"{_shown(node)} {_TODAY}")
+            if self._kind(argument) is _Kind.TEXT and not self._is_constant(argument):
+                raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _check_becomes_timestamp(self, origin: exp.Expression, node: exp.Expression) -> None:
-        if self._kind(origin) in (_Kind.TEXT, _Kind.UNKNOWN) and not _is_constant(origin):
-            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+        if self._kind(origin) in (_Kind.TEXT, _Kind.UNKNOWN) and not self._is_constant(origin):
+            raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _check_schema(self, node: exp.Expression, arguments: list[exp.Expression], position: int) -> None:
         """A schema in text names the types that are read; `timestampFormat` is the pattern."""
         schema = _constant_text(arguments[position]) if position < len(arguments) else None
         pattern = any("timestampformat" in (_constant_text(n) or "").casefold() for n in node.walk())
         if schema is not None and re.search(r"\btimestamp(_ltz)?\b", schema, re.IGNORECASE) and not pattern:
-            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+            raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _check_comparison(self, node: exp.Expression) -> None:
         compared = list(_compared(node))
         kinds = [self._kind(operand) for operand in compared]
         if _Kind.TIMESTAMP in kinds and any(
-            kind is _Kind.TEXT and not _is_constant(operand) for kind, operand in zip(kinds, compared, strict=True)
+            kind is _Kind.TEXT and not self._is_constant(operand) for kind, operand in zip(kinds, compared, strict=True)
         ):
-            raise SqlProblem(f"{_shown(node)} {_TODAY}")
+            raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _may_be_text(self, node: exp.Expression) -> bool:
         """Return whether an expression of constants is a text, or may have one that it was given."""
         kind = self._kind(node)
-        return kind is _Kind.TEXT or (
-            kind is _Kind.UNKNOWN and any(self._kind(inner) is _Kind.TEXT for inner in node.walk())
-        )
+        return kind is _Kind.TEXT or (kind is _Kind.UNKNOWN and id(node) in self._with_text)
 
     def _kind(self, node: exp.Expression) -> _Kind:
         from sqlglot import exp
@@ -278,15 +295,6 @@ def _constant_text(node: exp.Expression) -> str | None:
     return None
 
 
-def _is_constant(node: exp.Expression) -> bool:
-    from sqlglot import exp
-
-    return not any(
-        isinstance(inner, exp.Column) or (isinstance(inner, exp.Identifier) and is_variable(inner))
-        for inner in node.walk()
-    )
-
-
 def _name(node: exp.Expression) -> str:
     """Return what is called, in lower case; "" for anything else."""
     from sqlglot import exp
@@ -357,8 +365,3 @@ def _has_timestamp(to: exp.DataType) -> bool:
 
     wanted = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
     return any(isinstance(inner, exp.DataType) and inner.this in wanted for inner in to.walk())
-
-
-def _shown(node: exp.Expression) -> str:
-    text = node.sql(dialect="spark")
-    return text if len(text) <= 60 else text[:59] + "…"

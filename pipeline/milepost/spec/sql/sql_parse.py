@@ -15,17 +15,28 @@ if TYPE_CHECKING:
 _WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM")
 """Functions whose arguments Spark's grammar divides by other words than commas."""
 
+_MAX_TOKENS = 20_000
+_MAX_BRACKETS = 32
+_MAX_DEPTH = 100
+_MAX_CHAIN = 1_000
+"""Bounds of a text that is parsed, so that the parser and what walks its tree need neither long nor a deep stack.
+
+A level of brackets takes up to 25 frames of Python's 1,000; `_MAX_DEPTH` counts levels of the tree, in which operators
+of one kind in a row (`a || b || c`) are one; `_MAX_CHAIN` is how many may stand in a row.
+"""
+
 
 class SqlProblem(ValueError):
     """The SQL cannot be used.
 
     Attributes:
         line, column: 1-based place in the SQL text; 0 when the problem is of the whole text.
+        reason: the message without the place.
     """
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(f"line {line}, column {column}: {message}" if line else message)
-        self.line, self.column = line, column
+        self.line, self.column, self.reason = line, column, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +47,38 @@ class ParsedSelect:
     tree: exp.Select
 
 
-def parse_select(sql: str) -> ParsedSelect:
-    """Return one SELECT. Raises SqlProblem: a syntax error, a wrong number of arguments, or another statement."""
+def sql_tokens(sql: str) -> list[Any]:
+    """Return the tokens of a text. Raises SqlProblem: a quotation is not closed, or it is too long or too nested."""
     import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ParseError, TokenError
+    from sqlglot.errors import TokenError
 
     try:
         tokens = list(sqlglot.tokenize(sql, dialect="spark"))
-        for token in tokens:
-            if token.token_type.name == "PIPE_GT":
-                message = "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …"
-                raise problem_from(sql, token.start, message)
-        _refuse_unknown_start(sql, tokens)
-        if (problem := type_problem(tokens)) is not None:
-            token, message = problem
+    except TokenError as problem:
+        raise SqlProblem("syntax error: a quotation or a comment is not closed") from problem
+    if len(tokens) > _MAX_TOKENS:
+        raise SqlProblem(f"the SQL has {len(tokens)} words and signs, and may have {_MAX_TOKENS}")
+    depth, types, before = 0, 0, ""
+    for token in tokens:
+        kind, text = token.token_type.name, token.text.casefold()
+        opens_type = kind == "LT" and before in ("array", "map", "struct")
+        types = max(types + opens_type - (text.count(">") if types else 0), 0)
+        depth += kind in ("L_PAREN", "L_BRACKET", "L_BRACE", "CASE")
+        depth -= kind in ("R_PAREN", "R_BRACKET", "R_BRACE", "END")
+        if depth + types > _MAX_BRACKETS:
+            message = f"nested deeper than {_MAX_BRACKETS} levels; divide it between several sql operators"
             raise problem_from(sql, token.start, message)
-        sqlglot.parse(sql, dialect="spark")  # which knows the functions, and counts their arguments
-        statements = [statement for statement in sqlglot.parse(sql, dialect=_plain_spark()) if statement is not None]
+        before = text
+    return tokens
+
+
+def parse_statements(sql: str, dialect: str | type[Dialect] = "spark") -> list[exp.Expression]:
+    """Return the statements of a text. Raises SqlProblem: the parser refuses it, or fails."""
+    import sqlglot
+    from sqlglot.errors import ParseError
+
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, dialect=dialect) if statement is not None]
     except ParseError as problem:
         first = problem.errors[0] if problem.errors else {}
         near = str(first.get("highlight") or "").strip()
@@ -65,8 +90,32 @@ def parse_select(sql: str) -> ParsedSelect:
         )
         message = f"syntax error near {near!r}{detail}" if near else f"syntax error{detail}"
         raise SqlProblem(message, int(first.get("line") or 0), column) from None
-    except TokenError as problem:
-        raise SqlProblem("syntax error: a quotation or a comment is not closed") from problem
+    except RecursionError:
+        raise SqlProblem("nested too deeply; divide it between several sql operators") from None
+    except Exception as problem:  # sqlglot raises IndexError, ValueError and others for some texts
+        what = f"{type(problem).__name__} in sqlglot"
+        raise SqlProblem(f"the parser cannot read this SQL ({what}); write it in another way") from problem
+    for statement in statements:
+        _refuse_depth(statement)
+    return statements
+
+
+def parse_select(sql: str) -> ParsedSelect:
+    """Return one SELECT. Raises SqlProblem: a syntax error, a wrong number of arguments, or another statement."""
+    from sqlglot import exp
+
+    tokens = sql_tokens(sql)
+    for token in tokens:
+        if token.token_type.name == "PIPE_GT":
+            message = "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …"
+            raise problem_from(sql, token.start, message)
+    _refuse_unknown_start(sql, tokens)
+    if (problem := type_problem(tokens)) is not None:
+        token, message = problem
+        raise problem_from(sql, token.start, message)
+    statements = parse_statements(sql, _plain_spark())
+    _refuse_unpaired_maps(statements)
+    parse_statements(sql)  # which knows the functions, and counts their arguments
     while tokens and tokens[-1].token_type.name == "SEMICOLON":
         tokens.pop()
     if len(statements) != 1:
@@ -76,6 +125,8 @@ def parse_select(sql: str) -> ParsedSelect:
         raise SqlProblem("set operations are not row-wise")
     if not isinstance(statement, exp.Select) or [t.token_type.name for t in tokens[:1]] != ["SELECT"]:
         raise SqlProblem("expected one SELECT … FROM … WHERE …")
+    if len(tokens) == 1:
+        raise SqlProblem("SELECT is followed by nothing; write SELECT … FROM … WHERE …")
     if tokens[1].token_type.name == "ALL":
         raise SqlProblem("SELECT ALL is not available in this version; leave ALL out")
     return ParsedSelect(tokens, statement)
@@ -87,6 +138,40 @@ def _refuse_unknown_start(sql: str, tokens: list[Any]) -> None:
     if first is not None and first.token_type.name == "VAR":
         message = f"unknown word {first.text!r}: expected SELECT … FROM … WHERE …"
         raise problem_from(sql, first.start, message)
+
+
+def _refuse_unpaired_maps(statements: list[exp.Expression]) -> None:
+    """Refuse `map(k)`, on which the parser that knows functions fails without a word about it."""
+    from sqlglot import exp
+
+    for statement in statements:
+        for call in statement.find_all(exp.Anonymous):
+            if call.name.casefold() == "map" and len(call.expressions) % 2:
+                raise SqlProblem(f"map takes pairs of a key and a value, got {len(call.expressions)} arguments")
+
+
+def _refuse_depth(tree: exp.Expression) -> None:
+    """Refuse a tree that is too deep for what walks it by recursion, or in a time that is its square."""
+    from sqlglot import exp
+
+    waiting = [(tree, 0, 0)]
+    while waiting:
+        node, depth, chain = waiting.pop()
+        if depth > _MAX_DEPTH or chain > _MAX_CHAIN:
+            what = f"deeper than {_MAX_DEPTH} levels" if depth > _MAX_DEPTH else f"more than {_MAX_CHAIN} in a row"
+            raise SqlProblem(f"operators are nested {what}; divide them between several sql operators")
+        for inner in node.iter_expressions():
+            in_a_row = isinstance(node, exp.Binary) and not isinstance(node, exp.Dot) and type(inner) is type(node)
+            waiting.append((inner, depth + (not in_a_row), chain + in_a_row))
+
+
+def shown(node: exp.Expression) -> str:
+    """Return an expression as messages quote it."""
+    try:
+        text = str(node.sql(dialect="spark"))
+    except Exception:  # noqa: BLE001 - sqlglot cannot write some trees that it reads
+        return f"the expression {node.key.upper()}"
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def is_variable(node: exp.Expression) -> bool:

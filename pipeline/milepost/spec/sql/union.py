@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from milepost.spec.sql.sql_parse import SqlProblem, parse_select, problem_from
+from milepost.spec.sql.sql_parse import SqlProblem, parse_select, problem_from, sql_tokens
+
+_MAX_SELECTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,8 @@ def branches(sql: str, inputs: Sequence[str]) -> tuple[Branch, ...]:
 
 
 def _selects(sql: str) -> Iterator[str]:
-    import sqlglot
-    from sqlglot.errors import TokenError
-
-    try:
-        tokens = sqlglot.tokenize(sql, dialect="spark")
-    except TokenError:
-        yield sql  # which the parser refuses
-        return
-    depth = start = 0
+    tokens = sql_tokens(sql)
+    depth = start = count = 0
     kinds = [token.token_type.name for token in tokens]
     for index, kind in enumerate(kinds):
         depth += kind in ("L_PAREN", "L_BRACKET", "L_BRACE")
@@ -60,6 +55,9 @@ def _selects(sql: str) -> Iterator[str]:
             problem = "`UNION ALL BY NAME` is not available in this version; name the columns of each SELECT in order"
         elif "L_PAREN" in (kinds[0], *kinds[index + 2 : index + 3]):
             problem = "parentheses around a SELECT are not available in this version; leave them out"
+        count += 1
+        if count == _MAX_SELECTS:
+            problem = f"a UNION ALL may have {_MAX_SELECTS} SELECTs; divide them between several sql operators"
         if problem is not None:
             raise problem_from(sql, token.start, problem)
         yield _at_its_place(sql, start, token.start)

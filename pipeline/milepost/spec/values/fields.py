@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
-from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -31,6 +30,7 @@ from milepost.spec.values.times.durations import (
     parse_size,
 )
 from milepost.spec.values.times.moments import EPOCH, parse_moment
+from milepost.spec.values.times.time_zones import system_zone
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
 T = TypeVar("T")
@@ -220,10 +220,7 @@ def start_time_ms(text: str) -> int:
 
 
 def _check_timezone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ValueError, KeyError, OSError):
-        raise ValueError(f"{name!r} is not a time zone; use a name such as UTC or Europe/Berlin") from None
+    system_zone(name)
     return name
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.sql.sql_parse import SqlProblem, parse_statements, sql_tokens
 from milepost.spec.values.names import nearest
 
 if TYPE_CHECKING:
@@ -77,22 +78,21 @@ class _Predicate:
 
     def expression(self) -> pc.Expression:
         """Return the whole predicate. Raises InvalidRequest."""
-        import sqlglot
-        from sqlglot.errors import ParseError, TokenError
-
+        text = f"SELECT * FROM t WHERE {self.text}\n"
         try:
-            statements = sqlglot.parse(f"SELECT * FROM t WHERE {self.text}\n", dialect="spark")
-        except ParseError as problem:
-            near = str((problem.errors[0] if problem.errors else {}).get("highlight") or "").strip()
-            raise _refused(self.text, f"syntax error near {near!r}" if near else "syntax error") from None
-        except TokenError:
-            raise _refused(self.text, "a quotation or a comment is not closed") from None
+            sql_tokens(text)
+            statements = parse_statements(text)
+        except SqlProblem as problem:
+            raise _refused(self.text, problem.reason) from None
         select = statements[0] if len(statements) == 1 else None
         clauses = [] if select is None else [name for name, value in select.args.items() if value]
         where = None if select is None else select.args.get("where")
         if where is None or set(clauses) - {"expressions", "from", "from_", "where", "kind"}:
             raise _refused(self.text, "expected one predicate, as behind WHERE", f"Offered are {_OFFERED}.")
-        return self._of(where.this)
+        try:
+            return self._of(where.this)
+        except RecursionError:
+            raise _refused(self.text, "it is nested too deeply", "Read with a shorter predicate.") from None
 
     def _of(self, node: exp.Expression) -> pc.Expression:
         """Return a node whose value needs no other one's type."""

@@ -9,7 +9,8 @@ from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
-_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+_NAME = re.compile(r"(?=.{1,64}$)[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+"""The longest name of `tzdata` has 32 characters; one of hundreds is no file name at all."""
 
 
 def zone_data(name: str) -> bytes:
@@ -17,8 +18,23 @@ def zone_data(name: str) -> bytes:
     place = files("tzdata.zoneinfo").joinpath(*name.split("/")) if _NAME.fullmatch(name) else None
     data = place.read_bytes() if place is not None and place.is_file() else b""
     if not data.startswith(b"TZif"):
-        raise ValueError(f"{name!r} is not a time zone; use a name such as UTC or Europe/Berlin")
+        raise _no_time_zone(name)
     return data
+
+
+def system_zone(name: str) -> ZoneInfo:
+    """Return a time zone by the rules of the machine, as Airflow's schedules do. Raises ValueError: there is none."""
+    try:
+        if _NAME.fullmatch(name):
+            return ZoneInfo(name)
+    except (ValueError, KeyError, OSError):
+        pass
+    raise _no_time_zone(name)
+
+
+def _no_time_zone(name: str) -> ValueError:
+    shown = repr(name) if len(name) <= 64 else f"{name[:64]!r}…"
+    return ValueError(f"{shown} is not a time zone; use a name such as UTC or Europe/Berlin")
 
 
 def zone_digest(name: str) -> str:

@@ -1,0 +1,162 @@
+"""`lint` accepts any spec and any SQL, or calls it the user's mistake, with its place and in bounded time."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest
+from milepost.spec.load.lint import lint_report
+from milepost.spec.load.load import from_text, load_job, require_placed
+from tests.harness.jobs.hostile_specs import hostile_spec, hostile_sql
+
+SPEC = """\
+name: visits
+storage: lake
+sources:
+  visits:
+    format: parquet
+    path: PATH
+    schema: {city: string, minutes: int32, at: "timestamp[us, UTC]", tags: "list<string>", spot: "struct<lat: float64>"}
+    event_time: at
+operators:
+  - {uid: s, kind: sql, inputs: [visits], sql: SQL}
+sinks:
+  - {name: totals, input: s, format: parquet, path: out/totals, mode: append}
+"""
+FILE = Path("/jobs/visits.yaml")
+
+
+def spec(sql: str = "SELECT city FROM visits", path: str = '"landing/*.parquet"', more: str = "") -> str:
+    return SPEC.replace("SQL", json.dumps(sql)).replace("PATH", path) + more
+
+
+def lint(text: str) -> None:
+    job = from_text(text, FILE)
+    require_placed(job)
+    lint_report(job)
+
+
+def survives(text: str) -> None:
+    """Lint a text; any exception but one that says what to do is a fault."""
+    try:
+        lint(text)
+    except CheckpointError as error:
+        json.dumps([error.message, error.hint]).encode()
+        error.message.encode()  # it can be printed, stored and sent
+
+
+RNG = st.randoms(use_true_random=False)
+
+
+@settings(max_examples=120)
+@given(RNG)
+def test_any_spec_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
+    survives(hostile_spec(rng))
+
+
+@settings(max_examples=80)
+@given(RNG)
+def test_any_sql_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
+    survives(spec(hostile_sql(rng)))
+
+
+@pytest.mark.referee
+@settings(max_examples=3000)
+@given(RNG)
+def test_many_specs_are_accepted_or_refused_by_typed_errors(rng: Random) -> None:
+    survives(hostile_spec(rng))
+    survives(spec(hostile_sql(rng)))
+
+
+NESTED = {
+    "brackets": "SELECT " + "(" * 900 + "city" + ")" * 900 + " AS x FROM visits",
+    "calls": "SELECT " + "coalesce(" * 900 + "city" + ")" * 900 + " AS x FROM visits",
+    "cases": "SELECT " + "CASE WHEN TRUE THEN " * 900 + "1" + " END" * 900 + " AS x FROM visits",
+    "negations": "SELECT city FROM visits WHERE " + "NOT " * 900 + "minutes > 1",
+    "types": "SELECT CAST(NULL AS " + "ARRAY<" * 900 + "INT" + ">" * 900 + ") AS x FROM visits",
+    "casts": "SELECT minutes" + "::int" * 900 + " AS x FROM visits",
+    "operators": "SELECT " + " || ".join(["city"] * 1_200) + " AS x FROM visits",
+    "conditions": "SELECT city FROM visits WHERE " + " AND ".join(["minutes > 1"] * 1_200),
+    "unions": " UNION ALL ".join(["SELECT city FROM visits"] * 1_200),
+    "words": "SELECT city FROM visits WHERE minutes IN (" + ", ".join(map(str, range(20_000))) + ")",
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_sql_beyond_the_bounds_is_refused_at_its_place_before_it_costs_time(kind: str) -> None:
+    began = time.process_time()
+    with pytest.raises(
+        InvalidRequest, match=r"visits\.yaml:10:48: operators\[0\]\.sql: .*(several sql operators|may have)"
+    ):
+        lint(spec(NESTED[kind]))
+    assert time.process_time() - began < 3
+
+
+def test_sql_as_large_as_people_write_passes_in_little_time() -> None:
+    """300 conditions took 9 s, and 1,200 of them 3 minutes: Airflow gives all DAGs of a file 30 s."""
+    began = time.process_time()
+    lint(spec("SELECT city FROM visits WHERE " + " OR ".join(f"minutes = {i}" for i in range(300))))
+    lint(spec("SELECT " + " || ".join(["'a'"] * 900) + " AS x FROM visits"))
+    lint(spec("SELECT " + "replace(" * 30 + "city" + ", 'a', 'b')" * 30 + " AS x FROM visits"))
+    assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (spec("SELECT"), "visits.yaml:10:48: operators[0].sql: SELECT is followed by nothing"),
+        (spec("SELECT map(city) AS x FROM visits"), "operators[0].sql: map takes pairs of a key and a value, got 1"),
+        (spec("SELECT x -> 1BD AS y FROM visits"), "operators[0].sql: the parser cannot read this SQL"),
+        (spec(path=r'"l/\ud83d.csv"'), r"visits.yaml:6:11: \ud83d is half a character"),
+        (spec(more='"\\udcff": 1\n'), r"visits.yaml:13:1: \udcff is half a character"),
+        (spec(more=f"schedule: {{cron: '@daily', timezone: {'a' * 300}}}\n"), "schedule.timezone: 'aaaa"),
+        (spec(more=f"schedule: {{cron: '@daily', timezone: {'a/' * 3000}a}}\n"), "… is not a time zone"),
+        (spec(more=f"spark: {{parallelism: 0x{'f' * 9_999}}}\n"), "spark.parallelism: expected a whole number"),
+        (spec(more="checkpointing: {recovery: [1]}\n"), "visits.yaml:13:"),
+        ("a: " + "[" * 5_000, "visits.yaml:1:36: more than 100000 values, or nested deeper than 32"),
+        ('name: "\\UFFFFFFFF"', "not YAML"),
+    ],
+)  # fmt: skip
+def test_what_took_a_library_down_is_the_users_mistake_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        lint(text)
+
+
+WINDOW = (
+    "  - {uid: w, kind: window, inputs: [s], key: [city], aggregates: {n: count(*)}, "
+    "window: {calendar: 1d, timezone: ZONE}}\nsinks:\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        spec(more="schedule: {cron: '@daily', timezone: ZONE}\n"),
+        spec("SELECT city, at FROM visits").replace("sinks:\n", WINDOW),
+    ],
+    ids=["schedule", "window"],
+)
+def test_a_name_too_long_for_a_file_is_no_time_zone(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"'a+'… is not a time zone"):
+        lint(text.replace("ZONE", "a" * 300))
+
+
+def test_a_pair_of_surrogates_is_the_character_that_json_writes_so() -> None:
+    job = from_text(spec(path=r'"l/\ud83d\ude00.csv"'), FILE)
+    assert job.spec.sources["visits"].path == "l/\U0001f600.csv"
+
+
+def test_a_spec_whose_file_name_is_not_utf8_is_refused_by_a_name_that_can_be_printed(tmp_path: Path) -> None:
+    path = tmp_path / "caf\udce9.yaml"
+    path.write_text(spec())
+    with pytest.raises(InvalidRequest, match=r"caf\\xe9\.yaml: the name of the file is not UTF-8") as refused:
+        load_job(path)
+    refused.value.message.encode()
