@@ -24,7 +24,7 @@ from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.workspace import maintenance, server, specs, testing
 from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 
 class MilepostGroup(TyperGroup):

@@ -6,7 +6,6 @@ anything is done: what a field does not take, what is missing, what belongs to a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from milepost.airflow.operate.savepoints import CREATE, DISPOSE
 from milepost.airflow.operate.upkeep import FSCK, GC, REALIGN, VERIFY
 from milepost.airflow.operators import forms
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.values.suggestions import nearest
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
@@ -84,7 +84,7 @@ def _refuse_unknown(form: Mapping[str, Any], known: list[str]) -> None:
     unknown = [name for name in form if name not in known]
     if not unknown:
         return
-    near = [match for name in unknown for match in difflib.get_close_matches(name, known, 1)]
+    near = [meant for name in unknown if (meant := nearest(name, known)) is not None]
     meant = f" Did you mean {', '.join(near)}?" if near else ""
     raise InvalidRequest(
         f"the form has no field {', '.join(unknown)}. Nothing was done.{meant}",

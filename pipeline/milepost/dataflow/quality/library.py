@@ -8,7 +8,6 @@ say `ignore_row_if: either_value_is_missing`.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import sys
@@ -24,6 +23,7 @@ from milepost.dataflow.quality.far_dates import far_values
 from milepost.extras import install_command, require
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.job.spec import QualitySpec
+from milepost.spec.values.suggestions import nearest
 
 _LOG = logging.getLogger(__name__)
 _LOADED = "great_expectations.expectations"
@@ -99,10 +99,10 @@ def built(spec: QualitySpec) -> list[Any]:
             kind = registry.get_expectation_impl(expectation.type)
         except ExpectationNotFoundError:
             known = registry.list_registered_expectation_implementations()
-            close = difflib.get_close_matches(expectation.type, known, 1, cutoff=0.0)
+            close = nearest(expectation.type, known)
             raise InvalidRequest(
                 f"{where}: is not an expectation of the installed Great Expectations. Nothing was run.",
-                hint=f"the nearest known one is {close[0]}" if close else "",
+                hint=f"did you mean {close}?" if close else "",
             ) from None
         try:
             every.append(kind(**expectation.arguments, severity=expectation.severity, meta={"number": number}))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.spec.graph.compatibility import is_continued, with_updates_of
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 FORGOTTEN = {
     "aggregate": "the totals so far: they begin at nothing",

@@ -35,9 +35,9 @@ from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.document import Document, Unreadable, read_document
 from milepost.spec.load.placement import placement_problems
 from milepost.spec.load.validation import validate_spec
-from milepost.spec.values.names import nearest
 from milepost.spec.values.problems import Problem, invalid_spec
 from milepost.spec.values.spark_remote import SparkRemote, parse_remote
+from milepost.spec.values.suggestions import nearest
 
 if TYPE_CHECKING:
     from milepost.spec.graph.graph import JobGraph, Outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 TYPES = """
 array bigint binary boolean byte char character date dec decimal double float geography geometry int integer interval

@@ -7,7 +7,7 @@ on other rows, on the moment, on the machine or on the user.
 from __future__ import annotations
 
 from milepost.spec.sql.spark_functions import ROW_WISE
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 _AGGREGATES = """
 any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine

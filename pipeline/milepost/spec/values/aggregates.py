@@ -16,7 +16,9 @@ ARGUMENTS: Mapping[str, int] = {
 }
 """How many columns each available function takes."""
 
-UNAVAILABLE = ("approx_distinct", "approx_percentile")
+UNAVAILABLE = ("approx_distinct", "approx_percentile", "median", "mode", "percentile")
+ALSO_CALLED = {"average": "avg", "mean": "avg", "std": "stddev", "variance": "var", "all": "every", "some": "any"}
+"""What other engines call an aggregate -> its name here."""
 BY_EVENT_TIME: Mapping[str, str] = {"first": "arg_min", "last": "arg_max"}
 """What a function is over the event time of its input."""
 
@@ -122,7 +124,8 @@ def parse_aggregate(text: object) -> AggregateCall:
     if function in UNAVAILABLE:
         raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")
     if function not in ARGUMENTS:
-        raise ValueError(f"{text!r}: there is no aggregate `{function}`; {did_you_mean(function, ARGUMENTS)}")
+        meant = did_you_mean(ALSO_CALLED.get(function, function), ARGUMENTS)
+        raise ValueError(f"{text!r}: there is no aggregate `{function}`; {meant}")
     where, condition = (None, None) if condition is None else _filter(text, condition)
     if (distinct := _DISTINCT.match(argument)) is not None:
         if function != "count":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 SET_BY_THE_GATE = frozenset({"catch_exceptions", "id", "meta", "rendered_content", "result_format"})
 COMMON = frozenset({"batch_id", "description", "notes", "severity", "windows"})

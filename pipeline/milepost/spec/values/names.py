@@ -1,13 +1,13 @@
-"""Names that a spec gives to things, and the nearest known one for a name that is wrong."""
+"""Names that a spec gives to things, and what is said of one that is wrong."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from milepost.protocol.records.ids import JOB_NAME_PATTERN
 from milepost.protocol.records.locations import CONTROL
+from milepost.spec.values.suggestions import nearest
 
 _NODE = re.compile(r"[a-z](?:[a-z0-9]|_(?!_)){0,62}")
 _SINK = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")
@@ -39,13 +39,6 @@ def check_column_name(name: str) -> str:
     if not name or len(name) > 255 or CONTROL.search(name) or "`" in name or name.startswith("__"):
         raise ValueError(f'{name!r} is not a column name: 1 to 255 characters, no "`", not beginning with "__"')
     return name
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most like `name`, or None when none is alike."""
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
-    return by_folded[found[0]] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

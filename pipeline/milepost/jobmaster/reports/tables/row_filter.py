@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.sql.sql_parse import SqlProblem, parse_statements, sql_tokens
-from milepost.spec.values.names import nearest
+from milepost.spec.values.suggestions import nearest
 
 if TYPE_CHECKING:
     from sqlglot import exp
