@@ -130,6 +130,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--share", type=float, default=1.0, help="of the referees: those that the run's seed draws")
 
 
+CONTRACT = "tests.conformance.sinks.contract."
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to the referees what a real table format inherits from the contract of sinks and does not decide."""
+    if not isinstance(item, pytest.Function) or getattr(item.cls, "whole_contract", True):
+        return
+    if item.function.__module__.startswith(CONTRACT) and not item.get_closest_marker("format_decides"):
+        item.add_marker(pytest.mark.referee)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the run's share of the referees, and begin with what takes longest: processes shall end together."""
     share = config.getoption("share")

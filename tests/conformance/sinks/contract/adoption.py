@@ -12,7 +12,7 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
-from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing, rows
+from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing, rows
 from tests.conformance.sinks.contract.faults import Killed
 from tests.harness.stores.tables.played_manifest import PlayedManifest
 
@@ -44,6 +44,7 @@ class SinkAdoptionBase(SinkCase):
 class SinkAdoptionTests(SinkAdoptionBase):
     """Rows that are added one by one."""
 
+    @format_decides
     def test_without_adopt_a_table_of_others_is_refused_and_nothing_is_reserved(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS))
         with pytest.raises(InvalidRequest, match="was made by somebody else") as refused:
@@ -52,6 +53,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
         assert self.open_sink(tmp_path).owner() is None
         assert self.engine_rows(tmp_path) == [THEIRS]
 
+    @format_decides
     def test_a_table_that_came_after_the_reservation_is_refused_before_the_commit_point(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         staged = job.staged(rows((1, "a")))
@@ -60,6 +62,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
             job.manifest.completed(job.sink, staged)
         assert self.engine_rows(tmp_path) == [THEIRS]
 
+    @format_decides
     def test_with_adopt_its_rows_stay_forward_and_back(self, tmp_path: Path) -> None:
         """They are foreign rows, in no contents of ours."""
         self.make_foreign(tmp_path, rows(THEIRS, (91, "theirs")))
@@ -81,12 +84,14 @@ class SinkAdoptionTests(SinkAdoptionBase):
         self.adopting(tmp_path).go_on(1)
         assert self.engine_rows(tmp_path) == [(1, "main")]
 
+    @format_decides
     def test_a_column_that_theirs_has_and_ours_not_is_null(self, tmp_path: Path) -> None:
         wide = pa.schema([("k", pa.int64()), ("v", pa.string()), ("w", pa.int64())])
         self.make_foreign(tmp_path, rows((90, "theirs", 7), schema=wide))
         self.adopting(tmp_path).go_on(1)
         assert self.engine_rows(tmp_path) == [(1, "main"), THEIRS]
 
+    @format_decides
     def test_a_column_of_ours_is_added_to_theirs(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS))
         job = self.adopting(tmp_path)
@@ -94,6 +99,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
         job.publish(rows((1, "a", 7), schema=wide), schema=wide)
         assert self.engine_rows(tmp_path) == [(1, "a"), THEIRS]
 
+    @format_decides
     def test_a_column_of_another_type_is_refused_and_the_table_stays_nobodys(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows((90, 7), schema=pa.schema([("k", pa.int64()), ("v", pa.int64())])))
         job = self.adopting(tmp_path)
@@ -117,6 +123,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
         job.sink.reserve(LIFE)
         job.go_on(1)
 
+    @format_decides
     def test_of_two_that_adopt_at_once_one_wins_also_where_a_hand_deletes_the_reservation(self, tmp_path: Path) -> None:
         """The commit that sets the owner is a compare-and-set of the format."""
         self.make_foreign(tmp_path, rows(THEIRS))
@@ -160,6 +167,7 @@ class SinkAdoptionTests(SinkAdoptionBase):
             self.adopting(tmp_path).go_on(1)
         assert self.engine_rows(tmp_path) == [(1, "main"), THEIRS]
 
+    @format_decides
     def test_rows_that_others_append_while_it_is_adopted_stay(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS))
         came: list[bool] = []
@@ -193,18 +201,21 @@ class UpsertAdoptionTests(SinkAdoptionBase):
 
     mode = SinkMode.UPSERT
 
+    @format_decides
     def test_a_table_with_rows_is_refused(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS))
         with pytest.raises(InvalidRequest, match="adopts an empty table only"):
             self.adopting(tmp_path)
         assert self.open_sink(tmp_path).owner() is None
 
+    @format_decides
     def test_a_table_with_rows_is_refused_without_the_advice_to_adopt_it(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS))
         with pytest.raises(InvalidRequest, match="was made by somebody else and has rows") as refused:
             self.open_sink(tmp_path).reserve(LIFE)
         assert "adopt: true" not in refused.value.hint
 
+    @format_decides
     def test_an_empty_table_is_adopted(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS).slice(1))
         job = self.adopting(tmp_path)
@@ -213,6 +224,7 @@ class UpsertAdoptionTests(SinkAdoptionBase):
         job.back_to(first)
         assert self.engine_rows(tmp_path) == [(1, "a"), (2, "b")]
 
+    @format_decides
     def test_rows_that_come_while_it_is_adopted_make_it_refused(self, tmp_path: Path) -> None:
         self.make_foreign(tmp_path, rows(THEIRS).slice(1))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from milepost.dataflow.sinks.contract import Sink, SinkMode
 from milepost.dataflow.sinks.files.partitions import PartitionBy
@@ -29,6 +30,13 @@ from tests.harness.stores.tables.played_manifest import Completed, PlayedManifes
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 WAIT_S = 240
 LIFE = "0" * 32
+
+format_decides = pytest.mark.format_decides
+"""Marks a test of the contract whose outcome depends on the table's format.
+
+That is atomicity, compare-and-set, commits of other writers and types. The rest of the contract is our own code above
+the format: two local formats run it in `make test`, every other one in `make referees`.
+"""
 
 Pairs = list[tuple[int, str]]
 Hook = Callable[[str, str], None]
@@ -138,10 +146,12 @@ class SinkCase:
     """Subclasses say where a table is, and what keeps its log.
 
     Attributes:
-        format_name: as in the spec.
+        format_name: as in the spec. whole_contract: whether `make test` runs all of the contract for it, and not only
+            what the format decides.
     """
 
     mode = SinkMode.APPEND
+    whole_contract = False
     format_name: str
     partition: PartitionBy | None = None
 

@@ -15,7 +15,7 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import compaction
 from milepost.spec.graph.edges import DELETED_COLUMN
-from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, pairs, rows
+from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, format_decides, pairs, rows
 from tests.harness.stores.tables.played_manifest import Completed
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
@@ -39,6 +39,7 @@ class SinkDeleteTests(SinkCase):
         table = rows(*((key, "") for key in keys), *kept)
         return job.publish(marked := deleting(table, keys), schema=marked.schema)
 
+    @format_decides
     def test_a_delete_takes_the_row_away_and_a_later_row_brings_it_back(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         job.publish(rows((1, "a"), (2, "b")))
@@ -59,6 +60,7 @@ class SinkDeleteTests(SinkCase):
         assert self.shown(tmp_path) == [(1, "a")]
         assert job.sink.verify(last.contents, deep=True) == [] and job.sink.fault(last.contents) is None
 
+    @format_decides
     def test_a_table_whose_rows_are_all_deleted_is_empty_and_goes_on(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         full = job.publish(rows(*((key, "a") for key in range(9))))
@@ -117,6 +119,7 @@ class SinkDeleteTests(SinkCase):
         job.back_to(main)
         assert self.shown(tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (4, "main")]
 
+    @format_decides
     def test_after_every_checkpoint_engines_see_exactly_the_rows(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -26,6 +26,7 @@ from tests.conformance.sinks.contract.case import (
     Story,
     at_commit,
     deleting,
+    format_decides,
     nothing,
     rows,
 )
@@ -229,6 +230,7 @@ class SinkFaultTests(SinkCase):
         job.go_on(1)
         assert self.published(tmp_path) == [*shown(1, 2), (6, job.manifest.live)]
 
+    @format_decides
     def test_a_table_that_somebody_else_moves_again_and_again_is_given_up_on(self, tmp_path: Path) -> None:
         """A race that is lost each time ends with an error that says so; nothing of it is visible."""
         job = self.begin(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.dataflow.sinks.contract import Sink
 from milepost.protocol.records.errors import InvalidRequest
-from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, rows
+from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, format_decides, rows
 
 REALIGN = "milepost realign job table"
 
@@ -38,6 +38,7 @@ class SinkForeignTests(SinkCase):
     def engine_rows(self, root: Path) -> Pairs:
         """Return the live rows, sorted, as an engine reads them that knows nothing of us."""
 
+    @format_decides
     def test_rows_that_others_appended_stay_also_when_going_back(self, tmp_path: Path) -> None:
         """TABLES 1.7."""
         job = self.begin(tmp_path)
@@ -53,6 +54,7 @@ class SinkForeignTests(SinkCase):
         job.back_to(first)
         assert self.engine_rows(tmp_path) == [(1, "main"), (90, "theirs"), (91, "theirs")]
 
+    @format_decides
     def test_rows_that_others_appended_while_a_commit_stalls_make_it_decide_again(self, tmp_path: Path) -> None:
         """A compare-and-set on what the handle shows; our number is unchanged, so the same commit is tried again."""
         job = self.begin(tmp_path)
@@ -68,6 +70,7 @@ class SinkForeignTests(SinkCase):
         assert self.open_sink(tmp_path, before=between).move(done.target) is True
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
 
+    @format_decides
     def test_a_compaction_of_our_files_counts_as_our_content(self, tmp_path: Path) -> None:
         """The next epoch records it; going back to before it removes its output and adds its inputs again."""
         job = self.begin(tmp_path)
@@ -84,6 +87,7 @@ class SinkForeignTests(SinkCase):
         job.back_to(fourth)
         assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
 
+    @format_decides
     def test_a_compaction_between_prepare_and_commit_is_gone_back_over(self, tmp_path: Path) -> None:
         """What the epoch's contents say is what the table shows after its commit: no row twice, none lost."""
         job = self.begin(tmp_path)
@@ -95,6 +99,7 @@ class SinkForeignTests(SinkCase):
         job.go_on(1)
         assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
 
+    @format_decides
     def test_a_compaction_while_the_sink_was_down_loses_nothing(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         main = job.go_on(2)
@@ -106,6 +111,7 @@ class SinkForeignTests(SinkCase):
         job.back_to(main[0])
         assert self.engine_rows(tmp_path) == [(1, "main")]
 
+    @format_decides
     def test_a_compaction_that_mixed_foreign_rows_in_waits_until_it_is_undone(self, tmp_path: Path) -> None:
         """Nobody could take the two apart again, a realignment neither: so the message does not name it."""
         job = self.begin(tmp_path)
@@ -125,6 +131,7 @@ class SinkForeignTests(SinkCase):
         job.back_to(second)
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
 
+    @format_decides
     @pytest.mark.parametrize("what", ["a compaction", "a deletion", "a deletion of the rest of a file"])
     def test_what_others_did_to_our_rows_and_undid_is_nothing_to_us(self, tmp_path: Path, what: str) -> None:
         """The message says "put it back", so that must help."""
@@ -142,6 +149,7 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
         assert self.published(tmp_path) == self.engine_rows(tmp_path), "another process reads its records"
 
+    @format_decides
     def test_columns_that_are_added_while_others_commit_make_it_decide_again(self, tmp_path: Path) -> None:
         """The same race as of a commit, one step before it: that commit, too, only has to look again."""
         job = self.begin(tmp_path)
@@ -158,6 +166,7 @@ class SinkForeignTests(SinkCase):
         assert self.open_sink(tmp_path, before=between).move(done.target) is True
         assert came and self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (90, "theirs")]
 
+    @format_decides
     def test_a_foreign_delete_of_our_rows_is_refused_before_the_commit_point(self, tmp_path: Path) -> None:
         """TABLES 1.7: `prepare` always compares our live files with the contents."""
         job = self.begin(tmp_path)
@@ -167,6 +176,7 @@ class SinkForeignTests(SinkCase):
             job.complete(job.row())
         assert REALIGN in refused.value.hint
 
+    @format_decides
     def test_after_a_foreign_delete_of_our_rows_the_sink_waits(self, tmp_path: Path) -> None:
         """Found after the commit point: with the command to type; nothing is moved."""
         job = self.begin(tmp_path)
@@ -179,6 +189,7 @@ class SinkForeignTests(SinkCase):
             assert REALIGN in refused.value.hint
         assert self.engine_rows(tmp_path) == [(1, "main")]
 
+    @format_decides
     def test_a_foreign_delete_of_foreign_rows_is_nothing_to_us(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         job.go_on(1)
@@ -187,6 +198,7 @@ class SinkForeignTests(SinkCase):
         job.go_on(1)
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main")]
 
+    @format_decides
     def test_a_foreign_delete_is_put_right_by_a_realignment(self, tmp_path: Path) -> None:
         """The message names it, so it must help."""
         job = self.begin(tmp_path)
@@ -199,6 +211,7 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "deleted"), (3, "rewritten"), (90, "theirs")]
         job.go_on(1)
 
+    @format_decides
     @pytest.mark.parametrize("what", ["a compaction", "a deletion"])
     def test_what_others_made_of_our_files_is_known_by_the_log_where_the_mark_is_lost(
         self, tmp_path: Path, what: str
@@ -220,6 +233,7 @@ class SinkForeignTests(SinkCase):
         job.go_on(1)
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (4, "main"), (90, "theirs")]
 
+    @format_decides
     def test_a_mixture_that_the_log_tells_of_is_not_realigned_where_the_mark_is_lost(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         job.go_on(2)

@@ -21,12 +21,23 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     Superseded,
 )
-from tests.conformance.sinks.contract.case import SCHEMA, WAIT_S, SinkCase, Stall, at_commit, meeting, pairs, rows
+from tests.conformance.sinks.contract.case import (
+    SCHEMA,
+    WAIT_S,
+    SinkCase,
+    Stall,
+    at_commit,
+    format_decides,
+    meeting,
+    pairs,
+    rows,
+)
 
 
 class SinkTests(SinkCase):
     """Keys of one epoch are distinct, so append and upsert pass the same tests."""
 
+    @format_decides
     def test_what_is_staged_prepared_or_completed_is_invisible_until_the_move(self, tmp_path: Path) -> None:
         """I14: the move is the only moment at which rows appear."""
         job = self.begin(tmp_path)
@@ -51,6 +62,7 @@ class SinkTests(SinkCase):
         assert judged == [(2, "b"), (3, "c")] and committable.rows == 2
         assert self.published(tmp_path) == [(1, "a"), *judged]
 
+    @format_decides
     def test_a_commit_that_is_repeated_publishes_once(self, tmp_path: Path) -> None:
         """I14: the mark, or one that came after it, is there: done."""
         job = self.begin(tmp_path)
@@ -62,6 +74,7 @@ class SinkTests(SinkCase):
         assert self.published(tmp_path) == [(1, "a"), (2, "b")]
         assert job.sink.position().number == second.version
 
+    @format_decides
     def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(self, tmp_path: Path) -> None:
         """I14: the commit of 1 is held right before it becomes visible; 1 and 2 are committed by another meanwhile."""
         stall = Stall()
@@ -79,6 +92,7 @@ class SinkTests(SinkCase):
         assert self.published(tmp_path) == before
         assert job.sink.position().number == second.version
 
+    @format_decides
     def test_of_two_that_commit_the_same_checkpoint_the_slower_one_finds_it_done(self, tmp_path: Path) -> None:
         """I14: both carry the record's write id, so the slower one takes the commit that landed for its own."""
         stall = Stall()
@@ -110,6 +124,7 @@ class SinkTests(SinkCase):
         assert job.sink.move(second.target) is True and job.sink.move(third.target) is True
         assert self.published(tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
 
+    @format_decides
     def test_six_that_race_for_one_checkpoint_publish_it_once(self, tmp_path: Path) -> None:
         """I14: of several writers at the atomic step one gets through, and all agree on the outcome."""
         job = self.begin(tmp_path)
@@ -129,6 +144,7 @@ class SinkTests(SinkCase):
         assert self.published(tmp_path) == [(1, "a")]
         assert job.sink.move(done.target) is False
 
+    @format_decides
     def test_a_lost_reply_of_a_commit_that_landed_is_recognised(self, tmp_path: Path) -> None:
         """I1, I14: the write id tells our own commit from another's."""
 
@@ -141,6 +157,7 @@ class SinkTests(SinkCase):
         assert self.open_sink(tmp_path).move(done.target) is False
         assert self.published(tmp_path) == [(1, "a")]
 
+    @format_decides
     def test_a_commit_that_did_not_land_is_unknown_and_another_process_takes_over_its_write_id(
         self, tmp_path: Path
     ) -> None:
@@ -160,6 +177,7 @@ class SinkTests(SinkCase):
         assert position.mark == recorded and position.number == done.version
         assert self.published(tmp_path) == [(1, "a")]
 
+    @format_decides
     def test_an_epoch_without_rows_moves_the_mark(self, tmp_path: Path) -> None:
         """I14: also the first one; the next commit follows it."""
         job = self.begin(tmp_path)
@@ -174,6 +192,7 @@ class SinkTests(SinkCase):
         with pytest.raises(Superseded):
             job.sink.move(replace(job.complete(rows((2, "b"))).target, follows=2))
 
+    @format_decides
     def test_a_reader_that_polls_never_sees_a_part_of_an_epoch(self, tmp_path: Path) -> None:
         """I14: each epoch writes the keys 0..2 with its own number, over three files."""
         job, reader = self.begin(tmp_path), self.open_sink(tmp_path)
@@ -234,6 +253,7 @@ class SinkTests(SinkCase):
             assert pairs(self.open_sink(tmp_path).read(done.contents)) == [(n, "main") for n in range(1, count + 1)]
             assert job.sink.verify(done.contents, deep=True) == []
 
+    @format_decides
     def test_a_new_nullable_column_is_taken_and_older_rows_have_no_value_for_it(self, tmp_path: Path) -> None:
         """Schema evolution: add. Going back to before it, the job's rows go on as they were then."""
         job = self.begin(tmp_path)
@@ -251,6 +271,7 @@ class SinkTests(SinkCase):
         job.back_to(second)
         assert self.published(tmp_path) == [(1, "a"), (2, "b")]
 
+    @format_decides
     @pytest.mark.parametrize(
         ("schema", "named"),
         [

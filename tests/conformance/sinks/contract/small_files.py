@@ -8,13 +8,14 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.staging.small_files import GROWTH
 from milepost.protocol.records.errors import CommitOutcomeUnknown
-from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, at_commit, pairs, rows
+from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, at_commit, format_decides, pairs, rows
 from tests.harness.stores.tables.played_manifest import Completed
 
 
 class SmallFilesTests(SinkCase):
     """Epochs of one file of one row: the one after `GROWTH` of them joins those."""
 
+    @format_decides
     def test_joined_files_show_the_same_rows_in_their_order_at_every_checkpoint_back_and_forth(
         self, tmp_path: Path
     ) -> None:

@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.records.marks import Mark
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key
-from tests.conformance.sinks.contract.case import LIFE, SinkCase, at_commit, rows
+from tests.conformance.sinks.contract.case import LIFE, SinkCase, at_commit, format_decides, rows
 
 REALIGN = "milepost realign job table"
 
@@ -19,6 +19,7 @@ REALIGN = "milepost realign job table"
 class SinkStrangerTests(SinkCase):
     """What is refused changes nothing; where the job's state may count instead, the command is named."""
 
+    @format_decides
     @pytest.mark.parametrize(("job", "name"), [("another", "table"), ("job", "another")])
     def test_a_table_of_another_owner_is_refused(self, tmp_path: Path, job: str, name: str) -> None:
         """A path has one owner for ever: two jobs on one path would publish over each other."""
@@ -72,6 +73,7 @@ class SinkStrangerTests(SinkCase):
         assert not copy.sink.position().is_known
         job.go_on(1)
 
+    @format_decides
     def test_a_table_whose_mark_has_our_number_and_another_write_id_is_not_ours(self, tmp_path: Path) -> None:
         """A copy of the job counts versions like this one: the write id tells them apart."""
         job = self.begin(tmp_path)
@@ -95,6 +97,7 @@ class SinkStrangerTests(SinkCase):
         assert job.sink.move(job.manifest.realigned()) is True
         assert (2, "ours") in self.published(tmp_path) and (2, "theirs") not in self.published(tmp_path)
 
+    @format_decides
     def test_a_commit_of_a_copy_that_comes_between_is_not_taken_for_our_own(self, tmp_path: Path) -> None:
         """Right before ours, under the same number."""
         job = self.begin(tmp_path)
@@ -124,6 +127,7 @@ class SinkStrangerTests(SinkCase):
         assert REALIGN in refused.value.hint
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 3, 4]
 
+    @format_decides
     def test_a_table_that_was_dropped_and_made_anew_waits_and_realign_fills_it(self, tmp_path: Path) -> None:
         """The table's identity is in the contents."""
         job = self.begin(tmp_path)
@@ -145,6 +149,7 @@ class SinkStrangerTests(SinkCase):
         job.go_on(1)
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 3, 4]
 
+    @format_decides
     def test_a_table_that_was_dropped_is_made_and_filled_by_a_realignment(self, tmp_path: Path) -> None:
         """What the message names must help, once the table is reserved again."""
         job = self.begin(tmp_path)

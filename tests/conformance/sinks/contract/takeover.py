@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import contents_prefix
-from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, nothing
+from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing
 from tests.conformance.sinks.contract.faults import Killed
 from tests.harness.stores.tables.played_manifest import Completed, PlayedManifest
 
@@ -66,6 +66,7 @@ class SinkTakeoverTests(SinkCase):
         manifest.head = Completed(TOKEN + 2, "main", target.contents, None)
         return Story(sink, manifest)
 
+    @format_decides
     def test_the_heir_goes_on_with_the_table_and_may_go_back(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         done = job.go_on(3)[-1]
@@ -79,6 +80,7 @@ class SinkTakeoverTests(SinkCase):
         assert self.shown_by(heir.sink) == saved.rows
         assert heir.sink.owner() is not None and heir.sink.owner().job == "heir"
 
+    @format_decides
     def test_from_then_on_the_old_job_is_refused_everywhere(self, tmp_path: Path) -> None:
         """Its reservation, its epochs, its late commits, and its realignment."""
         job = self.begin(tmp_path)
@@ -99,6 +101,7 @@ class SinkTakeoverTests(SinkCase):
         assert self.shown_by(self.heir(tmp_path)) == saved.rows
         assert job.sink.is_anothers(LIFE)
 
+    @format_decides
     def test_a_commit_of_the_old_job_that_was_held_up_never_lands(self, tmp_path: Path) -> None:
         """It has looked at the table before it was taken over."""
         job = self.begin(tmp_path)

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
-from tests.conformance.sinks.contract.case import WAIT_S, Pairs, SinkCase, Stall, Story, at_commit, meeting, rows
+from tests.conformance.sinks.contract.case import (
+    WAIT_S,
+    Pairs,
+    SinkCase,
+    Stall,
+    Story,
+    at_commit,
+    format_decides,
+    meeting,
+    rows,
+)
 
 
 def of_main(last: int) -> Pairs:
@@ -41,6 +51,7 @@ class SinkSwitchTests(SinkCase):
         job.go_on(1)
         assert self.published(tmp_path) == [*of_main(2), (6, "fork"), (7, "fork"), (9, "fork")]
 
+    @format_decides
     @pytest.mark.parametrize("switch_first", [True, False], ids=["the switch lands first", "the commit lands first"])
     def test_a_commit_that_stalls_at_its_atomic_step_while_the_table_follows_a_switch(
         self, tmp_path: Path, switch_first: bool
@@ -72,6 +83,7 @@ class SinkSwitchTests(SinkCase):
 class SinkTimelineTests(SinkSwitchTests):
     """All of it."""
 
+    @format_decides
     def test_a_switch_is_one_commit_that_shows_the_target_on_the_new_timeline(self, tmp_path: Path) -> None:
         """I14: no reader sees a state between."""
         job = self.begin(tmp_path)
@@ -89,6 +101,7 @@ class SinkTimelineTests(SinkSwitchTests):
         mark = job.sink.position().mark
         assert mark is not None and (mark.timeline, mark.contents) == (job.manifest.live, main[2].contents)
 
+    @format_decides
     def test_a_commit_of_the_timeline_that_was_left_never_lands_again(self, tmp_path: Path) -> None:
         """Also the one that follows exactly the checkpoint that the new timeline starts at."""
         job = self.begin(tmp_path)
@@ -114,6 +127,7 @@ class SinkTimelineTests(SinkSwitchTests):
             job.go_on(1)
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 6, 7]
 
+    @format_decides
     def test_an_older_decision_that_stalls_at_its_atomic_step_never_undoes_a_newer_one(self, tmp_path: Path) -> None:
         """I14: it decides again on what it finds."""
         stall = Stall()
@@ -129,6 +143,7 @@ class SinkTimelineTests(SinkSwitchTests):
                 late.result(WAIT_S)
         assert self.published(tmp_path) == of_main(2)
 
+    @format_decides
     def test_six_that_race_to_follow_one_decision_change_the_table_once(self, tmp_path: Path) -> None:
         """I14: one gets through, all agree."""
         landed: list[str] = []
@@ -159,6 +174,7 @@ class SinkTimelineTests(SinkSwitchTests):
         assert self.open_sink(tmp_path).move(decided) is False
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 5, 6]
 
+    @format_decides
     def test_a_lost_reply_of_a_switch_that_landed_is_recognised_and_one_that_did_not_land_is_tried_again(
         self, tmp_path: Path
     ) -> None:
@@ -236,6 +252,7 @@ class SinkTimelineTests(SinkSwitchTests):
         with pytest.raises(Superseded):
             job.sink.move(stale)
 
+    @format_decides
     def test_a_table_goes_back_to_nothing_and_on_from_there(self, tmp_path: Path) -> None:
         """A rollback to 0; also of a table that was never moved."""
         job = self.begin(tmp_path)
@@ -299,6 +316,7 @@ class SinkTimelineTests(SinkSwitchTests):
         assert (change.rows_now, change.rows_then, change.files_then) == (3, 0, 0)
         assert sink.undo_limits() and writes == []
 
+    @format_decides
     def test_a_damaged_table_can_go_back_to_where_it_was_whole(self, tmp_path: Path) -> None:
         """The plan says what it can: the damage may be the reason to go back."""
         job = self.begin(tmp_path)

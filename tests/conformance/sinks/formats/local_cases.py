@@ -29,11 +29,14 @@ class LocalCase(SinkCase):
 class LocalParquet(LocalCase, ParquetCase):
     """Our own."""
 
+    whole_contract = True
+
 
 class LocalListed(LocalCase):
     """One with other writers beside us, whose files carry no name of ours."""
 
     format_name = "listed"
+    whole_contract = True
 
     def table_format(self, store: ObjectStore) -> ListedFormat:
         return ListedFormat(store)
