@@ -283,7 +283,7 @@ class EpochPlan:
             )
         tables = {}
         for name, table in operator.tables.items():
-            schema = evolved(operator.uid, recorded[name].schema, table.schema, table.key, stamp)
+            schema = evolved(operator.uid, recorded[name].schema, table.schema, table.key, stamp, table.tie_break)
             tables[name] = StateTableSnapshot(table.key, table.routing_key, schema, recorded[name].handles)
         return tables
 

@@ -83,19 +83,26 @@ class StateTable:
         routing_key: the part of it that decides the key group: the columns by which the operator's input is exchanged,
             perhaps under other names.
         schema: of its rows.
+        tie_break: columns by which one of several equal rows was chosen, in the order in which they are compared. The
+            other rows are not stored, so state cannot be continued with these columns in another order.
     """
 
     key: tuple[str, ...]
     routing_key: tuple[str, ...]
     schema: pa.Schema
+    tie_break: tuple[str, ...] = ()
 
 
-def only_table(key: Sequence[str], routing_key: Sequence[str], schema: pa.Schema) -> Mapping[str, StateTable]:
+def only_table(
+    key: Sequence[str], routing_key: Sequence[str], schema: pa.Schema, tie_break: Sequence[str] = ()
+) -> Mapping[str, StateTable]:
     """Return the declaration of an operator that keeps one table."""
-    return {ONLY_TABLE: StateTable(tuple(key), tuple(routing_key), schema)}
+    return {ONLY_TABLE: StateTable(tuple(key), tuple(routing_key), schema, tuple(tie_break))}
 
 
-def multi_row_table(routing_key: Sequence[str], rows: pa.Schema, times: Sequence[str] = ()) -> StateTable:
+def multi_row_table(
+    routing_key: Sequence[str], rows: pa.Schema, times: Sequence[str] = (), tie_break: Sequence[str] = ()
+) -> StateTable:
     """Return the declaration of a table that keeps rows one by one: equal ones once, with their number.
 
     Args:
@@ -106,7 +113,7 @@ def multi_row_table(routing_key: Sequence[str], rows: pa.Schema, times: Sequence
     identity[0] = identity[0].with_metadata(columns)
     others = [pa.field(name, pa.int64()) for name in (WEIGHT_COLUMN, *times)]
     key = (*routing_key, *IDENTITY_COLUMNS)
-    return StateTable(key, tuple(routing_key), pa.schema([*rows, *identity, *others]))
+    return StateTable(key, tuple(routing_key), pa.schema([*rows, *identity, *others]), tuple(tie_break))
 
 
 @dataclass(frozen=True, slots=True)

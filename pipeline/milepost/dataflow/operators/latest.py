@@ -41,7 +41,7 @@ from milepost.dataflow.operators.rows.columns import (
     plain_schema,
 )
 from milepost.dataflow.operators.rows.retractions import retractions
-from milepost.dataflow.operators.rows.row_order import last_rows
+from milepost.dataflow.operators.rows.row_order import last_rows, tie_break
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN
@@ -88,7 +88,8 @@ class LatestByKey:
         self._row_schema = pa.schema([*kept, *tombstone])
         expires = [] if ttl is None else [pa.field(EXPIRES_COLUMN, pa.int64())]
         self.state_schema = pa.schema([*self._row_schema, *expires])
-        self.tables = only_table(self.key, self.key, self.state_schema)
+        ties = tie_break(pa.schema(kept), self.key, spec.sequence_by)
+        self.tables = only_table(self.key, self.key, self.state_schema, ties)
         self._shown = [*shown, TOMBSTONE_COLUMN] if self.deletes else list(shown)
         mark = [schema.field(DELETED_COLUMN)] if self.deletes else []
         self.output_schema = pa.schema([*(schema.field(name) for name in shown), *mark])

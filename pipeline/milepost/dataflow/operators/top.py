@@ -45,7 +45,7 @@ from milepost.dataflow.operators.rows.columns import (
 )
 from milepost.dataflow.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.dataflow.operators.rows.retractions import NONE, check_settled, with_weights
-from milepost.dataflow.operators.rows.row_order import OrderBy, sorted_rows
+from milepost.dataflow.operators.rows.row_order import OrderBy, sorted_rows, tie_break
 from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 RANK = pa.int32()
@@ -84,7 +84,10 @@ class TopByKey:
         self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
         self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stays)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
-        self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.input_schema)}
+        ties = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
+        self.tables: Mapping[str, StateTable] = {
+            ONLY_TABLE: multi_row_table(self.key, self.input_schema, tie_break=ties)
+        }
         self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> TopRun:

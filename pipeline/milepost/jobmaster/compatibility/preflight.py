@@ -12,6 +12,7 @@ from typing import Any
 
 from milepost.dataflow.operators.contract import StatefulOperator
 from milepost.dataflow.sinks.records.table_address import may_go
+from milepost.epoch.dimensions import DimensionSnapshot, read_as
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
 from milepost.jobmaster.compatibility.advice import advice
@@ -43,7 +44,9 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import RowWiseSpec
+from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.spec.job.source_spec import SourceSpec
+from milepost.spec.job.spec import JobSpec, RowWiseSpec
 from milepost.spec.load.load import from_text
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
@@ -139,14 +142,35 @@ def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict
         for one in now.operators
         if isinstance(one, RowWiseSpec) and former.get(one.uid, _rules_of(one)) != _rules_of(one)
     ]
-    found += [
-        ("source", name, f"source {name}", "how it reads its objects")
-        for name, source in now.sources.items()
-        if name in before.sources and before.sources[name].options != source.options
-    ]
+    for name, source in now.sources.items():
+        if name not in before.sources:
+            continue
+        if before.sources[name].options != source.options:
+            found.append(("source", name, f"source {name}", "how it reads its objects"))
+        elif _is_reordered(before.sources[name], base.dimensions.get(name), source):
+            found.append(("source", name, f"source {name}", f"the order of its columns{_tied_lookups(now, name)}"))
     for kind, name, uid, what in found:
         detail = f"{what} was another one at checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
         yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
+
+
+def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: SourceSpec) -> bool:
+    """Return whether a source has columns in another order than at a checkpoint.
+
+    Args:
+        held: of a static source what was looked up in. It records how that was read, whatever the spec said.
+    """
+    orders = [[*one.columns, *one.partitions] for one in (before, now)]
+    former, current = [[name for name in order if all(name in other for other in orders)] for order in orders]
+    same = all(getattr(before, key) == getattr(now, key) for key in ("format", "columns", "partitions"))
+    return former != current or (same and held is not None and held.read_as != read_as(now))
+
+
+def _tied_lookups(spec: JobSpec, source: str) -> str:
+    """Return, as a clause, the lookups that choose among equal rows of a static source by the order of its columns."""
+    lookups = [one for one in spec.operators if isinstance(one, LookupOperator)]
+    tied = [one.uid for one in lookups if one.dimension == source and one.order_by]
+    return f", which breaks ties of {' and '.join(tied)}," if tied else ""
 
 
 def report_lines(report: list[dict[str, str]]) -> list[str]:
@@ -267,7 +291,7 @@ def _operator(
 def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[SchemaChange]:
     """Return how each table of recorded state becomes the operator's."""
     return [
-        compare_schemas(snapshot.tables[name].schema, table.schema, table.key)
+        compare_schemas(snapshot.tables[name].schema, table.schema, table.key, table.tie_break)
         for name, table in operator.tables.items()
     ]
 

@@ -13,9 +13,10 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.spec.graph.checks import late_outputs
-from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.graph import JobGraph, analyse
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.sorted_spec import sorted_spec
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
@@ -33,7 +34,7 @@ def refusals(
     Args:
         loaded: None: no class was loaded; what depends on one is not judged.
     """
-    found = _rows_in_flight(spec, base, graph)
+    found = _rows_in_flight(spec, base, graph, loaded)
     return found | _event_time(spec, base, graph, loaded) if base.final else found
 
 
@@ -55,12 +56,15 @@ def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | No
     return (None,) * len(snapshot.firing) if base.final else snapshot.firing
 
 
-def _rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> dict[str, InvalidRequest]:
-    now = input_signatures(spec, graph)
-    found = {}
+def _rows_in_flight(
+    spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
+) -> dict[str, InvalidRequest]:
+    now, found = input_signatures(spec, graph), {}
     for uid, snapshot in base.operators.items():
         made_by = {channel.signature for channel in snapshot.channels if channel is not None}
-        if uid in now and is_known(graph, uid) and made_by - {now[uid]}:
+        if uid not in now or not is_known(graph, uid) or not made_by - {now[uid]}:
+            continue
+        if made_by - {now[uid], _sorted_signature(spec, loaded, uid)}:
             found[uid] = InvalidRequest(
                 f"operator {uid}: checkpoint {base.checkpoint_id} has {snapshot.in_flight_bytes} bytes of its input in "
                 "flight, and the spec has changed what makes them: the columns of its producers, or the SQL between. "
@@ -70,6 +74,17 @@ def _rows_in_flight(spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) ->
                 uid=uid,
             )
     return found
+
+
+def _sorted_signature(spec: JobSpec, loaded: LoadedCode | None, uid: str) -> str:
+    """Return the signature of an operator's input as earlier versions recorded it in Airflow: of sorted columns.
+
+    The rows are the same: an operator takes their columns by name.
+    """
+    outputs = {} if loaded is None else {name: one.declared.output for name, one in loaded.functions.items()}
+    former = sorted_spec(spec)
+    graph, _ = analyse(former, outputs)
+    return "" if graph is None else input_signatures(former, graph)[uid]
 
 
 def is_known(graph: JobGraph, uid: str) -> bool:

@@ -12,7 +12,8 @@ sum the decimal places at which it is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -96,11 +97,14 @@ def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
     return before == now
 
 
-def compare_schemas(before: pa.Schema, now: pa.Schema, key: Collection[str]) -> SchemaChange:
+def compare_schemas(
+    before: pa.Schema, now: pa.Schema, key: Collection[str], tie_break: Sequence[str] = ()
+) -> SchemaChange:
     """Say how recorded state becomes what an operator asks for, or why it cannot.
 
     Args:
         before: as recorded with the checkpoint. now: of the operator. key: columns that identify a row now.
+        tie_break: columns that decide between equal rows now, in the order in which they are compared.
     """
     added: list[str] = []
     widened: dict[str, tuple[pa.DataType, pa.DataType]] = {}
@@ -128,6 +132,11 @@ def compare_schemas(before: pa.Schema, now: pa.Schema, key: Collection[str]) -> 
             problems.append(f"{what} is {recorded.type}, which cannot become {field.type} exactly")
     dropped = [name for name in before.names if now.get_field_index(name) < 0]
     problems += [f"{name} was part of the state" for name in dropped if name.startswith("__")]
+    former, current = [
+        [name for name in names if name in tie_break and name in before.names] for names in (before.names, tie_break)
+    ]
+    if former != current:
+        problems.append(_other_tie_break(former, current))
     return SchemaChange(tuple(added), tuple(dropped), widened, tuple(problems))
 
 
@@ -139,19 +148,36 @@ def _unknown(name: str, key: Collection[str]) -> str:
     return f"{name} of the rows that were consumed already is not known"
 
 
-def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[str], stamp: str) -> pa.Schema:
+def _other_tie_break(former: Sequence[str], current: Sequence[str]) -> str:
+    """Say that rows were chosen by columns in another order, and how to go on choosing so."""
+    by_name = " (by name: earlier versions sorted columns in Airflow)" if list(former) == sorted(former) else ""
+    return (
+        f"equal rows were decided by the columns {', '.join(former)} in this order{by_name}, and would now be by "
+        f"{', '.join(current)}; to keep this state, declare the columns in the former order"
+    )
+
+
+def evolved(
+    uid: str,
+    before: pa.Schema | None,
+    now: pa.Schema,
+    key: Collection[str],
+    stamp: str,
+    tie_break: Sequence[str] = (),
+) -> pa.Schema:
     """Return the operator's state schema with the stored name of each column: what a checkpoint records, runs have.
 
     Args:
         before: recorded with the checkpoint that is continued; None when it has no state of this operator.
         stamp: what no other epoch has, also not one of another job whose savepoint this state comes from: the stored
             names of added columns are made of it.
+        tie_break: as in `compare_schemas`.
     Raises:
         InvalidRequest: the recorded state cannot be converted.
     """
     if before is None:
         return now
-    change = compare_schemas(before, now, key)
+    change = compare_schemas(before, now, key, tie_break)
     if change.problems:
         raise InvalidRequest(
             f"operator {uid}: its recorded state cannot be continued: {'; '.join(change.problems)}. "
@@ -164,8 +190,18 @@ def evolved(uid: str, before: pa.Schema | None, now: pa.Schema, key: Collection[
         added = field.name in change.added
         stored = f"__{field.name}#{stamp}" if added else stored_name(before.field(field.name))
         kept = {name: value for name, value in (field.metadata or {}).items() if name != STORED_AS}
+        if ROW_IDENTITY in kept and not added:
+            kept[ROW_IDENTITY] = _identity_columns(before.field(field.name).metadata[ROW_IDENTITY], kept[ROW_IDENTITY])
         fields.append(field.with_metadata(kept | ({STORED_AS: stored.encode()} if stored != field.name else {})))
     return pa.schema(fields)
+
+
+def _identity_columns(before: bytes, now: bytes) -> bytes:
+    """Return the columns that a row's identity is over: in their recorded order where they are the same columns.
+
+    The identity is a hash of the values one after another. In another order it would not find the stored row.
+    """
+    return before if sorted(json.loads(before)) == sorted(json.loads(now)) else now
 
 
 def stored_name(field: pa.Field) -> str:

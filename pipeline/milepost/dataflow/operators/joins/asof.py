@@ -31,7 +31,7 @@ from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedCo
 from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import number_keys
-from milepost.dataflow.operators.rows.row_order import sorted_rows
+from milepost.dataflow.operators.rows.row_order import sorted_rows, tie_break
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_beyond
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.spec.graph.rules.join import SIDES
@@ -73,6 +73,7 @@ class AsofJoinByKey:
                 tuple(version_key),
                 tuple(self.routing_keys[RIGHT]),
                 versions.append(pa.field(EXPIRES_COLUMN, pa.int64())),
+                tie_break(versions, version_key, ()),
             ),
         }
 

@@ -6,7 +6,7 @@ the order that a spec declares the two zeros are one; among whole rows they are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,22 @@ from milepost.dataflow.operators.contract import Bools, Ints
 
 OrderBy = tuple[tuple[str, bool], ...]
 """Columns, and of each whether it descends: nulls come first where it does not, and last where it does."""
+
+
+def tie_break(columns: pa.Schema, key: Collection[str], order_by: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that decide between rows of one key that an order does not tell apart, as they are compared.
+
+    They differ in no column of the key, and in one of the order only where it has two zeros.
+
+    >>> columns = pa.schema([("page", pa.string()), ("title", pa.string()), ("views", pa.int64()), ("by", pa.string())])
+    >>> tie_break(columns, ["page"], ["views"])
+    ('title', 'by')
+    """
+    return tuple(
+        field.name
+        for field in columns
+        if field.name not in key and (field.name not in order_by or pa.types.is_floating(field.type))
+    )
 
 
 def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, Bools]:

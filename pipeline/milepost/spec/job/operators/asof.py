@@ -11,8 +11,8 @@ class AsofOperator(PairedOperator):
     """Each row of its left input with the newest version of its key: the right row of at most its event time.
 
     The right input is a change feed: its rows are versions, each of which holds from its event time until that of the
-    next one of its key; of two of one time the greatest holds, by all of its columns. A left row comes out when the
-    watermark of both inputs is past it. The output has the columns of the left row, then those of the version without
+    next one of its key; of two of one time the greatest holds, by all of its columns, compared one after another in the
+    order in which the input has them. A left row comes out when the watermark of both inputs is past it. The output has the columns of the left row, then those of the version without
     its key; its event time is the left row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in
     it has no version.
 

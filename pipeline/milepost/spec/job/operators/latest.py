@@ -13,7 +13,7 @@ class LatestOperator(KeyedOperator):
 
     Its output is updates, which an upsert sink or a changelog takes, with deletes where `delete_when` is said; it has
     no event time. Of rows that are equal in `sequence_by` a delete is the newest, then the one that is greatest in all
-    columns of the table.
+    columns of the table, compared one after another in the order in which the input has them.
 
     Attributes:
         sequence_by: columns, each once, by which the newer row is the greater one. As in Spark null is the least and

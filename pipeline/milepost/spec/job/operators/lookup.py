@@ -24,8 +24,8 @@ class LookupOperator(TwoInputs):
         how: inner, rows that find nothing are left out; left, they come out with nulls.
         order_by: columns of the static source, each once, that say which of its rows with one key is found: the first;
             `{column: desc}` where the greatest is first. As in Spark null is the least and NaN the greatest number;
-            rows that these do not tell apart are in the order of all their columns. Empty: a key that is there twice
-            fails the epoch.
+            rows that these do not tell apart are sorted by all their columns, one after another in the order of
+            `schema`. Empty: a key that is there twice fails the epoch.
         columns: new names of columns of the static source, where both have one of a name: `{maker: right.name}`.
     """
 

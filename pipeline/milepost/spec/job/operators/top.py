@@ -17,8 +17,9 @@ class TopOperator(KeyedOperator):
     """The first rows of each key, in an order of their columns; emits, per epoch, the ranks whose row is another one.
 
     The output has the columns of its input and the rank; its key is that of the operator and the rank, and it has no
-    event time. Rows that the order does not tell apart are in the order of all their columns. Without a rank the output
-    is rows that come and are taken back, without a key, which operators read and no sink takes.
+    event time. Rows that the order does not tell apart are sorted by all their columns, one after another in the order
+    in which the input has them. Without a rank the output is rows that come and are taken back, without a key, which
+    operators read and no sink takes.
 
     Attributes:
         inputs: the name of one source or operator. Its rows are append, or updates.

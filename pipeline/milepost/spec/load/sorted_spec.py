@@ -1,0 +1,13 @@
+"""A spec as earlier versions loaded it in Airflow: they sorted its columns by name, so state may have that order."""
+
+from __future__ import annotations
+
+import json
+
+from milepost.spec.job.spec import JobSpec
+
+
+def sorted_spec(spec: JobSpec) -> JobSpec:
+    """Return a spec in which names that the user chose, such as columns, are sorted."""
+    value = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return JobSpec.model_validate(json.loads(json.dumps(value, sort_keys=True)))

@@ -1,0 +1,221 @@
+"""The order of columns breaks ties between rows: state that was written under another order is recognised."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
+from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.load.load import LoadedJob, hash_spec, load_job
+from milepost.spec.load.sorted_spec import sorted_spec
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec, edited
+from tests.harness.law.plane import ticking
+
+SPEC = """\
+name: small
+storage: ../store
+sources:
+  rows: {format: json, path: ../landing/rows/*, settle: 0s, schema: {k: int64, z: int64, a: int64, t: int64}}
+operators:
+  - OPERATOR
+sinks:
+  - {name: out, input: it, format: parquet, path: ../lake/out, mode: MODE}
+checkpointing: {retained: {last: 20}}
+spark: {parallelism: 1, buffer_size: 1KB}
+"""
+SWAPPED = {"z: int64, a: int64": "a: int64, z: int64"}
+LATEST = {"OPERATOR": "{uid: it, kind: latest, inputs: [rows], key: [k], sequence_by: [t]}", "MODE": "upsert"}
+TOP = {
+    "OPERATOR": "{uid: it, kind: top, inputs: [rows], key: [k], order_by: [t], n: 1, rank: place}",
+    "MODE": "upsert",
+}
+TOTALS = {
+    "OPERATOR": "{uid: it, kind: aggregate, inputs: [rows], key: [k], aggregates: {n: count(*)}}",
+    "MODE": "upsert",
+}
+TIMED = {"t: int64}": 't: "timestamp[us, UTC]"}, event_time: t'}
+PAIR = "inputs: [rows, rows], key: [k], columns: {z2: right.z, a2: right.a, t2: right.t}"
+ASOF = {**TIMED, "OPERATOR": f"{{uid: it, kind: asof, {PAIR}}}", "MODE": "append"}
+JOIN = {**TIMED, "OPERATOR": f"{{uid: it, kind: join, {PAIR}, within: [0s, 1h]}}", "MODE": "append"}
+LOOKUP = {
+    "operators:": "  names: {format: json, path: ../landing/names/*, settle: 0s, static: true, "
+    "schema: {k: int64, y: int64, b: int64}}\noperators:",
+    "OPERATOR": "{uid: it, kind: lookup, inputs: [rows, names], key: [k], order_by: [k]}",
+    "MODE": "append",
+}
+NOON = "2026-01-01T12:00:00Z"
+
+
+@dataclass
+class OrderedJob:
+    """A job in a folder.
+
+    Attributes:
+        is_sorted: its spec reaches the job master as earlier versions loaded it in Airflow, with sorted columns.
+    """
+
+    folder: Path
+    is_sorted: bool = False
+
+    @classmethod
+    def create(cls, folder: Path, edits: dict[str, str]) -> OrderedJob:
+        for name in ("config", "landing/rows", "landing/names"):
+            (folder / name).mkdir(parents=True)
+        (folder / "config" / "small.yaml").write_text(edited(SPEC, edits))
+        return cls(folder)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "config" / "small.yaml"
+
+    def loaded(self) -> LoadedJob:
+        job = load_job(str(self.path))
+        former = sorted_spec(job.spec)
+        return replace(job, spec=former, spec_hash=hash_spec(former)) if self.is_sorted else job
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded())
+
+    def epoch(self, *rows: dict[str, Any], source: str = "rows") -> CheckpointDetails:
+        folder = self.folder / "landing" / source
+        (folder / f"{len(list(folder.iterdir()))}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        report = self.master.run(Session.cli(), SparklessRunner(clock=ticking()))
+        assert isinstance(report, CheckpointDetails), report
+        return report
+
+    def report(self) -> dict[str, dict[str, str]]:
+        return {row["uid"]: row for row in self.master.compatibility()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.master.read("out").to_pylist()
+
+
+def row(z: int, a: int, t: Any = 1) -> dict[str, Any]:
+    return {"k": 1, "z": z, "a": a, "t": t}
+
+
+tied = pytest.mark.parametrize(("edits", "t"), [(LATEST, 1), (TOP, 1), (ASOF, NOON)], ids=["latest", "top", "asof"])
+
+
+@tied
+def test_state_whose_ties_were_broken_in_another_order_is_refused(
+    tmp_path: Path, edits: dict[str, str], t: Any
+) -> None:
+    """Of tied rows one is stored: which of them another order would have chosen is not known."""
+    job = OrderedJob.create(tmp_path, edits)
+    job.epoch(row(2, 1, t), row(1, 2, t))
+    edit_spec(job.path, SWAPPED)
+    refused = job.report()["it"]
+    assert (refused["outcome"], refused["verdict"]) == ("refused", "needs a new uid or a backfill")
+    assert "equal rows were decided by the columns z, a in this order, and would now be by a, z" in refused["detail"]
+    with pytest.raises(InvalidRequest, match="declare the columns in the former order"):
+        job.epoch(row(3, 3, t))
+    edit_spec(job.path, {new: old for old, new in SWAPPED.items()})
+    assert job.epoch(row(3, 0, t)).checkpoint_id == 2
+
+
+@tied
+def test_a_backfill_makes_the_state_anew_in_the_order_of_the_spec(
+    tmp_path: Path, edits: dict[str, str], t: Any
+) -> None:
+    """The told way out for who wants the order that the spec has now."""
+    job = OrderedJob.create(tmp_path, edits)
+    job.epoch(row(2, 1, t), row(1, 2, t))
+    edit_spec(job.path, SWAPPED)
+    job.master.backfill(Session.cli(), SparklessRunner(clock=ticking()), from_checkpoint=0)
+    assert job.report()["it"]["outcome"] == "restored"
+    job.epoch(row(3, 1, t))
+    (stored,) = job.master.state_values("it.right" if edits is ASOF else "it").to_pylist()
+    assert (stored["a"], stored["z"]) == ((1, 2) if edits is TOP else (2, 1)), "the first row of a key, or the last"
+
+
+@tied
+def test_state_that_an_earlier_version_wrote_in_airflow_is_recognised(
+    tmp_path: Path, edits: dict[str, str], t: Any
+) -> None:
+    """`lint` says whose order it has; with that order in the spec the state goes on."""
+    job = OrderedJob.create(tmp_path, edits)
+    job.is_sorted = True
+    job.epoch(row(2, 1, t), row(1, 2, t))
+    job.is_sorted = False
+    refused = job.report()["it"]
+    assert refused["outcome"] == "refused"
+    assert (
+        "by the columns a, z in this order (by name: earlier versions sorted columns in Airflow), and would now be by "
+        "z, a; to keep this state, declare the columns in the former order" in refused["detail"]
+    )
+    edit_spec(job.path, SWAPPED)
+    assert job.report()["it"]["outcome"] == "restored"
+    assert job.epoch(row(9, 1, t)).checkpoint_id == 2
+
+
+@pytest.mark.parametrize("turned", ["z: int64, a: int64, t: int64, k: int64", "t: int64, z: int64, k: int64, a: int64"])
+def test_an_order_that_decides_nothing_goes_on(tmp_path: Path, turned: str) -> None:
+    """Rows that tie have one key and one sequence: where those stand among the columns is of no consequence."""
+    job = OrderedJob.create(tmp_path, LATEST)
+    job.epoch(row(2, 1), row(1, 2))
+    edit_spec(job.path, {"k: int64, z: int64, a: int64, t: int64": turned})
+    assert job.report()["it"]["outcome"] == "restored"
+    job.epoch(row(1, 9), row(2, 0))
+    assert job.rows() == [row(2, 1)]
+
+
+@pytest.mark.parametrize(("edits", "t"), [(TOTALS, 1), (JOIN, NOON)], ids=["aggregate", "join"])
+def test_an_order_that_breaks_no_ties_goes_on_with_a_notice(tmp_path: Path, edits: dict[str, str], t: Any) -> None:
+    job = OrderedJob.create(tmp_path, edits)
+    job.epoch(row(2, 1, t))
+    edit_spec(job.path, SWAPPED)
+    assert job.report()["it"]["outcome"] == "restored"
+    notices = [one for one in job.master.compatibility() if one["outcome"] == "changed"]
+    assert [one["uid"] for one in notices] == ["source rows"]
+    assert notices[0]["detail"].startswith("the order of its columns was another one at checkpoint 1: ")
+    assert job.epoch(row(3, 3, t)).checkpoint_id == 2
+
+
+def test_a_row_is_taken_back_under_another_order_of_columns(tmp_path: Path) -> None:
+    """Its identity is a hash of its values one after another: it is found in the order that was recorded."""
+    sums = "{uid: sums, kind: aggregate, inputs: [rows], key: [k, z], aggregates: {n: count(*), s: sum(a)}}"
+    top = "{uid: it, kind: top, inputs: [sums], key: [k], order_by: [{n: desc}, s], n: 1, rank: place}"
+    job = OrderedJob.create(tmp_path, {**TOP, "OPERATOR": f"{sums}\n  - {top}"})
+    job.epoch(row(1, 5), row(1, 5), row(2, 7))
+    edit_spec(job.path, {"n: count(*), s: sum(a)": "s: sum(a), n: count(*)"})
+    assert job.report()["it"]["outcome"] == "restored"
+    job.epoch(row(2, 7), row(2, 7))
+    assert job.rows() == [{"k": 1, "z": 2, "n": 3, "s": 21, "place": 1}]
+
+
+def test_rows_in_flight_that_an_earlier_version_left_in_airflow_go_on(tmp_path: Path) -> None:
+    sums = "{uid: it, kind: aggregate, inputs: [rows], key: [k], aggregates: {z: sum(z), a: sum(a), n: count(*)}}"
+    job = OrderedJob.create(tmp_path, {**TOTALS, "OPERATOR": sums, "last: 20}": "last: 20}, aligned_timeout: 1ms"})
+    job.is_sorted = True
+    assert job.epoch(*[row(2, 1)] * 200).in_flight_bytes
+    job.is_sorted = False
+    edit_spec(job.path, {"aligned_timeout: 1ms": "aligned_timeout: 9m"})
+    assert job.report()["it"]["outcome"] == "restored"
+    assert not job.epoch(row(100, 0)).in_flight_bytes
+    assert job.rows() == [{"k": 1, "z": 500, "a": 200, "n": 201}]
+
+
+def test_a_lookup_whose_ties_were_broken_in_another_order_is_named(tmp_path: Path) -> None:
+    """It has no state: rows that were made stay, and `lint` says that others are found from now on."""
+    job = OrderedJob.create(tmp_path, LOOKUP)
+    (tmp_path / "landing" / "names" / "0.json").write_text('{"k": 1, "y": 2, "b": 1}\n{"k": 1, "y": 1, "b": 2}\n')
+    job.is_sorted = True
+    job.epoch(row(0, 0))
+    job.is_sorted = False
+    notice = job.master.compatibility()[-1]
+    assert (notice["uid"], notice["outcome"]) == ("source names", "changed")
+    assert notice["detail"] == (
+        "the order of its columns, which breaks ties of it, was another one at checkpoint 1: what was read by then "
+        "stays as it was made, unless a backfill reads it again"
+    )
+    job.epoch(row(1, 1))
+    assert [(one["z"], one["y"], one["b"]) for one in job.rows()] == [(0, 2, 1), (1, 1, 2)]
+    assert job.master.compatibility()[-1]["outcome"] != "changed"
