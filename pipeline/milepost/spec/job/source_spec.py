@@ -48,8 +48,8 @@ class SourceSpec(SpecModel):
         partitions: further columns, taken from `name=value` parts of the object's key.
         columns: the columns of the objects, by name. Each object has them all, a csv in its header, a json in some
             line; where a line leaves one out it is null. Further ones are passed over. A csv cannot hold lists
-            and structs; a decimal, a date or a time of json may be a text. Their order is that of a new table's columns,
-            and breaks ties between rows.
+            and structs; a decimal, a date or a time of json may be a text. A new table has its columns in this order,
+            which also breaks ties between rows.
         optional_columns: those of `schema` that an object may lack, all of whose rows then have null: one that came
             later, a json field that no line of a small object has. A column whose name is wrong is null as well.
             Not `event_time`; not with `column_names`.

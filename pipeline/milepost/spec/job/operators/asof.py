@@ -12,9 +12,9 @@ class AsofOperator(PairedOperator):
 
     The right input is a change feed: its rows are versions, each of which holds from its event time until that of the
     next one of its key; of two of one time the greatest holds, by all of its columns, compared one after another in the
-    order in which the input has them. A left row comes out when the watermark of both inputs is past it. The output has the columns of the left row, then those of the version without
-    its key; its event time is the left row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in
-    it has no version.
+    order in which the input has them. A left row comes out when the watermark of both inputs is past it. The output has
+    the columns of the left row, then those of the version without its key; its event time is the left row's.
+    `<uid>.late.<input>` has the late rows of an input. A key with a null in it has no version.
 
     Attributes:
         how: inner, left rows with a version alone; left, those without one too, with null in its columns.
