@@ -5,8 +5,9 @@ Importing the library takes seconds, so `lint` and DAG parsing look here; a test
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from milepost.spec.values.expectation_values import value_problem
 from milepost.spec.values.suggestions import nearest
 
 SET_BY_THE_GATE = frozenset({"catch_exceptions", "id", "meta", "rendered_content", "result_format"})
@@ -84,9 +85,12 @@ ARGUMENTS: dict[str, str] = {
     "expect_table_row_count_to_equal_other_table": f"{_ROWS} other_table_name!",
 }
 
+_WITH_A_BOUND = ("expect_column_value_lengths_to_be_between", "expect_column_values_to_be_between")
+"""Expectations that need a lower or an upper bound."""
 
-def expectation_problem(type_: str, arguments: Iterable[str]) -> tuple[str | None, str] | None:
-    """Return the argument at fault, None for the type, and what is wrong; None when names and number are right."""
+
+def expectation_problem(type_: str, arguments: Mapping[str, object]) -> tuple[str | None, str] | None:
+    """Return the argument at fault, None for the type, and what is wrong; None: the library takes them."""
     if type_ not in ARGUMENTS:
         return None, f"Great Expectations has no {type_}{_guess(type_, ARGUMENTS)}"
     known = ARGUMENTS[type_].split()
@@ -97,7 +101,17 @@ def expectation_problem(type_: str, arguments: Iterable[str]) -> tuple[str | Non
             return name, f"`{name}` is set by the gate itself; remove it"
         return name, f"{type_} has no argument `{name}`{_guess(name, names)}"
     missing = [name.removesuffix("!") for name in known if name.endswith("!") and name.removesuffix("!") not in given]
-    return (None, f"{type_} needs `{missing[0]}`") if missing else None
+    if missing:
+        return None, f"{type_} needs `{missing[0]}`"
+    for name, value in arguments.items():
+        if (problem := value_problem(type_, name, value)) is not None:
+            return name, problem
+    least, most = arguments.get("min_value"), arguments.get("max_value")
+    if isinstance(least, (int, float)) and isinstance(most, (int, float)) and least > most:
+        return "max_value", f"{most} is less than `min_value`, which is {least}"
+    if type_ in _WITH_A_BOUND and least is None and most is None:
+        return None, f"{type_} needs `min_value`, `max_value` or both"
+    return None
 
 
 def _guess(name: str, known: Iterable[str]) -> str:

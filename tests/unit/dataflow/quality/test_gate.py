@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from datetime import date
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +31,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.spec.job.spec import QualitySpec
-from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE
+from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.servers.processes.processes import REPOSITORY
@@ -233,6 +234,52 @@ def test_the_list_that_lint_looks_in_is_the_library_s() -> None:
         found[name] = {f"{argument}{'!' * fields[argument].required}" for argument in own}
     del found["unexpected_rows_expectation"]  # which a spec cannot name
     assert {name: set(arguments.split()) for name, arguments in ARGUMENTS.items()} == found
+
+
+GIVEN: dict[str, object] = {
+    "base_query": "a", "column": "v", "column_A": "v", "column_B": "w", "column_list": ["v", "w"], "double_sided": True,
+    "comparison_data_source_name": "a", "comparison_query": "a", "json_schema": {}, "like_pattern": "a", "min_value": 1,
+    "like_pattern_list": ["a"], "other_table_name": "a", "quantile_ranges": {"quantiles": [1], "value_ranges": [[0]]},
+    "regex": "a", "regex_list": ["a"], "strftime_format": "%Y", "sum_total": 1, "threshold": 1, "type_": "a",
+    "value": 1, "value_pairs_set": [[1, 2]], "value_set": [1],
+}  # fmt: skip
+REFUSED = object()
+SAMPLES = (
+    None, "zero", "", "a", "5", "0.5", "yes", "any", "iqr", "never", "neither", "pandas", "%Y-%m", "%Q", "2024-02-29",
+    "2024-02-29T10:00:00", "10:00", 0, 1, -1, 2.5, 0.5, True, date(2024, 2, 29), [], ["a"], ["a", "b"], [["a", 1]],
+    [["a"]],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_lint_takes_the_values_that_the_library_takes(name: str) -> None:
+    """Except: of numbers of rows or letters `lint` takes no fractions, which the library cuts off, and no times. And
+    the library finds only in an epoch that a range is empty.
+
+    What the library makes a mapping of, such as an empty list, is compared with nothing: a gate has no parameters.
+    """
+    from great_expectations.expectations import registry
+
+    kind = registry.get_expectation_impl(name)
+    arguments = [argument.removesuffix("!") for argument in ARGUMENTS[name].split()]
+    given = {argument: value for argument, value in GIVEN.items() if argument in arguments}
+    different = []
+    for argument in arguments:
+        for value in SAMPLES:
+            values = {**given, argument: value}
+            try:
+                taken = getattr(kind(**values), argument)
+            except (ValueError, TypeError):
+                taken = REFUSED
+            if isinstance(taken, dict):
+                continue
+            problem = expectation_problem(name, values)
+            if (taken is REFUSED) != (problem is not None):
+                different.append((argument, repr(value), problem and problem[1]))
+    below = {one for one in different if one[2] == f"{one[1]} is less than `min_value`, which is 1"}
+    whole = {one for one in different if one[2] == f"expected a whole number, got {one[1]}"}
+    assert set(different) == below | whole
+    assert {value for _, value, _ in whole} <= {"0.5", "2.5", "'0.5'", "'2024-02-29T10:00:00'"}
 
 
 def test_an_empty_suite_is_a_bad_spec() -> None:
