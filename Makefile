@@ -93,7 +93,7 @@ law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is 
 chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing may be lost or doubled
 	@$(PY) -m tests.harness.chaos.campaign --minutes $(MINUTES) --seed $(SEED)
 
-examples: env ## run the jobs of config/examples over ROWS=1000000 generated rows, with rollback and backfill (minutes)
+examples: env ## run the example jobs over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m tests.harness.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12)

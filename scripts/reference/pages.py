@@ -171,7 +171,9 @@ def decisions_page() -> str:
 
 def graph_svg() -> str:
     """Return the picture of an example's graph."""
-    return graph_picture(lint_report(load_job(ROOT / "config" / "examples" / "join.yaml")))
+    return graph_picture(
+        lint_report(load_job(ROOT / "pipeline" / "milepost" / "cli" / "workspace" / "examples" / "join.yaml"))
+    )
 
 
 PAGES: dict[str, Callable[[], str]] = {

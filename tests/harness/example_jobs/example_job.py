@@ -1,4 +1,4 @@
-"""A job of `config/examples` over generated data: whatever its history, its tables are DuckDB's answer."""
+"""An example job over generated data: whatever its history, its tables are DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import yaml
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
-from tests.harness.servers.processes.processes import REPOSITORY
-
-EXAMPLES = REPOSITORY / "config" / "examples"
+from tests.harness.jobs.examples import EXAMPLES
 
 Tables: TypeAlias = Mapping[str, str | None]
 """Sink -> the query that gives its rows, or some of their columns, one at least from the third lot on; None: none."""
@@ -81,7 +79,7 @@ class ExampleRun:
     checkpoints: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.specs = self.folder / "config" / "examples"
+        self.specs = self.folder / "config"
         self.specs.mkdir(parents=True)
         spec = yaml.safe_load((EXAMPLES / f"{self.job.name}.yaml").read_text())
         for source in spec["sources"].values():

@@ -1,4 +1,4 @@
-"""`make examples`: the jobs of `config/examples` over generated data, each equal to DuckDB's answer all along."""
+"""`make examples`: the example jobs over generated data, each equal to DuckDB's answer all along."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, Qu
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
 from milepost.spec.picture.graph_picture import graph_picture
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.processes.processes import REPOSITORY
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905
@@ -168,7 +168,7 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
 
 
 def test_lint_explains_states_and_late_rows_and_draws_the_graph(workdir: Path) -> None:
-    spec = str(REPOSITORY / "config" / "examples" / "join.yaml")
+    spec = str(EXAMPLES / "join.yaml")
     result = milepost("lint", spec, "--output", "graph.svg")
     shown = " ".join(result.stdout.split())
     assert "paid.left bounded: until event time + 30m < W rows of orders" in shown

@@ -32,16 +32,33 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
+def _examples(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the examples that begin so."""
+    from milepost.cli.workspace.example_files import example_names
+
+    return [name for name in example_names() if name.startswith(incomplete)]
+
+
 def init(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new job.")],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the new job.")] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            "--example", metavar="EXAMPLE", help="Write this example instead: join.", autocompletion=_examples
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write config/NAME.yaml and a little sample data, ready to run."""
+    """Write config/NAME.yaml and a little sample data, ready to run; or an example of the how-tos."""
     from milepost.cli.workspace.scaffold import table_of, write_job
 
     output: Output = ctx.obj
+    if example is not None:
+        return _init_example(name, example, output)
+    if name is None:
+        raise InvalidRequest("init needs the NAME of the new job, or --example. Nothing was written.")
     missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
     opened = "delta" not in missing
     files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened)
@@ -57,6 +74,25 @@ def init(
         output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"`.")
     else:
         output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
+
+
+def _init_example(name: str | None, example: str, output: Output) -> None:
+    from milepost.cli.workspace.example_files import write_example
+
+    if name is not None:
+        raise InvalidRequest(
+            f"--example has the name of its job, and cannot be {name} too. Nothing was written.",
+            hint=f"Use `milepost init --example {example}`.",
+        )
+    written = write_example(example, Path.cwd())
+    missing = [extra for extra in written.extras if missing_libraries(extra)]
+    if output.json:
+        files = [str(path) for path in written.files]
+        return output.document({"job": example, "files": files, "missing_extras": missing})
+    for path in written.files:
+        output.text(f"wrote {path}")
+    first = f"`{install_command(','.join(missing))}`, then " if missing else ""
+    output.note(f"Next: {first}`milepost run {example}`, then `milepost read {example} {written.first_sink}`.")
 
 
 def lint(

@@ -10,11 +10,9 @@ import duckdb
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
-
-EXAMPLES = REPOSITORY / "config" / "examples"
 
 PLACED = """
 SELECT r.*, d.room, d.limit_celsius, d.since FROM readings r ASOF LEFT JOIN devices d
@@ -29,7 +27,7 @@ FROM ({PLACED}) WHERE celsius > limit_celsius GROUP BY ALL
 
 def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path) -> None:
     """Readings before their rooms are known, in an epoch of their own; then the job ends, and its windows come out."""
-    folder = tmp_path / "config" / "examples"
+    folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "sensors.yaml"
     text = path.read_text().replace("watermark_delay: 5m", "watermark_delay: 5m\n    settle: 0s")

@@ -10,12 +10,10 @@ import duckdb
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
-
-EXAMPLES = REPOSITORY / "config" / "examples"
 
 PAID = """
 SELECT o.*, p.payment, p.paid, p.paid_at FROM orders o JOIN payments p ON o."order" = p.order_id
@@ -25,7 +23,7 @@ WHERE p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE
 
 def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
     """Orders and payments in two epochs each, the payments first; then the job ends, and its windows come out."""
-    folder = tmp_path / "config" / "examples"
+    folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "join.yaml"
     edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})

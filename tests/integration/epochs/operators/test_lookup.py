@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
 
 SPEC = """\
@@ -87,8 +87,8 @@ def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Pat
 
 
 def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path) -> None:
-    folder = tmp_path / "config" / "examples"
-    shutil.copytree(REPOSITORY / "config" / "examples", folder)
+    folder = tmp_path / "config"
+    shutil.copytree(EXAMPLES, folder)
     for file in (folder / "products").iterdir():
         file.touch()
     path = folder / "lookup.yaml"

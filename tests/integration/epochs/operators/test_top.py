@@ -15,11 +15,9 @@ from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
-
-EXAMPLES = REPOSITORY / "config" / "examples"
 
 
 def session() -> SparkSession:
@@ -27,7 +25,7 @@ def session() -> SparkSession:
 
 
 def test_the_example_is_what_spark_finds_over_its_file(tmp_path: Path) -> None:
-    folder = tmp_path / "config" / "examples"
+    folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "top.yaml"
     edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})

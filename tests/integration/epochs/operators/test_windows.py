@@ -11,11 +11,9 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.servers.processes.processes import REPOSITORY
 from tests.harness.tasks.tables import assert_same_rows
-
-EXAMPLES = REPOSITORY / "config" / "examples"
 
 SESSIONS = """
     WITH clicks AS (SELECT visitor, epoch_us(clicked_at) AS t, clicked_at FROM rows),
@@ -46,7 +44,7 @@ PER_HOUR = f"""
 
 
 def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another(tmp_path: Path) -> None:
-    folder = tmp_path / "config" / "examples"
+    folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "sessions.yaml"
     edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})

@@ -12,10 +12,10 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.servers.postgres_server import Database
-from tests.harness.servers.processes.processes import REPOSITORY
 
 SECOND_DAY = "sale,shop,amount,sold_at\n4,Porto,5.25,2026-03-02T08:00:00Z\n5,Quito,7.00,2026-03-02T08:30:00Z\n"
 FIRST_TOTALS = {"Bergen": (2, Decimal("140.40")), "Porto": (1, Decimal("80.00"))}
@@ -25,7 +25,7 @@ SECOND_TOTALS = {**FIRST_TOTALS, "Porto": (2, Decimal("85.25")), "Quito": (1, De
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
     """The folder of the examples, in a place where nothing else is."""
-    return Path(shutil.copytree(REPOSITORY / "config" / "examples", tmp_path / "config" / "examples"))
+    return Path(shutil.copytree(EXAMPLES, tmp_path / "config"))
 
 
 def run(spec: Path) -> int:
@@ -50,7 +50,7 @@ def totals(rows: list[dict[str, Any]]) -> dict[str, tuple[int, Decimal]]:
 def test_the_delta_example_is_read_by_engines_forward_and_back(
     examples: Path, engine: str, reading_engines: ReadingEngines
 ) -> None:
-    spec, tables = examples / "delta.yaml", examples.parents[1] / ".milepost" / "examples" / "delta"
+    spec, tables = examples / "delta.yaml", examples.parent / ".milepost" / "examples" / "delta"
 
     def rows(table: str) -> list[dict[str, Any]]:
         read: list[dict[str, Any]] = reading_engines.read(engine, tables / table).to_pylist()
@@ -76,7 +76,7 @@ def test_the_delta_example_is_read_by_engines_forward_and_back(
 def test_the_iceberg_example_is_read_by_engines_forward_and_back(
     examples: Path, engine: str, reading_engines: ReadingEngines
 ) -> None:
-    spec, catalog = examples / "iceberg.yaml", examples.parents[1] / ".milepost" / "examples-iceberg.db"
+    spec, catalog = examples / "iceberg.yaml", examples.parent / ".milepost" / "examples-iceberg.db"
 
     def rows(table: str) -> list[dict[str, Any]]:
         asked = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = 'shop' AND table_name = ?"

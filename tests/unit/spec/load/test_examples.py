@@ -16,6 +16,7 @@ from milepost.spec.job.spec import ScheduleSpec, SinkSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.servers.processes.processes import REPOSITORY
 
 CONFIG = REPOSITORY / "config"
@@ -23,7 +24,9 @@ ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
 
 
 @pytest.mark.parametrize(
-    "path", sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/*.yaml")]), ids=lambda p: p.name
+    "path",
+    sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/*.yaml"), *EXAMPLES.glob("*.yaml")]),
+    ids=lambda p: p.name,
 )
 def test_a_shipped_spec_lints(path: Path) -> None:
     assert lint_report(load_job(path))["unread"] == []

@@ -13,14 +13,17 @@ import pytest
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job
 from milepost.spec.picture.graph_picture import PALETTES, graph_picture
+from tests.harness.jobs.examples import EXAMPLES
 from tests.harness.servers.processes.processes import REPOSITORY
 
-EXAMPLES = REPOSITORY / "config" / "examples"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def report(name: str = "all_keys") -> dict[str, Any]:
-    return lint_report(load_job(EXAMPLES / f"{name}.yaml"))
+ALL_KEYS = REPOSITORY / "config" / "examples" / "all_keys.yaml"
+
+
+def report(spec: Path = ALL_KEYS) -> dict[str, Any]:
+    return lint_report(load_job(spec))
 
 
 def texts(svg: str) -> list[str]:
@@ -42,7 +45,7 @@ def test_it_shows_mode_time_holdback_bound_and_what_is_lost_of_each_node() -> No
 
 
 def test_sizes_are_shown_where_the_report_has_them() -> None:
-    found = report("join")
+    found = report(EXAMPLES / "join.yaml")
     found["nodes"][-1]["state"][0]["size"] = {"checkpoint_id": 3, "rows": 1234, "bytes": 56_700, "rows_per_day": None}
     assert "  1,234 rows, 56.7 kB" in texts(graph_picture(found))
 
@@ -57,7 +60,7 @@ def test_each_link_has_the_style_of_its_mode_and_says_what_it_is() -> None:
 
 
 def test_those_who_do_not_see_it_are_told_the_graph() -> None:
-    root = ElementTree.fromstring(graph_picture(report("join")))
+    root = ElementTree.fromstring(graph_picture(report(EXAMPLES / "join.yaml")))
     title, told = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert root.get("role") == "img" and title is not None and told is not None and told.text is not None
     assert root.get("aria-labelledby") == f"{title.get('id')} {told.get('id')}"
@@ -92,7 +95,7 @@ def test_one_report_has_one_picture_whatever_the_hash_seed() -> None:
         "from milepost.spec.picture.graph_picture import graph_picture; import sys;"
         "print(graph_picture(lint_report(load_job(sys.argv[1]))), end='')"
     )
-    words = [sys.executable, "-c", code, str(EXAMPLES / "all_keys.yaml")]
+    words = [sys.executable, "-c", code, str(ALL_KEYS)]
     environ = {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONHASHSEED": "7"}
     made = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
     assert made.stdout == graph_picture(report())

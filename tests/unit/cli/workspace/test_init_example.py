@@ -1,0 +1,79 @@
+"""`milepost init --example` writes a job of the how-tos from the package alone: valid, and with its data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from milepost.cli.main import app
+from milepost.cli.workspace.example_files import example_names
+from milepost.spec.load.lint import lint_report
+from milepost.spec.load.load import load_job
+from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
+from tests.harness.servers.processes.processes import REPOSITORY
+
+HOW_TO = REPOSITORY / "docs" / "how-to"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_an_example_is_a_valid_job_whose_sources_find_their_data(folder: Path, name: str) -> None:
+    written = milepost("init", "--example", name)
+    assert written.exit_code == 0 and f"milepost run {name}`" in written.stderr
+    assert {line.removeprefix("wrote ") for line in written.stdout.splitlines()} == files(folder)
+    job = load_job(name, folder)
+    assert job.spec.name == name and lint_report(job)["unread"] == []
+    for source in job.spec.sources.values():
+        assert list((folder / "config").glob(source.path)), source.path
+    assert all((sink.path or "../.milepost").startswith("../.milepost") for sink in job.spec.sinks)
+
+
+def test_examples_share_data_and_overwrite_nothing(folder: Path) -> None:
+    milepost("init", "--example", "top")
+    clicks = folder / "config" / "clicks" / "2026-03-01.csv"
+    before = clicks.stat().st_mtime_ns
+    assert milepost("init", "--example", "sessions").stdout.splitlines() == ["wrote config/sessions.yaml"]
+    assert clicks.stat().st_mtime_ns == before
+    assert_clear_error(milepost("init", "--example", "top"), 2, "config/top.yaml already exists. Nothing was written.")
+    clicks.write_text("mine\n")
+    refused = milepost("init", "--example", "clickstream")
+    assert_clear_error(refused, 2, "config/clicks/2026-03-01.csv already exists. Nothing was written.")
+    assert clicks.read_text() == "mine\n" and not (folder / "config" / "clickstream.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--example", "jion"), 'there is no example jion; did you mean "join"?'),
+        (("--example", "../join"), "there is no example ../join"),
+        (("mine", "--example", "join"), "Use `milepost init --example join`."),
+        ((), "init needs the NAME of the new job, or --example"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_by_name(folder: Path, words: tuple[str, ...], said: str) -> None:
+    assert_clear_error(milepost("init", *words), 2, said)
+    assert files(folder) == set()
+
+
+def test_a_shell_is_offered_the_examples() -> None:
+    environ = {"COMP_WORDS": "milepost init --example lo", "COMP_CWORD": "3", "_MILEPOST_COMPLETE": "complete_bash"}
+    shown = CliRunner().invoke(app, env=environ, prog_name="milepost").stdout
+    assert shown.split() == ["logs", "lookup"]
+
+
+@pytest.mark.parametrize("page", sorted(HOW_TO.glob("*.md")), ids=lambda page: page.name)
+def test_a_how_to_names_only_examples_that_there_are(page: Path) -> None:
+    named = re.findall(r"milepost init --example ([\w-]+)", page.read_text("utf-8"))
+    assert set(named) <= set(example_names()) and "config/examples/" not in page.read_text("utf-8")
