@@ -106,7 +106,7 @@ def _document(item: Difference, rows: object) -> dict[str, Any]:
 
 
 def _show(found: list[Difference], output: Output) -> None:
-    from milepost.cli.terminal.tables import as_rows
+    from milepost.cli.terminal.tables import as_rows, text_or_base64
 
     rows = [[item.kind, item.name, *(item.changes.count(name) for name in _COUNTED)] for item in found]
     output.table(["kind", "name", *_COUNTED], rows, notes=[item.note for item in found])
@@ -116,9 +116,11 @@ def _show(found: list[Difference], output: Output) -> None:
             continue
         output.text()
         output.text(f"{item.kind} {item.name}")
-        shown = as_rows(item.changes.table)
+        shown = as_rows(item.changes.table, text_or_base64)
         columns = _merged(kept.schema.names)
-        output.table(list(columns), [[_cell(row, *names) for names in columns.values()] for row in shown])
+        output.table(
+            list(columns), [[_cell(row, *names) for names in columns.values()] for row in shown], breakable=True
+        )
         if kept.num_rows > len(shown):
             output.note(f"{len(shown)} of {kept.num_rows:,} rows; --{item.kind} {item.name} shows all")
 

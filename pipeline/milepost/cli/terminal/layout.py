@@ -1,4 +1,4 @@
-"""The layout of a table fits it to a width: some columns may be left out, else each row becomes a block of lines."""
+"""The layout of a table fits it to a width: columns are left out, else one is wrapped, else rows become blocks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 _GAP = "  "
 _INDENT = "    "
@@ -24,6 +25,7 @@ class Grid:
         right: of each column, whether it is aligned to the right.
         optional: columns that are left out where they do not fit, the last one first.
         notes: one per row, printed below it; "" for none; () for no row has one.
+        breakable: a word that is longer than its column is broken: values of data, which nobody has to copy.
     """
 
     columns: Sequence[str]
@@ -31,46 +33,78 @@ class Grid:
     right: Sequence[bool]
     optional: Sequence[str] = ()
     notes: Sequence[str] = ()
+    breakable: bool = False
 
 
 def lay_out(grid: Grid, width: int, paint: Paint) -> Iterator[str]:
     """Yield the lines of a table, none longer than `width` characters unless a single word is."""
-    shown = _fitting(grid, width)
-    if shown is None:
+    widths = _widths(grid)
+    shown = _without_optional(grid, widths, width)
+    if _total(widths, shown) > width and not _wraps_one(grid, widths, shown, width):
         yield from _blocks(grid, width, paint)
         return
-    widths = _widths(grid)
     yield _line([(grid.columns[at], widths[at], grid.right[at]) for at in shown])
     yield _GAP.join("-" * widths[at] for at in shown)
     for number, row in enumerate(grid.rows):
-        yield _line([(row[at], widths[at], grid.right[at]) for at in shown], paint)
+        for line in zip_longest(*(_cell_lines(grid, row[at], widths[at]) for at in shown), fillvalue=""):
+            yield _line([(text, widths[at], grid.right[at]) for text, at in zip(line, shown, strict=True)], paint)
         if grid.notes and grid.notes[number]:
             yield from wrapped(grid.notes[number], width, _INDENT)
 
 
-def wrapped(text: str, width: int, indent: str, first: str | None = None) -> list[str]:
+def wrapped(text: str, width: int, indent: str, first: str | None = None, *, break_words: bool = False) -> list[str]:
     """Return a text in lines of at most `width` characters; a longer word is left whole, to be copied.
 
     Args:
         indent: what each line begins with; `first`: the first one, when that is another.
+        break_words: a longer word is broken.
     """
     begin = indent if first is None else first
     room = max(width, len(indent) + _LEAST)
     lines = textwrap.wrap(
-        text, room, initial_indent=begin, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        room,
+        initial_indent=begin,
+        subsequent_indent=indent,
+        break_long_words=break_words,
+        break_on_hyphens=False,
     )
     return lines or [begin.rstrip()]
 
 
-def _fitting(grid: Grid, width: int) -> list[int] | None:
-    """Return the positions of the columns that fit; None when not even those do that cannot be left out."""
-    widths, shown = _widths(grid), list(range(len(grid.columns)))
-    droppable = [grid.columns.index(name) for name in grid.optional]
-    while sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1) > width:
-        if not droppable:
-            return None
+def _without_optional(grid: Grid, widths: Sequence[int], width: int) -> list[int]:
+    """Return the positions of the columns that stay: optional ones go, the last one first, until the others fit."""
+    shown, droppable = list(range(len(grid.columns))), [grid.columns.index(name) for name in grid.optional]
+    while droppable and _total(widths, shown) > width:
         shown.remove(droppable.pop())
     return shown
+
+
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1)
+
+
+def _wraps_one(grid: Grid, widths: list[int], shown: Sequence[int], width: int) -> bool:
+    """Give the widest column of text what the others leave. Returns False, and changes nothing, if it needs more.
+
+    A word that is longer than that stays whole, and may stand out where nothing follows it.
+    """
+    texts = [at for at in shown if not grid.right[at]]
+    if not texts:
+        return False
+    widest = max(texts, key=lambda at: widths[at])
+    room = width - (_total(widths, shown) - widths[widest])
+    if room < max(_LEAST, _cells(grid.columns[widest])):
+        return False
+    fits = all(_cells(line) <= room for row in grid.rows for line in _cell_lines(grid, row[widest], room))
+    if not fits and widest != shown[-1]:
+        return False
+    widths[widest] = room
+    return True
+
+
+def _cell_lines(grid: Grid, text: str, width: int) -> list[str]:
+    return [text] if _cells(text) <= width else wrapped(text, width, "", break_words=grid.breakable)
 
 
 def _widths(grid: Grid) -> list[int]:

@@ -124,13 +124,14 @@ class Output:
         optional: Sequence[str] = (),
         notes: Sequence[str] = (),
         figures: Collection[str] = (),
+        breakable: bool = False,
     ) -> None:
         """Print aligned columns that fit the terminal; numbers to the right, states in their colours.
 
         Control characters of values are shown, not sent.
 
         Args:
-            optional, notes: as `Grid` has them. figures: columns of numbers that come as text.
+            optional, notes, breakable: as `Grid` has them. figures: columns of numbers that come as text.
         """
         if self.json:
             return
@@ -140,7 +141,7 @@ class Output:
         ]
         cells = [[printable(value) for value in row] for row in rows]
         names = [printable(name) for name in columns]
-        grid = Grid(names, cells, right, optional, [printable(note) for note in notes])
+        grid = Grid(names, cells, right, optional, [printable(note) for note in notes], breakable)
         for line in lay_out(grid, terminal_width(), self.paint):
             self._write_line(line)
 

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
@@ -43,23 +43,35 @@ class Rows(Protocol):
     def head(self, limit: int | None) -> Iterator[pa.Table]: ...
 
 
-def as_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Return JSON-ready rows: times as ISO 8601, decimals as text, binary as base64."""
-    return [{name: _plain(value) for name, value in row.items()} for row in python_rows(table)]
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
-def _plain(value: Any) -> Any:
+def text_or_base64(value: bytes) -> str:
+    """Return UTF-8 as the text that it is, for people; anything else as base64, and say so."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"base64:{_base64(value)}"
+
+
+def as_rows(table: pa.Table, binary: Callable[[bytes], str] = _base64) -> list[dict[str, Any]]:
+    """Return JSON-ready rows: times as ISO 8601, decimals as text, binary as `binary` gives it."""
+    return [{name: _plain(value, binary) for name, value in row.items()} for row in python_rows(table)]
+
+
+def _plain(value: Any, binary: Callable[[bytes], str] = _base64) -> Any:
     if isinstance(value, (datetime, date)):
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        return binary(value)
     if isinstance(value, float) and value - value != 0:
         return None if value != value else str(value)
     if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [_plain(item, binary) for item in value]
+    return {key: _plain(item, binary) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def json_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
@@ -199,7 +211,7 @@ def _time(item: pa.Scalar) -> str | None:
 def _print_table(rows: Rows) -> None:
     output = Output()
     names = rows.schema.names
-    shown = [row for table in rows.head(_SHOWN_ROWS) for row in as_rows(table)]
-    output.table(names, [[row[name] for name in names] for row in shown])
+    shown = [row for table in rows.head(_SHOWN_ROWS) for row in as_rows(table, text_or_base64)]
+    output.table(names, [[row[name] for name in names] for row in shown], breakable=True)
     if rows.num_kept > _SHOWN_ROWS:
         output.note(f"{_SHOWN_ROWS:,} of {rows.num_kept:,} rows; --format csv, json or parquet gives all")

@@ -53,6 +53,32 @@ def test_columns_that_may_go_are_left_out_last_one_first() -> None:
     assert narrow[3:] == ["aborted", "    because of the rest", "    of it"]
 
 
+def test_one_long_cell_is_wrapped_in_its_column_and_the_table_stays_one() -> None:
+    why = "delay is 9, which is more than 5; and 東京 is no airport"
+    grid = Grid(["id", "why", "rows"], [["1", why, "12"], ["2", "-", "3"]], [True, False, True])
+    assert list(lay_out(grid, 34, plain)) == [
+        "id  why                       rows",
+        "--  ------------------------  ----",
+        " 1  delay is 9, which is        12",
+        "    more than 5; and 東京 is",
+        "    no airport",
+        " 2  -                            3",
+    ]
+
+
+def test_a_long_word_stands_out_of_the_last_column_only() -> None:
+    place = "s3://bucket/" + "x" * 40
+    last = Grid(["id", "place"], [["1", f"it is {place}"], ["2", "here"]], [True, False])
+    assert [*lay_out(last, 30, plain)][2:] == [" 1  it is", f"    {place}", " 2  here"]
+    inner = Grid(["place", "id"], [[place, "1"]], [False, True])
+    assert [*lay_out(inner, 30, plain)] == [f"place  {place}", "id     1"]
+
+
+def test_a_long_value_of_data_is_broken() -> None:
+    grid = Grid(["raw", "n"], [["x" * 50, "1"]], [False, True], breakable=True)
+    assert [*lay_out(grid, 33, plain)][2:] == ["x" * 30 + "  1", "x" * 20]
+
+
 def test_a_row_that_does_not_fit_becomes_a_block() -> None:
     assert list(lay_out(GRID, 12, plain)) == [
         "id      1", "status  completed", "place   here", "",

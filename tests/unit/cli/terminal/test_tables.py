@@ -105,6 +105,13 @@ def test_csv_has_binary_as_json_has_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_terminal_shows_binary_that_is_text_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as `raw` of dead letters; what is no text is marked as base64. Control characters are shown, not sent."""
+    rows = pa.array([b"Bergen,\xc3\xa5da", b"\xff\x00", b"a\x1b[2J", None], pa.binary())
+    write_stdout(kept(pa.table({"raw": rows})), "table")
+    assert capsys.readouterr().out.splitlines()[2:] == ["Bergen,åda", "base64:/wA=", "a\\x1b[2J", "-"]
+
+
 def test_each_format_holds_every_row(tmp_path: Path) -> None:
     write_file(kept(TABLE), "parquet", tmp_path / "t.parquet")
     assert pq.read_table(tmp_path / "t.parquet").drop(["f"]).equals(TABLE.drop(["f"]))
