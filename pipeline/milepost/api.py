@@ -49,6 +49,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOME_OF[name]), name)
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def spark_runner() -> SparkEpochRunner:
     """Return what runs epochs on Spark, for `JobMaster.run` and `backfill`; PySpark is imported here and not before.
 

@@ -38,6 +38,17 @@ class MilepostGroup(TyperGroup):
         guess = f" Did you mean `milepost {near}`?" if near else ""
         raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands below the headings of `_GROUPS`; those of a group in a group have none."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            heading = command.rich_help_panel if isinstance(command.rich_help_panel, str) else "Commands"
+            sections.setdefault(heading, []).append((name, command.get_short_help_str(_HELP_WIDTH)))
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any
     ) -> Any:  # standalone_mode is ours: the exit code is decided here
@@ -91,6 +102,10 @@ _NAMED = 20
 """Of what could have been typed where a word is missing: so many are shown."""
 
 
+_HELP_WIDTH = 61
+"""Characters of a command's line in `--help`, beside its name."""
+
+
 _SETTINGS: dict[str, Any] = {
     "cls": MilepostGroup,
     "add_completion": True,
@@ -124,22 +139,29 @@ def _root(
 
 
 _READING = (jobs, checkpoints, show, health, data, diff, plot, runbook)
+_GROUPS = {
+    "Write and check a job": (specs, testing),
+    "Run it": (epochs, control, server),
+    "See what it did": _READING,
+    "Go back, replay, repair": (rollback, realign, migrate, backfill, maintenance),
+    "Keep copies": (savepoints,),
+}
+"""Heading of `--help` -> the modules of its commands."""
 
-for _module in (
-    specs,
-    testing,
-    epochs,
-    control,
-    rollback,
-    realign,
-    migrate,
-    backfill,
-    *_READING,
-    maintenance,
-    savepoints,
-    server,
-):
-    _module.register(app)
+
+def _register() -> None:
+    """Add all commands, each below its heading."""
+    for heading, modules in _GROUPS.items():
+        before: list[Any] = [*app.registered_commands, *app.registered_groups]
+        for module in modules:
+            module.register(app)
+        added: list[Any] = [*app.registered_commands, *app.registered_groups]
+        for one in added:
+            if one not in before:
+                one.rich_help_panel = heading
+
+
+_register()
 
 
 def only_reads(words: Sequence[str]) -> bool:

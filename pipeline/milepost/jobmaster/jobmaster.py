@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.advice import advice
     from milepost.jobmaster.compatibility.preflight import report_lines
     from milepost.jobmaster.job.checks.installed_suite import suite_faults
-    from milepost.jobmaster.job.checks.store_checks import probe_stores, probe_tables
+    from milepost.jobmaster.job.checks.store_checks import local_disks, probe_stores, probe_tables
     from milepost.jobmaster.job.session import Session
     from milepost.jobmaster.job.warm_up import warm_up
     from milepost.jobmaster.leadership.leadership import Leadership
@@ -78,7 +78,7 @@ _HOMES = {
     "compatibility.advice": ("advice",),
     "compatibility.preflight": ("report_lines",),
     "job.checks.installed_suite": ("suite_faults",),
-    "job.checks.store_checks": ("probe_stores", "probe_tables"),
+    "job.checks.store_checks": ("local_disks", "probe_stores", "probe_tables"),
     "job.session": ("Session",),
     "job.warm_up": ("warm_up",),
     "leadership.outcomes": ("AbortedCheckpoint", "CanceledJob", "CheckpointCopy"),
@@ -120,6 +120,21 @@ _HOME_OF = {name: f"milepost.jobmaster.{module}" for module, names in _HOMES.ite
     "StoreRequests": "milepost.storage.requests"
 }
 
+_ROOMS = {
+    "Backfills": "backfill.backfill",
+    "Bootstrap": "savepoints.bootstrap",
+    "Epochs": "run.epochs",
+    "Lifecycle": "leadership.lifecycle",
+    "Migrations": "migration.migration",
+    "Realignments": "rollback.realign",
+    "Reports": "reports.reports",
+    "Restores": "savepoints.restore",
+    "Rollbacks": "rollback.rollback",
+    "Savepoints": "savepoints.savepoints",
+    "Trigger": "run.trigger",
+}
+"""Class of a room that has use cases -> its module."""
+
 __all__ = ["JobMaster", *_HOME_OF]
 
 
@@ -133,10 +148,26 @@ T = TypeVar("T")
 
 
 class _UseCase(cached_property[T]):
-    """A method of a room, found when it is first asked for; who listens has heard of what it did when it ends."""
+    """A method of a room, found when it is first asked for; who listens has heard of what it did when it ends.
+
+    Of the class `JobMaster` it is the function itself, for `help`.
+
+    Args:
+        find: `lambda master: master.<room>.<method>`.
+    """
 
     def __init__(self, find: Callable[[JobMaster], T]) -> None:
         super().__init__(lambda master: _heard(master, find(master)))
+        self._path = find.__code__.co_names
+
+    if not TYPE_CHECKING:
+
+        def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
+            if instance is not None:
+                return super().__get__(instance, owner)
+            room, method = self._path
+            name = getattr(owner, room).func.__annotations__["return"]
+            return getattr(getattr(import_module(f"milepost.jobmaster.{_ROOMS[name]}"), name), method)
 
 
 def _heard(master: JobMaster, use_case: T) -> T:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ from typer.testing import CliRunner, Result
 from milepost.cli.main import app
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
+from milepost.cli.workspace import doctor
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import local_disks
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
@@ -104,6 +107,18 @@ def test_where_a_word_is_missing_those_that_could_stand_there_are_named(
     assert milepost("state", "unknown").stderr.splitlines()[-1] == nothing
 
 
+def test_help_lists_the_commands_by_what_they_are_for() -> None:
+    shown = milepost("--help").stdout
+    headings = ("Write and check a job", "Run it", "See what it did", "Go back, replay, repair", "Keep copies")
+    groups = dict(re.findall(r"^([A-Z][^\n]+):\n((?:  [a-z].*\n)+)", shown, re.MULTILINE))
+    assert tuple(name for name in groups if name != "Options") == headings
+    listed = {name: re.findall(r"^  ([a-z-]+)", text, re.MULTILINE) for name, text in groups.items()}
+    assert listed["Write and check a job"] == ["init", "lint", "schema", "doctor", "test"]
+    assert {"run", "spark-server"} <= set(listed["Run it"]) and "savepoint" in listed["Keep copies"]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\nCommands:\n  create" in milepost("savepoint", "--help").stdout
+
+
 def test_an_unknown_job_exits_3(workdir: Path) -> None:
     result = milepost("list", "flights", "--json")
     assert result.exit_code == 3
@@ -126,6 +141,26 @@ def test_init_writes_a_job_that_lints_and_never_overwrites(workdir: Path) -> Non
     assert again.exit_code == 2
     assert "config/visits.yaml already exists. Nothing was written." in again.stderr
     assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("job", "source", "sql"),
+    [
+        ("orders", "orders", "orders"),
+        ("late-orders", "late_orders", "late_orders"),
+        ("order", "order", "`order`"),
+        ("totals", "totals_in", "totals_in"),
+        ("true", "true", "`true`"),
+        ("x-_y", "x_y", "x_y"),
+    ],
+)
+def test_init_names_the_source_as_the_job(workdir: Path, job: str, source: str, sql: str) -> None:
+    """As far as a source may be named so: not as an operator is, and quoted where SQL has a word of that name."""
+    assert milepost("init", job).exit_code == 0
+    loaded = load_job(job)
+    assert loaded.spec.name == job and list(loaded.spec.sources) == [source]
+    assert f"FROM {sql} WHERE" in loaded.text and source in loaded.graph().nodes["totals"].columns
+    assert 'options: {delimiter: ";"}' in loaded.text
 
 
 def test_init_says_how_another_engine_reads_the_table_that_its_job_writes(workdir: Path) -> None:
@@ -221,6 +256,24 @@ def test_doctor_names_each_check() -> None:
     checks = {check["check"]: check for check in document(result)["data"]["checks"]}
     assert {"python", "java", "milepost", "extra spark", "extra s3", "disk", "host name", "user"} <= set(checks)
     assert result.exit_code == (0 if all(check["ok"] for check in checks.values()) else 8)
+
+
+def test_doctor_names_the_disk_of_a_job_s_storage_and_warns_of_one_that_fills(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each disk once, and the one below which a folder is to be made; a bucket has none."""
+    milepost("init", "visits")
+    disks = [line for line in milepost("doctor", "visits").stdout.splitlines() if "disk of" in line]
+    free = shutil.disk_usage(workdir).free / 1e9
+    assert len(disks) == 1 and disks[0].startswith("ok    disk of storage: ") and f"under {workdir}" in disks[0]
+    assert abs(float(disks[0].split()[4]) - free) < 5
+    monkeypatch.setattr(doctor, "_ADVISED_BYTES", 1 << 60)
+    result = milepost("doctor", "visits")
+    (line,) = [line for line in result.stdout.splitlines() if "disk of" in line]
+    assert line.startswith("warn  disk of storage: ") and line.endswith("2 GB are advised"), result.exit_code
+    spec = workdir / "config" / "visits.yaml"
+    spec.write_text(spec.read_text().replace("../.milepost", "s3://bucket/any"))
+    assert local_disks(JobContext(load_job("visits"))) == {}
 
 
 @pytest.mark.long

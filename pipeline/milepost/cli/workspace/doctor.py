@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("numpy", "pyarrow", "sqlglot")
 _FREE_BYTES = 2_000_000_000
+"""For temporary files, without which Spark fails."""
+
+_ADVISED_BYTES = 2_000_000_000
+"""For state and tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
     return [
         spec,
         *_server(job),
+        *_disks_of(master),
         *stores,
         *(_check(probed.check, probed.ok, probed.detail) for probed in probe_tables(context)),
         *(_new_tables(master) if all(check.ok for check in stores) else ()),
@@ -157,11 +162,25 @@ def _version(name: str) -> str | None:
 def _disk() -> Check:
     folder = os.environ.get("TMPDIR", "/tmp")
     try:
-        free = shutil.disk_usage(folder).free
+        free, detail = _free(folder)
     except OSError as problem:
         return _check("disk", False, f"{folder}: {problem.strerror}; set TMPDIR to a folder that exists")
-    detail = f"{free / 1e9:.1f} GB free under {folder}"
     return _check("disk", free >= _FREE_BYTES, detail if free >= _FREE_BYTES else f"{detail}; 2 GB are needed")
+
+
+def _free(folder: str) -> tuple[int, str]:
+    free = shutil.disk_usage(folder).free
+    return free, f"{free / 1e9:.1f} GB free under {folder}"
+
+
+def _disks_of(master: JobMaster) -> Iterator[Check]:
+    """Yield a check per disk of this machine with state or tables of the job; one that fills up is a warning."""
+    from milepost.jobmaster.jobmaster import local_disks
+
+    for name, folder in local_disks(master.context).items():
+        free, detail = _free(str(folder))
+        few = free < _ADVISED_BYTES
+        yield _check(f"disk of {name}", True, f"{detail}; 2 GB are advised" if few else detail, warning=few)
 
 
 def _host_name() -> Check:

@@ -106,6 +106,26 @@ def first_head(context: JobContext) -> Head | None:
     return first_answer(context.store, context.log.head)
 
 
+def local_disks(context: JobContext) -> dict[str, Path]:
+    """Return, for each disk of this machine that state or tables are stored on, what it holds first and the folder.
+
+    Of a folder that does not exist yet it is the nearest one above that does.
+    """
+    places = {"storage": context.job.storage_url}
+    places |= {f"sink {one.name}": context.job.url(one.path) for one in context.spec.sinks if one.path is not None}
+    found: dict[str, Path] = {}
+    devices: set[int] = set()
+    for name, url in places.items():
+        root = parse_root(url)
+        if not isinstance(root, LocalRoot):
+            continue
+        folder = next(one for one in (root.path, *root.path.parents) if one.exists())
+        if (device := folder.stat().st_dev) not in devices:
+            devices.add(device)
+            found[name] = folder
+    return found
+
+
 def probe_stores(context: JobContext) -> list[ProbeCheck]:
     """Ask every store of a job now, whatever is known already; the failed checks are among the answers.
 
