@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from milepost.spec.values.spark_remote import REMOTE_VARIABLE, TOKEN_VARIABLE
 from scripts import airflow_home, processes
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import ROOT, StackError, Started
@@ -31,8 +31,6 @@ AIRFLOW_SERVICES: dict[str, tuple[str, ...]] = {
 }
 BOOT_S = 240.0
 SPARK = "spark-connect"
-REMOTE_VARIABLE = "MILEPOST_SPARK_REMOTE"
-"""Where the stack's Spark Connect server is; the demo's job reads it, in `spark.remote`."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Each epoch starts a JVM that lives for seconds: compiling for peak speed would take longer than the epoch."""
 

@@ -51,7 +51,7 @@ TYPED_IN_S = 10.0
 """So much older than its command a file is: who types takes longer than a source's `settle`."""
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"\n]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_PROGRESS = re.compile(r"^[^\n]+ \(\d+ s\)\n", re.MULTILINE)
+_PROGRESS = re.compile(r"^[^\n]+ \(\d+ s(?:, \d+%, [^)\n]+)?\)\n", re.MULTILINE)
 _CLOCK = re.compile(r"\b(20\d\d-\d\d-\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?")
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),

@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 
 ERROR_LINES = 24
-_NOISE = re.compile(r"[a-z][\w ]*(: [\w, ]+)? \(\d+ s\)|checkpoint \d+: .* has given it no executor for \d+ s: .*")
+_NOISE = re.compile(
+    r"[a-z][\w ]*(: [\w, ]+)? \(\d+ s(, \d+%, .*)?\)|checkpoint \d+: .* has given it no executor for \d+ s: .*"
+)
 _PREFLIGHT = re.compile(r"spec or code differ from the head's; what is continued:\n(?:  .*\n)*")
 
 

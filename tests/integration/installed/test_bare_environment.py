@@ -34,9 +34,9 @@ def spec(environment: BareEnvironment) -> Path:
     return environment.work / "config" / "orders.yaml"
 
 
-def visits(environment: BareEnvironment, job: str = "orders", **credentials: str) -> dict[str, int]:
+def counts(environment: BareEnvironment, job: str = "orders", **credentials: str) -> dict[str, int]:
     read = environment.milepost("read", job, "totals", "--json", **credentials)
-    return {row["city"]: row["visits"] for row in json.loads(read.stdout)["data"]["rows"]}
+    return {row["city"]: row["orders"] for row in json.loads(read.stdout)["data"]["rows"]}
 
 
 def land(spec: Path, day: str) -> None:
@@ -57,7 +57,7 @@ def test_a_landed_file_is_in_the_table_after_a_run(environment: BareEnvironment,
     land(spec, "2026-01-03")
     ran = environment.milepost("run", "orders", "--until-caught-up")
     assert ran.returncode == 0, ran.stderr
-    assert visits(environment) == {"Bergen": 2, "Porto": 2, "Quito": 1, "Lima": 1}
+    assert counts(environment) == {"Bergen": 2, "Porto": 2, "Quito": 1, "Lima": 1}
 
 
 @pytest.mark.referee
@@ -70,19 +70,19 @@ def test_a_job_in_a_bucket_runs_with_what_its_extra_brought(
     (spec.parent / "in_bucket.yaml").write_text(f"{inside}\n{store}\n", encoding="utf-8")
     ran = environment.milepost("run", "in_bucket", **seaweed.environment())
     assert ran.returncode == 0, ran.stderr
-    assert visits(environment, "in_bucket", **seaweed.environment())["Quito"] == 1
+    assert counts(environment, "in_bucket", **seaweed.environment())["Quito"] == 1
 
 
 @pytest.mark.referee
 def test_an_epoch_runs_on_a_connect_server_of_that_environment(environment: BareEnvironment, spec: Path) -> None:
     """The same job goes on: what it runs on is not part of its state."""
     environment.milepost("run", "orders", "--until-caught-up")
-    before = visits(environment).get("Lima", 0)
+    before = counts(environment).get("Lima", 0)
     land(spec, "2026-01-04")
     with environment.connect_server(TOKEN) as remote:
         server = {"MILEPOST_SPARK_REMOTE": remote, "SPARK_CONNECT_AUTHENTICATE_TOKEN": TOKEN}
         ran = environment.milepost("run", "orders", **server)
         doctor = environment.milepost("doctor", "orders", **server)
     assert ran.returncode == 0, ran.stderr
-    assert visits(environment)["Lima"] == before + 1
+    assert counts(environment)["Lima"] == before + 1
     assert f"at {remote}, local[2,3]" in doctor.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, InvalidReque
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails
+    from milepost.spec.load.load import LoadedJob
 
 _THAW_S = 2.0
 
@@ -101,13 +103,15 @@ def run(
             settles_in_ms = result.settles_in_ms
             if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
                 waited = True
-                _wait_to_settle(settles_in_ms, result.message, output)
+                _wait_to_settle(settles_in_ms, result.settling, output)
                 continue
             output.document(result) if output.json else output.text(f"nothing to do: {result.message}")
             break
         if telemetry is not None:
             telemetry.completed(loaded.spec.name, result)
         _show_epoch(result, output)
+        if not several and _at_a_terminal():
+            _offer_server(loaded, result, output)
         if isinstance(result, CheckpointDetails) and result.final:
             break
         left = None if left is None else left - 1
@@ -129,9 +133,9 @@ def _wait_out(busy: Busy, progress: EpochProgress) -> None:
     time.sleep(wait_ms / 1000)
 
 
-def _wait_to_settle(settles_in_ms: int, why: str, output: Output) -> None:
+def _wait_to_settle(settles_in_ms: int, settling: str, output: Output) -> None:
     """Wait until what has landed just now counts as written."""
-    output.note(f"{why}; waiting {settles_in_ms / 1000:.1f} s for it")
+    output.note(f"{settling}; waiting {settles_in_ms / 1000:.1f} s before it is read")
     time.sleep((settles_in_ms + 1) / 1000)
 
 
@@ -164,6 +168,24 @@ def _show_epoch(result: CheckpointReport, output: Output) -> None:
             _show_faults(name, source, output)
         ended = "; it was the last one: the job is finished" if result.final else ""
     return output.text(f"{what}, {counts}{seconds}{ended}")
+
+
+def _at_a_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -> None:
+    """Say what would have spared most of the epoch's time, where that was the start of a Spark of its own."""
+    from milepost.jobmaster.jobmaster import CheckpointDetails
+
+    if not isinstance(result, CheckpointDetails) or output.json or loaded.spark_server() is not None:
+        return
+    start_ms, total_ms = result.phases.get("session_ms"), result.phases.get("total_ms")
+    if start_ms and total_ms and 2 * start_ms > total_ms:
+        output.note(
+            f"Spark's start took {start_ms / 1000:.1f} s of it. One that stays up spares that: "
+            "`milepost spark-server`, in another terminal"
+        )
 
 
 def _show_faults(name: str, source: SourceDetails, output: Output) -> None:

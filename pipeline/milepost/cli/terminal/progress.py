@@ -5,24 +5,39 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from milepost.cli.terminal.output import use_color
+from milepost.protocol.records.errors import CheckpointError
 
 _LINE_EVERY_S = 5.0
+_MOVE_EVERY_S = 0.2
+_LONGEST_S = 1.0
+"""How long the end of an epoch waits for an estimate that a store still has not answered."""
+
+_MOST_PERCENT = 99
+"""Of a step that is not over yet."""
 
 
 class EpochProgress:
-    """A context manager that is called with the name of each step of an epoch."""
+    """A context manager that is called with the name of each step of an epoch, which says what the step reads.
+
+    A step whose time is expected has a percentage and the time that is left, by that estimate.
+    """
 
     def __init__(self) -> None:
         self._step = "start"
-        self._started = time.monotonic()
+        self._started = self._step_began = time.monotonic()
+        self._estimate: Callable[[], int | None] | None = None
+        self._expected_s: float | None = None
         self._stopped = threading.Event()
         self._bar: Any = None
         self._task: Any = None
-        self._lines: threading.Thread | None = None
+        # A step can take minutes without a call, so what is shown has a clock of its own.
+        self._clock = threading.Thread(target=self._show_again, name="epoch-progress", daemon=True)
 
     def __enter__(self) -> EpochProgress:
         if sys.stderr.isatty():
@@ -30,32 +45,68 @@ class EpochProgress:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             console = Console(file=sys.stderr, no_color=not use_color(sys.stderr))
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.fields[estimate]}", markup=False),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=console, transient=True)
-            self._task = self._bar.add_task(self._step, total=None)
+            self._task = self._bar.add_task(self._step, total=None, estimate="")
             self._bar.start()
-        else:
-            # A step can take minutes without a call, so the lines have a clock of their own.
-            self._lines = threading.Thread(target=self._print_lines, name="epoch-progress", daemon=True)
-            self._lines.start()
+        self._clock.start()
         return self
 
     def __call__(self, step: str) -> None:
         """Show that `step` has begun."""
-        self._step = step
+        self._step, self._step_began = step, time.monotonic()
+        self._estimate = self._expected_s = None
         if self._bar is not None:
-            self._bar.update(self._task, description=step)
+            self._bar.update(self._task, description=step, total=None, completed=0, estimate="")
 
-    def _print_lines(self) -> None:
-        while not self._stopped.wait(_LINE_EVERY_S):
-            sys.stderr.write(f"{self._step} ({time.monotonic() - self._started:.0f} s)\n")
-            sys.stderr.flush()
+    def expect(self, estimate: Callable[[], int | None]) -> None:
+        """Show how much of the current step is done and left, by an estimate in ms, made on the clock's thread."""
+        self._estimate = estimate
+
+    def _show_again(self) -> None:
+        every_s = _LINE_EVERY_S if self._bar is None else _MOVE_EVERY_S
+        while not self._stopped.wait(every_s):
+            self._ask_estimate()
+            if self._stopped.is_set():
+                return
+            percent, left = self._estimated()
+            if self._bar is None:
+                told = f", {left}" if left else ""
+                sys.stderr.write(f"{self._step} ({time.monotonic() - self._started:.0f} s{told})\n")
+                sys.stderr.flush()
+            elif percent is not None:
+                self._bar.update(self._task, total=100, completed=percent, estimate=left)
+
+    def _ask_estimate(self) -> None:
+        estimate, self._estimate = self._estimate, None
+        if estimate is None:
+            return
+        began, expected_ms = self._step_began, None
+        with suppress(CheckpointError):  # it is told without an estimate; the epoch meets the error itself
+            expected_ms = estimate()
+        if expected_ms and began == self._step_began:
+            self._expected_s = expected_ms / 1000
+
+    def _estimated(self) -> tuple[int | None, str]:
+        """Return how much of the current step is done, in percent, and what is left, as text; None, "": not known."""
+        expected_s = self._expected_s
+        if expected_s is None:
+            return None, ""
+        spent_s = time.monotonic() - self._step_began
+        percent = min(_MOST_PERCENT, int(100 * spent_s / expected_s))
+        if spent_s >= expected_s:
+            return percent, f"{percent}%, longer than the epoch before suggests"
+        return percent, f"{percent}%, about {expected_s - spent_s:.0f} s left"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
-        if self._lines is not None:
-            self._lines.join()
+        self._clock.join(_LONGEST_S)
         if self._bar is not None:
             self._bar.stop()

@@ -8,31 +8,32 @@ from pathlib import Path
 from milepost.extras import install_command
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.spec.values.names import check_job_name
+from milepost.spec.values.spark_remote import REMOTE_VARIABLE
 
 _SPEC = """\
 # A running total per city over the CSV files that land in {landing}.
 # `milepost run {name}` runs one epoch; land another file there and run it again.
-name: {name}
+name: {quoted}
 storage: ../.milepost/storage            # or s3://bucket/prefix
 
 sources:
-  visits:
-    format: csv
-    path: {source}
+  {source_key}:
+    format: csv                            # fields parted by another mark: options: {{delimiter: ";"}}
+    path: {path}
     schema: {{city: string, visitor: string, minutes: int32, at: "timestamp[us, UTC]"}}
     event_time: at
     watermark_delay: 1h
 
 operators:
-  - {{uid: known, kind: sql, inputs: [visits], sql: "SELECT * FROM visits WHERE minutes IS NOT NULL"}}
+  - {{uid: known, kind: sql, inputs: [{source_key}], sql: "SELECT * FROM {table_in_sql} WHERE minutes IS NOT NULL"}}
   - {{uid: totals, kind: aggregate, inputs: [known], key: [city],
-     aggregates: {{visits: count(*), minutes: sum(minutes), longest: max(minutes)}}}}
+     aggregates: {{{source_key}: count(*), minutes: sum(minutes), longest: max(minutes)}}}}
 
 sinks:
 {about_table}  - {{name: totals, input: totals, format: {table_format}, path: ../{table}, mode: upsert}}
 
 # On the Spark Connect server that the environment names; where it names none, in a Spark of the run's own.
-spark: {{master: "local[2]", remote: "${{env:MILEPOST_SPARK_REMOTE:-}}"}}
+spark: {{master: "local[2]", remote: "${{env:{variable}:-}}"}}
 
 {gate}"""
 
@@ -47,6 +48,9 @@ quality:
     expectations:
       - {type: expect_column_values_to_be_between, column: minutes, min_value: 0, severity: critical}
 """
+
+_TAKEN = ("known", "totals", "city", "minutes", "longest")
+"""Names of operators and columns of such a job."""
 
 _DAYS = {
     "2026-01-01.csv": """\
@@ -90,11 +94,16 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
             shown = path.relative_to(root)
             raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
     landing = f"config/{data.name}/"
+    source = _source_of(name)
     texts = {data / file: text for file, text in _DAYS.items()}
     texts[spec] = _SPEC.format(
         name=name,
         landing=landing,
-        source=json.dumps(f"{data.name}/*.csv"),
+        quoted=_in_yaml(name),
+        source_key=_in_yaml(source),
+        table_in_sql=_in_sql(source),
+        path=json.dumps(f"{data.name}/*.csv"),
+        variable=REMOTE_VARIABLE,
         about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
         table_format="delta" if opened else "parquet",
         table=table_of(name),
@@ -108,6 +117,26 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
     except OSError as problem:
         raise EnvironmentUnusable(f"{landing} cannot be written: {problem.strerror}.") from None
     return [path.relative_to(root) for path in texts]
+
+
+def _source_of(job: str) -> str:
+    """Return the name of the job's source: the job's own, as far as a source and a column may have it."""
+    name = job.replace("-", "_")
+    while "__" in name:
+        name = name.replace("__", "_")
+    return f"{name[:60]}_in" if name in _TAKEN else name
+
+
+def _in_yaml(name: str) -> str:
+    return f'"{name}"' if name in ("true", "false", "null") else name
+
+
+def _in_sql(name: str) -> str:
+    """Return a table's name as SQL takes it: one that is a word of the language is quoted."""
+    from sqlglot.dialects.spark import Spark
+
+    words = {word for keyword in Spark.Tokenizer.KEYWORDS for word in keyword.split()}
+    return f"`{name}`" if name.upper() in words else name
 
 
 def _gate_to_come() -> str:

@@ -15,7 +15,7 @@ from milepost.cli.terminal.output import Output
 from milepost.epoch.private_cache import private_cache
 from milepost.extras import require
 from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
+from milepost.spec.values.spark_remote import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
 
 
 def register(app: typer.Typer) -> None:
@@ -54,8 +54,9 @@ def spark_server(
             output.document(about)
         else:
             output.text(f"Spark Connect server at {about['remote']}, on loopback only; Ctrl-C stops it")
-            output.text(f'in a spec:       spark: {{remote: "{about["remote"]}"}}')
-            output.text(f'in a shell:      export {TOKEN_VARIABLE}="$(cat {shlex.quote(str(file))})"')
+            output.text(f"in a shell:  export {REMOTE_VARIABLE}={about['remote']}")
+            output.text(f'             export {TOKEN_VARIABLE}="$(cat {shlex.quote(str(file))})"')
+            output.text(f'in a spec:   spark: {{remote: "${{env:{REMOTE_VARIABLE}:-}}"}}, as `milepost init` writes it')
         code = server.wait()
     raise EnvironmentUnusable(
         f"the Spark Connect server ended by itself, with exit code {code}.", hint=f"look into {log}"

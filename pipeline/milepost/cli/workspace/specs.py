@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from milepost.spec.load.load import LoadedJob
 
 
+_DUCKDB = "`pip install duckdb-cli`"
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     app.command()(init)
@@ -71,7 +74,7 @@ def init(
     first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
     output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} totals`.")
     if opened:
-        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"`.")
+        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"` ({_DUCKDB}).")
     else:
         output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
 

@@ -5,8 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from milepost.storage.requests import MADE, StoreRequests
+
+
+@runtime_checkable
+class ExpectsTimes(Protocol):
+    """An observer of steps that shows how long the current one is expected to take."""
+
+    def expect(self, estimate: Callable[[], int | None]) -> None:
+        """Take an estimate of the current step in ms, None if there is none. It may be computed on another thread."""
 
 
 @dataclass(slots=True)
@@ -38,6 +47,12 @@ class StepClock:
         self._begun.append((step.partition(":")[0], self.now_ms))
         if self.tell is not None:
             self.tell(f"{step}: {detail}" if detail else step)
+
+    def expect(self, estimate: Callable[[], int | None]) -> None:
+        """Pass an estimate of the current step to the observer, if it shows one; else nothing is computed."""
+        observer: object = self.tell
+        if isinstance(observer, ExpectsTimes):
+            observer.expect(estimate)
 
     def spent(self, step: str, seconds: float) -> None:
         """Take in a part of the step that is being measured, which somebody else has measured beside others."""

@@ -31,6 +31,7 @@ from milepost.jobmaster.job.measurements import leave_times, leaving_times, task
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.dimensions import dimensions_of
+from milepost.jobmaster.run.expected_time import expected_job_ms, source_bytes
 from milepost.jobmaster.run.judgement import judge
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import Gathered, build_metadata
@@ -86,6 +87,7 @@ def run_opened_epoch(
     begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, opened.pending, runner.stop):
         clock("data plane", _planned(opened.record))
+        clock.expect(partial(expected_job_ms, context, opened))
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
         verified = _verify(context, opened.pending, answers)
@@ -165,7 +167,7 @@ def _planned(record: InputRecord) -> str:
     objects = [one for source in record.sources for one in source.objects]
     left = sum(source.pending_objects for source in record.sources)
     later = f"; {counted(left, 'object')} left for a later epoch" if left else ""
-    return f"{counted(len(objects), 'object')}, {counted(sum(one.size for one in objects), 'byte')}{later}"
+    return f"{counted(len(objects), 'object')}, {counted(source_bytes(record), 'byte')}{later}"
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:

@@ -23,7 +23,14 @@ from milepost.jobmaster.job.checks.store_checks import first_head, require_store
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
-from milepost.jobmaster.job.input.next_input import SourcePlans, nothing_new, plan_epoch, plan_sources, settles_in_ms
+from milepost.jobmaster.job.input.next_input import (
+    SourcePlans,
+    nothing_new,
+    plan_epoch,
+    plan_sources,
+    settles_in_ms,
+    what_settles,
+)
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -201,10 +208,12 @@ class Trigger:
         plans = plan_sources(context, base) if ahead is None else ahead.plans()
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
         if record is None:
-            return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans))
+            words = what_settles(context, plans)
+            return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans), words)
         dimensions = plan_dimensions(context)
         if settling := settles_in_ms(dimensions):
-            return NothingToDo("empty", may_still_be_written(context, dimensions), settling)
+            words = what_settles(context, dimensions)
+            return NothingToDo("empty", may_still_be_written(context, dimensions), settling, words)
         record = replace(record, dimensions=dimension_inputs(dimensions))
         require_stores(context)
         check_new_tables(context, base)

@@ -38,8 +38,10 @@ class NothingToDo:
     Attributes:
         status: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
         settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
+        settling: of which sources they are, as text; "" when there is none.
     """
 
     status: str
     message: str
     settles_in_ms: Known[int] = None
+    settling: str = ""

@@ -32,11 +32,36 @@ OPTIONS: dict[str, dict[str, str]] = {
 """Format -> option name -> what its value must be."""
 
 
+_CALLED_ELSEWHERE = {
+    "sep": "delimiter",
+    "separator": "delimiter",
+    "quote": "quote_char",
+    "quotechar": "quote_char",
+    "escape": "escape_char",
+    "escapechar": "escape_char",
+    "na_values": "null_values",
+    "nullvalue": "null_values",
+    "decimal": "decimal_point",
+    "names": "column_names",
+    "header": "column_names",
+    "skiprows": "skip_rows",
+    "timestampformat": "timestamp_parsers",
+    "charset": "encoding",
+}
+"""Name of an option in Spark, pandas or DuckDB, in lower case -> its name here."""
+
+
+def option_called(name: str) -> str | None:
+    """Return the option of a format that has this name, here or in another library."""
+    here = _CALLED_ELSEWHERE.get(name.casefold(), name)
+    return here if any(here in options for options in OPTIONS.values()) else None
+
+
 def option_problem(format_: str, name: str, value: object) -> str | None:
     """Return why the format does not take this option with this value, or None."""
     known = OPTIONS[format_]
     if name not in known:
-        return f"unknown option `{name}` of format {format_}; {did_you_mean(name, known)}"
+        return f"unknown option `{name}` of format {format_}; {did_you_mean(option_called(name) or name, known)}"
     return None if _fits(value, known[name]) else f"expected {known[name]}, got {value!r}"
 
 

@@ -12,6 +12,9 @@ DEFAULT_PORT = 15002
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 """Environment variable with the token of the server; Spark's own name for it, on both sides."""
 
+REMOTE_VARIABLE = "MILEPOST_SPARK_REMOTE"
+"""Environment variable with the address of a server; the specs that `milepost init` writes read it."""
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

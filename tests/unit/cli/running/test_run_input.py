@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from milepost.cli.running import epochs
+from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver import runner as spark_runner
 from tests.harness.jobs.milepost_cli import Outcome, milepost
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
@@ -53,7 +55,8 @@ def test_until_caught_up_waits_for_what_has_just_landed(
     small.land("a.csv")
     outcome = run(small, "--until-caught-up")
     assert outcome.exit_code == 0, outcome.stderr
-    assert "1 object modified less than 1h ago may still be written; waiting 3" in outcome.stderr
+    assert "source rows: 1 object modified less than 1h ago may still be written; waiting 3" in outcome.stderr
+    assert "no new input" not in outcome.stderr, "it is read after that"
     assert rows(small) == [{"k": 1, "rows": 1}]
     assert len(waits) == 1 and 3_590 < waits[0] < 3_601
 
@@ -74,6 +77,27 @@ def test_one_epoch_waits_a_moment_for_what_has_just_landed_and_does_not_wait_for
     document = outcome.document()
     assert document["status"] == "empty" and document["settles_in_ms"] > 3_590_000
     assert "may still be written" in document["message"]
+
+
+@pytest.mark.parametrize(("start_s", "offered"), [(0.9, True), (0.0, False)])
+def test_a_spark_that_stays_up_is_offered_where_its_start_is_most_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], start_s: float, offered: bool
+) -> None:
+    """To a person at a terminal; who reads the output of a program is told nothing."""
+
+    class SlowToStart(SparklessRunner):
+        def prepare(self, plan: EpochPlan) -> None:
+            Event().wait(start_s)
+            super().prepare(plan)
+
+    monkeypatch.setattr(spark_runner, "SparkEpochRunner", SlowToStart)
+    small = job(tmp_path, monkeypatch, "0s")
+    small.land("a.csv")
+    assert "spark-server" not in run(small).stderr
+    small.land("b.csv")
+    monkeypatch.setattr(epochs, "_at_a_terminal", lambda: True)
+    outcome = run(small)
+    assert ("`milepost spark-server`, in another terminal" in outcome.stderr) is offered, outcome.stderr
 
 
 def test_drain_waits_and_ends_after_what_was_left(

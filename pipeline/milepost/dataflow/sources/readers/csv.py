@@ -8,7 +8,8 @@ the first bad record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -285,8 +286,24 @@ class CsvReader:
             if name not in names and name in self._declared.required:
                 there = f"it is: {record.text.strip()}"
                 problem = "the header has no such column"
-                raise self._declared.lacking(key, name, problem, names, there=there, line=line, raw=record.raw)
+                hint = self._other_delimiter(record.text, names)
+                raise self._declared.lacking(
+                    key, name, problem, names, there=there, hint=hint, line=line, raw=record.raw
+                )
         return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
+
+    def _other_delimiter(self, header: str, names: Sequence[str]) -> str:
+        """Return the option that a header asks for whose names are all in one field; "" where it does not."""
+        if len(names) != 1:
+            return ""
+        declared = set(self._declared.in_file.names)
+        counts = {mark: len(declared & {part.strip(' "\r\n') for part in header.split(mark)}) for mark in ",;\t|:"}
+        mark = max(counts, key=lambda one: counts[one])
+        return (
+            f"; is its delimiter {mark!r}? Then say `options: {{delimiter: {json.dumps(mark)}}}`"
+            if counts[mark]
+            else ""
+        )
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
         found = self._diagnose(key, body, names)

@@ -80,6 +80,7 @@ class DeclaredColumns:
         found: Collection[str],
         *,
         there: str,
+        hint: str = "",
         line: int | None = None,
         raw: bytes | None = None,
     ) -> BadObject:
@@ -87,6 +88,7 @@ class DeclaredColumns:
 
         Args:
             found: names of the columns that it has. there: they in words: said, and not part of the clause.
+            hint: what may be wrong instead; ends the clause.
         """
         advice = "; name it in `optional_columns` where an object may lack it"
         if not any(name in self.types for name in found):
@@ -94,7 +96,7 @@ class DeclaredColumns:
         elif column == self.event_time:
             advice = ""
         said = printable(there if len(there) <= MAX_VALUE else there[: MAX_VALUE - 1] + "…")
-        return BadObject(key, line, column, None, problem + advice, said=said, raw=raw)
+        return BadObject(key, line, column, None, problem + advice + hint, said=said, raw=raw)
 
     def unlike(self, column: str, value: object) -> str:
         """Return why a value is not of a column's type where that is easily missed: a clause behind it, or nothing."""

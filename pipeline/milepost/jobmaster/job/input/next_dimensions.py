@@ -10,7 +10,7 @@ from milepost.dataflow.sources.planning.objects import list_objects
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.dimensions import DimensionInput, pinned
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import no_match, settling
+from milepost.jobmaster.job.input.next_input import no_match, what_settles
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.values.times.durations import in_ms
 from milepost.storage.open import open_store
@@ -53,5 +53,4 @@ def dimension_inputs(plans: Mapping[str, SourcePlan]) -> dict[str, DimensionInpu
 
 def may_still_be_written(context: JobContext, plans: Mapping[str, SourcePlan]) -> str:
     """Return that no epoch was triggered for static sources that may still be written, in words."""
-    words = [f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling]
-    return "; ".join([f"job {context.spec.name}: no epoch was triggered", *words])
+    return f"job {context.spec.name}: no epoch was triggered; {what_settles(context, plans)}"

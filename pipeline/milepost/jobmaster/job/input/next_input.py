@@ -152,6 +152,11 @@ def settles_in_ms(plans: SourcePlans) -> int | None:
     return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
 
 
+def what_settles(context: JobContext, plans: SourcePlans) -> str:
+    """Return how many objects of which sources may still be written; "" when none may."""
+    return "; ".join(f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling)
+
+
 def nothing_new(context: JobContext, plans: SourcePlans) -> str:
     """Return why there is no new input, in words: what may still be written, and paths that name nothing."""
     words = [f"job {context.spec.name}: no new input; no epoch was triggered"]

@@ -144,6 +144,19 @@ def test_a_missing_column_is_a_bad_record_of_the_header(landing: Landing) -> Non
     assert (bad.line, bad.column, bad.reason) == (1, "n", "the header has it twice")
 
 
+@pytest.mark.parametrize(("mark", "shown"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
+def test_a_header_with_another_delimiter_says_which_option_it_asks_for(landing: Landing, mark: str, shown: str) -> None:
+    header = mark.join(["n", '"name"', "at"])
+    bad = refused(landing, f"{header}\n1{mark}a{mark}{T}\n".encode())
+    option = f'options: {{delimiter: "{shown}"}}'
+    assert bad.clause == (
+        f"the header has no such column, nor any other of `schema`; is its delimiter {mark!r}? Then say `{option}`"
+    )
+    assert refused(landing, b"other;columns\n1;2\n").clause.endswith("nor any other of `schema`")
+    bad = refused(landing, b"n,name,at\n", options={"delimiter": ";"})
+    assert bad.clause.endswith("""is its delimiter ','? Then say `options: {delimiter: ","}`""")
+
+
 def test_a_time_with_an_offset_in_a_column_without_one_is_told_as_what_it_is(landing: Landing) -> None:
     bad = refused(landing, HEADER + f"1,a,{T}\n".encode(), schema=SCHEMA | {"at": "timestamp[ms]"})
     assert bad.reason == "is not a timestamp[ms]: it has an offset from UTC, like a timestamp[ms, UTC]"
