@@ -22,15 +22,12 @@ from tests.harness.servers.airflow.two_schedulers import SCHEDULERS, TwoSchedule
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Ministack
 
-FEW = (Phase.STATE, Phase.COMPLETE, Phase.PUBLISH)
-"""One for each way in which a task is killed."""
-TWO = (Phase.STATE, Phase.PUBLISH)
-"""On either side of the commit point."""
-ALL = pytest.param(tuple(Phase), marks=pytest.mark.referee, id="all phases")
+pytestmark = pytest.mark.referee
+
 EVERY_MINUTE = "schedule: {cron: '* * * * *', timezone: UTC}\n"
 FAULT_S = 240.0
 MINUTE_S = 60.0
-CLEARS = 3
+CLEARS = 15
 STARTED = ("running", "success", "failed", "up_for_retry")
 
 
@@ -49,13 +46,12 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, ministack: Ministack) -> Iter
             two.stop()
 
 
-@pytest.mark.parametrize("phases", [pytest.param(FEW, id="few"), ALL])
-def test_a_task_that_is_killed_in_any_phase_is_tried_again(jobs: HeldJobs, phases: tuple[Phase, ...]) -> None:
+def test_a_task_that_is_killed_in_any_phase_is_tried_again(jobs: HeldJobs) -> None:
     """I3, I10: of every second task its worker is killed as well, so that nobody tells Airflow that it is gone.
 
     One worker is not killed but told to stop, as by a machine that is drained: it tells its task.
     """
-    held = jobs.hold(*phases)
+    held = jobs.hold(*Phase)
     for number, epoch in enumerate(held):
         worker = epoch.task.parent()
         assert worker is not None
@@ -74,12 +70,9 @@ def test_a_task_that_is_killed_in_any_phase_is_tried_again(jobs: HeldJobs, phase
             assert "was told to stop" in said and 'File "' not in said, said
 
 
-@pytest.mark.parametrize("phases", [pytest.param(TWO, id="two"), ALL])
-def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other(
-    jobs: HeldJobs, phases: tuple[Phase, ...]
-) -> None:
+def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other(jobs: HeldJobs) -> None:
     """Airflow has no leader: the one that is left finds the other's tasks orphaned, and starts them once more."""
-    held = jobs.hold(*phases)
+    held = jobs.hold(*Phase)
     victim, lost = _busier(jobs.two, held)
     jobs.two.lose_machine(victim)
     assert victim in jobs.two.ended()
@@ -92,7 +85,6 @@ def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other
     assert all(epoch.tries() > 1 for epoch in lost)
 
 
-@pytest.mark.referee
 def test_tasks_outlive_their_scheduler_and_are_started_once_more_beside_themselves(jobs: HeldJobs) -> None:
     """I3: two processes of one task act for one run; storage lets one of them through."""
     held = jobs.hold(*Phase)
@@ -103,16 +95,13 @@ def test_tasks_outlive_their_scheduler_and_are_started_once_more_beside_themselv
     _end_well(jobs, held)
 
 
-@pytest.mark.parametrize(
-    ("phases", "seconds"),
-    [pytest.param(TWO, 0.0, id="two"), pytest.param(tuple(Phase), MINUTE_S, id="a minute", marks=pytest.mark.referee)],
-)
+@pytest.mark.parametrize("seconds", [0.0, MINUTE_S], ids=["until both have met it", "a minute"])
 def test_tasks_that_end_while_the_database_is_gone_are_made_up_for_when_it_is_back(
-    jobs: HeldJobs, phases: tuple[Phase, ...], seconds: float
+    jobs: HeldJobs, seconds: float
 ) -> None:
     """What an epoch has written counts, whether or not Airflow heard of it. It is gone until both schedulers saw it."""
     two = jobs.two
-    held = jobs.hold(*phases)
+    held = jobs.hold(*Phase)
     before = {name: two.database_errors(name) for name in SCHEDULERS}
     with two.without_database():
         back = time.monotonic() + seconds
@@ -156,12 +145,11 @@ def test_two_schedulers_make_one_epoch_of_each_object_however_often_runs_are_tri
     assert dates and len(dates) == len(set(dates))
 
 
-@pytest.mark.parametrize("clears", [CLEARS, pytest.param(5 * CLEARS, marks=pytest.mark.referee)])
-def test_tasks_that_are_cleared_at_random_lose_and_double_nothing(jobs: HeldJobs, clears: int, seed: int) -> None:
+def test_tasks_that_are_cleared_at_random_lose_and_double_nothing(jobs: HeldJobs, seed: int) -> None:
     """Rule 3: a cleared task goes on with what is pending, or does nothing; else it says that a new run is needed."""
-    job, draw = jobs.add(f"cleared-{clears}"), random.Random(seed)
+    job, draw = jobs.add("cleared"), random.Random(seed)
     runs: list[str] = []
-    for _ in range(clears):
+    for _ in range(CLEARS):
         if not runs or draw.random() < 0.6:
             land_next(job)
             runs.append(job.trigger())

@@ -14,7 +14,6 @@ from tests.harness.jobs.keyed_job import KeyedJob
 from tests.harness.jobs.spec_edits import edit_spec
 from tests.harness.servers.cluster_faults import (
     FAULTS,
-    executor_killed,
     kill_executor,
     shuffled_is_lost,
     stands_still_for_an_epoch,
@@ -24,6 +23,8 @@ from tests.harness.servers.cluster_runs import PATIENCE_S, Driver, Running, cut_
 from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
+
+pytestmark = pytest.mark.referee
 
 LIMIT_MB = 512
 """Of a worker on one of the machines: it may hold 20 MB of rows until it folds them."""
@@ -93,18 +94,6 @@ def losing(
         yield one
 
 
-STRIKES = (
-    ("executor decommissioned", "sent to the second level"),
-    ("machine lost", "a table compacted"),
-)
-
-
-@pytest.mark.parametrize(("fault", "phase"), STRIKES)
-def test_what_is_lost_of_a_cluster_amid_an_epoch_changes_nothing(losing: Running, fault: str, phase: str) -> None:
-    """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
-    strikes(losing, FAULTS[fault], PHASES[phase])
-
-
 def test_shuffle_files_that_are_lost_between_stages_are_made_again(losing: Running) -> None:
     """I12: the next stage cannot fetch them; Spark runs the lost tasks again, of this level and of those before it."""
     before = losing.puts("/metrics/1-")
@@ -124,13 +113,6 @@ def test_before_the_commit_nothing_of_the_cluster_is_needed(losing: Running) -> 
     losing.complete(epoch)
 
 
-def test_an_executor_that_is_killed_while_the_gate_judges_changes_nothing(losing: Running) -> None:
-    """I7: what is judged is staged: tasks of the gate's job read it again elsewhere."""
-    losing.job.add_gate()
-    strikes(losing, executor_killed, PHASES["judged"])
-
-
-@pytest.mark.referee
 def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wakes_changes_nothing(
     losing: Running,
 ) -> None:
@@ -138,11 +120,8 @@ def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wa
     stands_still_for_an_epoch(losing, PHASES["state of the second level uploaded"])
 
 
-MORE_STRIKES = [strike for strike in product(FAULTS, PHASES) if strike not in (*STRIKES, ("executor killed", "judged"))]
-
-
-@pytest.mark.referee
-@pytest.mark.parametrize(("fault", "phase"), MORE_STRIKES)
-def test_what_is_lost_of_a_cluster_at_any_other_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
+@pytest.mark.parametrize(("fault", "phase"), [*product(FAULTS, PHASES)])
+def test_what_is_lost_of_a_cluster_at_any_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
+    """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
     losing.job.add_gate()
     strikes(losing, FAULTS[fault], PHASES[phase])

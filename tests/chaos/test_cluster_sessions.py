@@ -24,6 +24,8 @@ from tests.harness.servers.proxies.holding_proxy import HoldingProxy
 from tests.harness.servers.s3_servers import Seaweed
 from tests.harness.servers.spark_cluster import SparkCluster
 
+pytestmark = pytest.mark.referee
+
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "200ms",
@@ -70,7 +72,6 @@ def one(
 TAKEN = "4 of the 4 cores of its 2 workers are taken: 4 by milepost-flights (app-"
 
 
-@pytest.mark.referee
 def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one: Running) -> None:
     """I12: the epoch completes with the copy while the first attempt still waits for its storage."""
     one.in_session(SPECULATION)
@@ -88,8 +89,8 @@ def test_a_slow_task_and_the_copy_of_it_that_spark_runs_are_the_same_attempt(one
     "phase",
     [
         "state of the second level uploaded",
-        pytest.param("sent to the first level", marks=pytest.mark.referee),
-        pytest.param("state of the first level uploaded", marks=pytest.mark.referee),
+        "sent to the first level",
+        "state of the first level uploaded",
     ],
 )
 def test_a_worker_that_wakes_behind_the_copy_of_its_task_writes_on_and_changes_nothing(
@@ -120,7 +121,6 @@ def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_
     assert one.job.master().status().unread_objects == 0
 
 
-@pytest.mark.referee
 def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_not_keep(one: Running) -> None:
     """I3, I10: woken before its commit, it is refused by its token."""
     one.in_session(HALF)
@@ -130,14 +130,12 @@ def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_n
     one.complete(one.begin())
 
 
-@pytest.mark.referee
 def test_a_run_whose_machine_stands_still_beyond_the_deadline_expires_and_the_next_does_without(one: Running) -> None:
     """I3, I10: what the machine does when it wakes changes nothing."""
     one.in_session(SPECULATION)
     stands_still_beyond_the_deadline(one, PHASES["sent to the second level"])
 
 
-@pytest.mark.referee
 @pytest.mark.parametrize(
     ("phase", "skip", "files", "needed"),
     [
@@ -155,7 +153,6 @@ def test_what_was_shuffled_is_lost_at_any_phase_of_an_epoch_and_made_again_if_it
     shuffled_is_lost(one, phase, skip=skip, files=files, needed=needed)
 
 
-@pytest.mark.referee
 def test_executors_that_come_and_go_amid_an_epoch_and_between_two_change_nothing(one: Running) -> None:
     """I12: one task holds its executor, the other one leaves with what it shuffled; then two tasks need two again."""
     one.in_session(ALLOCATION)
@@ -188,7 +185,6 @@ def sent_to_the_first_level(method: str, path: str, _: bytes) -> bool:
         *(pytest.param(True, True, matches, id=f"both, {phase}") for phase, matches in KILLED.items()),
     ],
 )
-@pytest.mark.referee
 def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
     one: Running, python: bool, jvm: bool, phase: Matches
 ) -> None:
@@ -198,7 +194,6 @@ def test_the_run_after_one_whose_driver_was_killed_is_right_and_has_the_cluster(
     killed_driver(one, phase, python=python, jvm=jvm)
 
 
-@pytest.mark.referee
 def test_a_cluster_that_is_not_back_when_the_epoch_is_run_again_is_waited_for(one: Running) -> None:
     """Its address was right: it is lost each time, which restarts try again, and what it was once it is back."""
     one.in_session(SPECULATION)

@@ -17,6 +17,8 @@ from tests.harness.servers.processes.mortal_processes import SECONDS
 from tests.harness.servers.processes.processes import wait_until
 from tests.harness.tasks.faults.frozen_worker import FrozenWorker
 
+pytestmark = pytest.mark.referee
+
 STATE = "/state/"
 STAGED = "hourly/_milepost/data/"
 MEASURED = "/metrics/1-"
@@ -30,7 +32,7 @@ DAY_MS = 24 * 3_600_000
     "writes",
     [
         pytest.param((STAGED,), id="staged sink file"),
-        pytest.param((STATE, MEASURED), marks=pytest.mark.referee, id="state run, and what it measured"),
+        pytest.param((STATE, MEASURED), id="state run, and what it measured"),
     ],
 )
 def test_a_worker_that_is_woken_behind_another_epoch_changes_nothing(tmp_path: Path, writes: tuple[str, ...]) -> None:

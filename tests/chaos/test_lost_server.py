@@ -21,6 +21,8 @@ from tests.harness.servers.connect_server import ConnectServer, connect_server
 from tests.harness.servers.processes.lost_jvm import number
 from tests.harness.servers.processes.lost_server import Asked, Calls, calls_to
 
+pytestmark = pytest.mark.referee
+
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 MOMENTS = 4
 """So many requests of an epoch, spread over all of them."""
@@ -100,7 +102,6 @@ def test_a_server_that_is_killed_is_told_as_gone_and_followed_by_its_successor(
         one.server.start()
 
 
-@pytest.mark.referee
 def test_a_server_may_be_killed_at_any_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Of the first epoch on a server, which asks more, and of a later one, up to the rows that are judged."""
     with client(tmp_path, monkeypatch) as one:
