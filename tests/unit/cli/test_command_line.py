@@ -227,7 +227,7 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
     edit_spec(path, {"{rows: count(*)}": "{rows: count(*), least: min(v)}"})
     result = milepost("lint", str(path))
     assert result.exit_code == 2
-    assert "What to do: undo the change; or give each changed operator a new uid" in result.stderr
+    assert "What to do: undo the change; or make all state anew from what was read: " in result.stderr
     assert f"milepost backfill {path} --from-checkpoint 0" in result.stderr
     as_json = json.loads(milepost("lint", str(path), "--json").stdout)
     assert as_json["ok"] is False and as_json["data"]["hint"].startswith("undo the change; or")
@@ -278,18 +278,18 @@ def test_doctor_names_the_disk_of_a_job_s_storage_and_warns_of_one_that_fills(
 
 @pytest.mark.long
 def test_doctor_builds_the_expectations_of_a_job(workdir: Path) -> None:
-    """A bound that the library refuses is found by asking, not by the epoch that it would have ended."""
+    """An argument that the library alone refuses is found by asking, not by the epoch that it would have ended."""
     assert milepost("init", "orders").exit_code == 0
     spec = workdir / "config" / "orders.yaml"
     text, verdicts = spec.read_text(), {}
-    for bound in ("min_value: 0", "min_value: low"):
+    for bound in ("min_value: 0", "min_value: 0, windows: 3"):
         spec.write_text(text.replace("min_value: 0", bound))
         result = milepost("doctor", "orders", "--json")
         checks = {check["check"]: check for check in document(result)["data"]["checks"]}
         verdicts[bound] = (checks["quality: totals"]["ok"], checks["quality: totals"]["detail"], result.exit_code)
     good, bad = verdicts.values()
     assert good == (True, "every expectation can be built", 0)
-    assert (bad[0], bad[2]) == (False, 8) and "`min_value`" in bad[1]
+    assert (bad[0], bad[2]) == (False, 8) and "`windows`" in bad[1]
 
 
 def test_help_of_verify_says_what_is_checked() -> None:
