@@ -8,6 +8,7 @@ import re
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_CHARACTERS = 4_096
 _SQLITE_FILE = re.compile(r"(sqlite(?:\+\w+)?:///)(?![/:]|file:)(.+)")
 
 
@@ -15,6 +16,8 @@ def location_problem(text: str) -> str | None:
     """Return why `text` is no location, or None: ``s3://bucket/…``, ``file:///abs/…`` or a path."""
     if not text.strip() or CONTROL.search(text):
         return "expected s3://bucket/…, file:///abs/… or a path relative to the spec"
+    if len(text) > _MAX_CHARACTERS:
+        return f"it has {len(text)} characters, and no store has a key or path of more than {_MAX_CHARACTERS}"
     match = SCHEME.fullmatch(text)
     if match is None:
         if text.startswith(("s3:", "file:")):

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.values.patterns import compiled, hidden_by, static_prefix
+from milepost.spec.values.patterns import hidden_by, matcher, static_prefix
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")
 """Names that no store of ours can hold: whoever may land objects may choose them."""
@@ -77,7 +77,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
     """
     static, hidden = static_prefix(pattern), hidden_by(pattern)
-    matches = compiled(pattern).fullmatch
+    is_meant = matcher(pattern)
     objects: list[SourceObject] = []
     unnamable: list[str] = []
     bad_names: list[BadName] = []
@@ -85,7 +85,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     skipped_hidden = 0
     for stat in store.list(static, unnamable=unnamable):
         key = stat.key
-        if matches(key) is None:
+        if not is_meant(key):
             continue
         if hidden(key):
             skipped_hidden += 1
@@ -97,7 +97,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
     deep = "/" in pattern[len(static) :] or "**" in pattern
     for name in unnamable:  # of a directory nobody knows what lies in it
-        wanted = deep if name.endswith("/") else matches(name) is not None
+        wanted = deep if name.endswith("/") else is_meant(name)
         if wanted and not hidden(name):
             bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
     return Listing(tuple(objects), skipped_hidden, tuple(empty), tuple(bad_names))
@@ -117,4 +117,4 @@ def escaped(name: str) -> str:
 
 def matches(pattern: str, key: str) -> bool:
     """Return whether a pattern names an object of that key."""
-    return compiled(pattern).fullmatch(key) is not None
+    return matcher(pattern)(key)
