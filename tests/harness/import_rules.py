@@ -77,7 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "availability environment",
     ),
     "spec.graph": (
-        "edges event_time sink_checks state_rules static_rules",
+        "edges event_time secret_checks sink_checks state_rules static_rules",
         "checks marks rules",
         "graph",
         "compatibility in_flight",

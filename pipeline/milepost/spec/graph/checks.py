@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from milepost.protocol.records.locations import endpoint_problem, location_problem
 from milepost.spec.graph.edges import BAD, LATE, WINDOW_COLUMNS, edge_names, late_output
+from milepost.spec.graph.secret_checks import secret_problems
 from milepost.spec.graph.sink_checks import sink_problems
 from milepost.spec.graph.static_rules import static_problems
 from milepost.spec.job.environment import reference_problems
@@ -38,6 +39,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_cycles(spec),
         *_quality(spec),
         *sink_problems(spec),
+        *secret_problems(spec),
         *_sources(spec),
         *static_problems(spec),
         *_locations(spec),

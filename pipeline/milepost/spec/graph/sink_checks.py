@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from milepost.spec.job.availability import not_available
-from milepost.spec.job.environment import literal_text, referenced_variables
 from milepost.spec.job.spec import BUCKET_FORMATS, JobSpec
 from milepost.spec.values.problems import Path, Problem
 
@@ -19,11 +16,6 @@ _KEYS_OF_FORMATS = {
     "conn_id": ("postgres",),
 }
 """Key of a sink -> formats that have it; `dsn` and `conn_id` are needed by one of them together."""
-
-_CATALOG_SECRETS = ("token", "credential")
-_SECRET = "a secret stands in no spec; use ${env:NAME}"
-_PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|(?:^|[\s?&])(?:ssl)?password\s*=\s*[^\s&]", re.IGNORECASE)
-"""A password in a URI, or among parameters."""
 
 
 def sink_problems(spec: JobSpec) -> list[Problem]:
@@ -49,12 +41,6 @@ def _keys(spec: JobSpec) -> Iterator[Problem]:
             elif said is not None and sink.format not in formats:
                 of = " and ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
                 yield Problem(("sinks", index, key), f"`{key}` is of format: {of}; sink {sink.name} is {sink.format}")
-        if sink.catalog is not None:
-            texts = {"uri": urlsplit(sink.catalog.uri).password or ""}
-            texts |= {f"options.{name}": sink.catalog.options.get(name, "") for name in _CATALOG_SECRETS}
-            for name, text in texts.items():
-                if text and not referenced_variables(text):
-                    yield Problem(("sinks", index, "catalog", *name.split(".")), _SECRET)
 
 
 def _databases(spec: JobSpec) -> Iterator[Problem]:
@@ -64,8 +50,6 @@ def _databases(spec: JobSpec) -> Iterator[Problem]:
         if (sink.dsn is None) == (sink.conn_id is None):
             message = "format: postgres needs `dsn` or `conn_id`" if sink.dsn is None else "`conn_id` says it already"
             yield Problem(("sinks", index, "dsn"), message)
-        if sink.dsn is not None and _PASSWORD.search(literal_text(sink.dsn)):
-            yield Problem(("sinks", index, "dsn"), _SECRET)
         if sink.mode != "upsert":
             message = f"{not_available(f'mode: {sink.mode}')} for format: postgres; available: upsert"
             yield Problem(("sinks", index, "mode"), message)

@@ -13,7 +13,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.values.problems import Path, Problem, show_path
 
-_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{env:))*))?\}")
+"""A default ends before the next reference: what many of them cost grows with the text alone."""
 _BEGINNING = "${env:"
 _ALLOWED = "store, a sink's path, catalog and dsn, spark.remote, spark.conf"
 
@@ -72,9 +73,9 @@ def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> 
     return sink.model_copy(update={**found, "catalog": catalog})
 
 
-def literal_text(text: str) -> str:
-    """Return what a text says without its environment: each reference is its default, or nothing."""
-    return _REFERENCE.sub(lambda match: match[2] or "", text)
+def literal_text(text: str, absent: str = "") -> str:
+    """Return what a text says without its environment: each reference is its default, or `absent`."""
+    return _REFERENCE.sub(lambda match: match[2] or absent, text)
 
 
 def reference_problems(spec: JobSpec) -> list[Problem]:

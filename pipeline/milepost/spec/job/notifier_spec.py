@@ -14,7 +14,7 @@ _CLASS = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 _NAMES_A_SECRET = re.compile(
     r"(^|_)(password|passwd|secret|token|credential|credentials|api_?key|auth_?key)($|_)", re.I
 )
-_IN_A_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@|hooks\.slack\.com/|webhook\.office\.com/", re.I)
+_IN_A_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@|hooks\.slack\.com/|webhook\.office\.com/", re.I)
 """A password in a URL, or the address of a webhook, which is one by itself."""
 
 

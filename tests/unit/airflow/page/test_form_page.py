@@ -73,3 +73,13 @@ def test_an_act_alone_shows_its_fields_to_fill_in_and_no_alarm(pages: PageClient
 def test_what_stands_in_an_address_is_never_markup(pages: PageClient) -> None:
     page = pages.get(at(form_url("small", "rollback", to="<b>41</b>")))
     assert "<b>41" not in page.text and "&lt;b&gt;41" in page.text
+
+
+@pytest.mark.parametrize("digits", ["9" * 5_000, "9" * 4_000, "٣" * 5_000])
+def test_a_number_of_thousands_of_digits_is_refused_and_no_failure_of_the_server(
+    pages: PageClient, digits: str
+) -> None:
+    form = pages.get(at(form_url("small", "savepoint_create", at=digits)))
+    assert form.status_code == 200 and "This form would be refused" in form.text
+    for address in ("/checkpoints/{}", "/checkpoints?before={}", "/rewind?to={}", "/form?what=rollback&rollback_to={}"):
+        assert pages.get(f"/jobs/small__epoch{address.format(digits)}").status_code in (200, 404, 422)

@@ -27,6 +27,9 @@ router = APIRouter()
 
 _OF_THE_PAGE = ("job",)
 
+_DIGITS = 18
+"""Of the longest number that a field takes; Python refuses to read one of thousands."""
+
 
 @router.get("/form")
 def form(at: OpenedJob, request: Request) -> HTMLResponse:
@@ -76,7 +79,7 @@ def _typed(param: Param | None, text: str) -> Any:
     kinds = [] if param is None else param.schema["type"]
     if "boolean" in kinds and text in ("true", "false"):
         return text == "true"
-    return int(text) if "integer" in kinds and text.isdecimal() else text
+    return int(text) if "integer" in kinds and text.isdecimal() and len(text) <= _DIGITS else text
 
 
 def _fits(param: Param, value: Any) -> bool:
