@@ -81,6 +81,23 @@ def test_a_broken_spec_is_a_red_run_of_its_own_job_only(airflow: AirflowInstance
     assert "idle__epoch" in airflow.rest.dags()
 
 
+def test_a_spec_that_cannot_be_parsed_is_red_without_anybody_and_its_tab_shows_the_reason(
+    airflow: AirflowInstance,
+) -> None:
+    (airflow.config / "torn.yaml").write_text("sources: [\n")
+    airflow.parsed_until(lambda: "torn__broken" in airflow.rest.dags(), "the DAG of a torn spec is listed")
+
+    def states() -> list[str]:
+        return [run["state"] for run in airflow.rest.runs("torn__broken")]
+
+    airflow.until(lambda: states() == ["failed"], "its run has failed")
+
+    page = airflow.page("/milepost/jobs/torn__broken/checkpoints")
+    assert "torn.yaml:2:1: not YAML" in page.text and "is not a DAG of a job" not in page.text
+    assert airflow.rest.import_errors() == []
+    assert "idle__epoch" in airflow.rest.dags()
+
+
 def test_the_form_refuses_what_is_no_switch(airflow: AirflowInstance) -> None:
     with pytest.raises(httpx.HTTPStatusError, match=r"until_caught_up|boolean"):
         airflow.rest.trigger("idle__epoch", {"until_caught_up": "as long as it takes"})

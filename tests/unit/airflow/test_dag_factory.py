@@ -160,7 +160,7 @@ def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> No
     (tmp_path / "No Yaml.yaml").write_text("{ this is : [ not\n")
     (tmp_path / "notes.txt").write_text("not a spec")
     dags = job_dags(tmp_path)
-    assert set(dags) - set(of_job("flights")) == {"taxis__epoch", "no-yaml__epoch"}
+    assert set(dags) - set(of_job("flights")) == {"taxis__epoch", "taxis__broken", "no-yaml__broken"}
     assert BROKEN_TAG not in dags["flights__epoch"].tags
     broken = dags["taxis__epoch"]
     assert BROKEN_TAG in broken.tags
@@ -175,7 +175,7 @@ def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp
     edit_spec(path, {"key: [carrier]": "key: [carier]"})
     write(tmp_path, "taxis")
     dags = job_dags(tmp_path)
-    assert set(dags) - set(of_job("taxis")) == {"flights__epoch"}
+    assert set(dags) - set(of_job("taxis")) == {"flights__epoch", "flights__broken"}
     with pytest.raises(AirflowFailException, match=r"flights.yaml:10:\d+: operators\[0\].key.*carier"):
         dags["flights__epoch"].get_task("trigger_checkpoint").execute({})
 

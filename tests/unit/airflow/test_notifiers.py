@@ -112,7 +112,7 @@ def test_a_notifier_that_cannot_be_made_shows_in_its_own_job_alone(
         (tmp_path / "config" / "small.yaml").read_text().split("airflow:")[0].replace("name: small", "name: other")
     )
     dags = job_dags(tmp_path / "config")
-    assert set(dags) == {"small__epoch", "other__epoch", "other__operate"}
+    assert set(dags) == {"small__epoch", "small__broken", "other__epoch", "other__operate"}
     assert BROKEN_TAG in dags["small__epoch"].tags and why in str(dags["small__epoch"].doc_md)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from functools import partial
+import traceback
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,24 @@ from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.operators import forms, tasks
-from milepost.airflow.operators.job_specs import BROKEN_TAG, epoch_dag_id, operate_dag_id
+from milepost.airflow.operators.job_specs import (
+    BROKEN_TAG,
+    broken_dag_id,
+    duplicate_dag_id,
+    epoch_dag_id,
+    operate_dag_id,
+)
 from milepost.airflow.parsed_specs import kept_name, parsed_spec
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from milepost.spec.job.spec import JobSpec, ScheduleSpec
-from milepost.spec.load.load import LoadedJob, spec_files
+from milepost.spec.load.load import LoadedJob, shown_path, spec_files
 
 log = logging.getLogger(__name__)
 
-DUPLICATE = "__duplicate"
+_HOURLY = ScheduleSpec(cron="@hourly")
+"""How often the run of a broken spec fails: with `catchup` off Airflow starts the first one at once."""
 
 
 def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
@@ -61,8 +68,8 @@ def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
 def job_dags(config: Path) -> dict[str, DAG]:
     """Return the DAGs of every spec directly in a folder, by DAG id; for a task its own DAG alone.
 
-    A spec that is not valid takes nothing else down: its job's epoch DAG has one task, which fails with what is wrong,
-    and its other DAGs are gone until it is valid.
+    Whatever one spec raises, the other jobs keep their DAGs: Airflow drops all DAGs of a file with an import error.
+    The job of such a spec gets the DAGs of `_broken_dags` in place of its own, until the spec is corrected.
     """
     asked = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
@@ -70,35 +77,41 @@ def job_dags(config: Path) -> dict[str, DAG]:
     for path in spec_files(config):
         if asked is not None and _is_of_others(path, asked):
             continue
-        name, makers = _makers(path)
-        if name in names:
-            message = f"{path.name}: another spec in {config} has the job name of {name} too; names are unique."
-            makers = _broken(path, message, f"{epoch_dag_id(name)}{DUPLICATE}", _rescued(path)[1])
+        name, made = _spec_dags(path, names, asked)
         names.add(name)
-        dags |= {dag_id: make() for dag_id, make in makers.items() if asked in (None, dag_id)}
+        dags |= {dag_id: dag for dag_id, dag in made.items() if asked in (None, dag_id)}
     return dags
 
 
 def _is_of_others(path: Path, dag_id: str) -> bool:
     """Whether a spec file is known to make other DAGs than this: every task of every job looks at all of them."""
     name = kept_name(path)
-    return name is not None and dag_id not in {*(own(name) for own in _DAGS), f"{epoch_dag_id(name)}{DUPLICATE}"}
+    ids = (*_DAGS, broken_dag_id, duplicate_dag_id)
+    return name is not None and dag_id not in {dag_id_of(name) for dag_id_of in ids}
 
 
-def _makers(path: Path) -> tuple[str, dict[str, Callable[[], DAG]]]:
-    """Return the job's name of a spec file, and what makes each of its DAGs, by DAG id."""
+def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[str, dict[str, DAG]]:
+    """Return the job's name of a spec file, and its DAGs by id; for a task its own DAG alone.
+
+    Args:
+        taken: names of the jobs of other files. asked: as of Airflow; None: all DAGs.
+    """
     try:
         job = parsed_spec(path)
+        name = job.spec.name
+        if name in taken:
+            raise InvalidRequest(f"{path.name}: another spec in {path.parent} has the job name {name} too.")
         on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
+        made = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if asked in (None, dag_id(name))}
+        for dag in made.values():
+            dag.validate()  # where Airflow does it, an error is one of the whole file
     except CheckpointError as error:
-        name, schedule = _rescued(path)
-        return name, _broken(path, error.in_full("\n"), epoch_dag_id(name), schedule)
-    name = job.spec.name
-    return name, {dag_id(name): partial(make, job) for dag_id, make in _DAGS.items()}
-
-
-def _broken(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | None) -> dict[str, Callable[[], DAG]]:
-    return {dag_id: partial(broken_dag, path, problem, dag_id, schedule)}
+        return _broken_dags(path, taken, error.in_full("\n"), "")
+    except Exception as error:  # whatever is wrong with one spec, the other jobs run
+        log.exception("no DAGs can be made of the spec %s", shown_path(path))
+        problem = f"{shown_path(path)}: unexpected {type(error).__name__}: {error}\nIts stack is in the task's log."
+        return _broken_dags(path, taken, problem, traceback.format_exc())
+    return name, made
 
 
 def epoch_dag(job: LoadedJob) -> DAG:
@@ -116,6 +129,7 @@ def epoch_dag(job: LoadedJob) -> DAG:
         on_failure_callback=on_failure(spec),
         default_args=task_defaults(spec),
         render_template_as_native_obj=False,
+        auto_register=False,  # `load_jobs` hands over what was made whole
     )
     with dag:
         epoch_tasks(job)
@@ -129,66 +143,94 @@ class BrokenSpecOperator(BaseOperator):
     """Stands for an epoch that cannot even be planned: says what is wrong with the spec, and fails.
 
     Args:
-        problem: the complete message of the loader.
+        problem: the complete message of the loader. stack: of an exception that nobody expected, else "".
     """
 
     ui_color = "#f7e8e8"
 
-    def __init__(self, *, problem: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.problem = problem
+    def __init__(self, *, problem: str, stack: str, **kwargs: Any) -> None:
+        super().__init__(doc=problem, **kwargs)
+        self.problem, self.stack = problem, stack
 
     def execute(self, context: Any) -> None:
         keep_task_log_short()
+        if self.stack:
+            self.log.error("%s", self.stack)
         raise AirflowFailException(f"{self.problem}\nRunbook: {runbook_link(InvalidRequest(self.problem))}")
 
 
-def broken_dag(path: Path, problem: str, dag_id: str, schedule: ScheduleSpec | None) -> DAG:
-    """Return a DAG in place of a job whose spec is not valid.
+def _broken_dags(path: Path, taken: Collection[str], problem: str, stack: str) -> tuple[str, dict[str, DAG]]:
+    """Return the name of a broken spec's job, and what stands in place of its DAGs.
 
-    Raising instead would take the DAGs of all other jobs of the same file off the schedule.
-
-    Args:
-        schedule: as far as it can still be read, so that whoever watches for failed runs hears of it.
+    `<job>__broken` is red at once: Airflow starts it unpaused, and its run fails now and in each hour until the spec is
+    corrected. A DAG of its own, because one that Airflow has unpaused stays so: the job must not start with it.
+    `<job>__epoch`, where the name and the schedule can be read, fails as often as the job would have run.
     """
     log.warning("%s", problem)
+    name, is_stated, schedule = _rescued(path)
+    if name in taken:
+        dag_id = duplicate_dag_id(name)
+        return name, {dag_id: broken_dag(path, problem, stack, dag_id, _HOURLY, unpaused=True)}
+    dag_id = broken_dag_id(name)
+    dags = {dag_id: broken_dag(path, problem, stack, dag_id, _HOURLY, unpaused=True)}
+    if is_stated:
+        dags[epoch_dag_id(name)] = broken_dag(path, problem, stack, epoch_dag_id(name), schedule, unpaused=False)
+    return name, dags
+
+
+def broken_dag(
+    path: Path, problem: str, stack: str, dag_id: str, schedule: ScheduleSpec | None, *, unpaused: bool
+) -> DAG:
+    """Return a DAG whose run fails with what is wrong with a spec.
+
+    Args:
+        schedule: when it runs. unpaused: it does so without a person who switches it on.
+    """
     dag = DAG(
         dag_id=dag_id,
-        description=f"{path.name} is not a valid job spec",
+        description=f"{shown_path(path)} is not a valid job spec",
         doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
         schedule=airflow_schedule(schedule),
         start_date=START,
         catchup=False,
         max_active_runs=1,
+        is_paused_upon_creation=False if unpaused else None,
         tags={"milepost", BROKEN_TAG},
+        auto_register=False,
     )
     with dag:
-        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=problem, retries=0)
+        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=problem, stack=stack, retries=0)
     return dag
 
 
-def _rescued(path: Path) -> tuple[str, ScheduleSpec | None]:
-    """Return what can still be read of a broken spec: the job's name, else the file's; the schedule, else none.
+def _rescued(path: Path) -> tuple[str, bool, ScheduleSpec | None]:
+    """Return what can still be read of a broken spec.
 
-    The messages of a queue are left there: a DAG that cannot run would only use them up.
+    Returns:
+        The job's name, else the file's; whether it is the job's in a text that can be parsed; the schedule, if it has
+        one that Airflow takes. The messages of a queue are left there: a DAG that cannot run would only use them up.
     """
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
     from milepost.spec.load.document import Unreadable, read_document
 
-    stem = re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") or "job"
+    stem = re.sub(r"[^a-z0-9_-]+|__+", "-", path.stem.lower()).strip("-_")[:63] or "job"
+    text = ""
     try:
-        value = read_document(path.read_text(encoding="utf-8")).value
-    except (Unreadable, UnicodeDecodeError, OSError):
-        return stem, None
+        text = path.read_text(encoding="utf-8", errors="replace")
+        value = read_document(text).value
+    except (Unreadable, OSError):
+        line = re.search(r"^name: *([^\s#]+)", text, re.MULTILINE)
+        value = None if line is None else line[1]
+    stated = value.get("name") if isinstance(value, dict) else value
+    is_name = isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) is not None
+    name = stated if is_name else stem
     if not isinstance(value, dict):
-        return stem, None
-    stated = value.get("name")
-    name = stated if isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) else stem
+        return name, False, None
     try:
         schedule = ScheduleSpec.model_validate(value.get("schedule"))
     except ValueError:
-        return name, None
-    return name, schedule if schedule.sqs is None else None
+        return name, is_name, None
+    return name, is_name, schedule if schedule.sqs is None else None
 
 
 _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {

@@ -6,6 +6,7 @@ from milepost.spec.load.load import LoadedJob
 
 EPOCH_SUFFIX = "__epoch"
 OPERATE_SUFFIX = "__operate"
+BROKEN_SUFFIX = "__broken"
 
 BROKEN_TAG = "broken spec"
 """Of a DAG that stands in place of a job whose spec is not valid."""
@@ -17,6 +18,16 @@ def epoch_dag_id(job: str) -> str:
 
 def operate_dag_id(job: str) -> str:
     return f"{job}{OPERATE_SUFFIX}"
+
+
+def broken_dag_id(job: str) -> str:
+    """Return the id of the DAG whose runs fail while the job's spec is not valid."""
+    return f"{job}{BROKEN_SUFFIX}"
+
+
+def duplicate_dag_id(job: str) -> str:
+    """Return the id of the DAG whose runs fail while another spec has the job's name."""
+    return f"{epoch_dag_id(job)}__duplicate"
 
 
 def is_of_a_job(dag_id: str) -> bool:

@@ -268,6 +268,7 @@ class SparkSpec(SpecModel):
             `remote` and `master`.
         parallelism: subtasks per level, at most `checkpointing.max_parallelism`. May change between epochs.
         conf: Spark settings by name; numbers and booleans become text. Those that Milepost makes itself are refused.
+            A secret stands here only as `${env:…}`.
         buffer_size: bytes of rows that one exchange buffer holds before it is sent.
     """
 
@@ -310,10 +311,10 @@ class AirflowSpec(SpecModel):
         on_failure: whom to tell of each run that failed, of an epoch or of the job's form: Airflow's own notifiers.
     """
 
-    owner: Text = "data"
-    tags: Many[Text] = ("milepost",)
+    owner: Annotated[Text, Field(max_length=250)] = "data"
+    tags: Many[Annotated[Text, Field(max_length=100)]] = ("milepost",)
     retries: Annotated[int, Field(ge=0, le=100)] = 2
-    pool: Text | None = None
+    pool: Annotated[Text, Field(max_length=250)] | None = None
     on_failure: Many[NotifierSpec] = ()
 
 

@@ -21,6 +21,7 @@ from pydantic.json_schema import JsonSchemaValue
 from milepost.spec.values import names
 from milepost.spec.values.aggregates import SYNTAX, AggregateCall, parse_aggregate
 from milepost.spec.values.docstrings import parse_docstring
+from milepost.spec.values.times.cron import check_cron
 from milepost.spec.values.times.durations import (
     format_duration,
     format_signed_duration,
@@ -224,28 +225,6 @@ def _check_timezone(name: str) -> str:
     return name
 
 
-_CRON_PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
-
-
-_CRON_FIELDS = (("minutes", 0, 59), ("hours", 0, 23), ("days", 1, 31), ("months", 1, 12), ("weekdays", 0, 7))
-
-
-def _check_cron(text: str) -> str:
-    allowed = set("0123456789*/,-?#LWABCDEFGHIJKMNOPRSTUVYabcdefghijklmnoprstuvwy")
-    parts = text.split()
-    if text not in _CRON_PRESETS and (len(parts) != 5 or not all(set(part) <= allowed for part in parts)):
-        raise ValueError(
-            f'{text!r} is not a cron expression: five fields such as "*/10 * * * *", or {", ".join(_CRON_PRESETS)}'
-        )
-    for part, (field, least, most) in zip(parts if len(parts) > 1 else (), _CRON_FIELDS, strict=False):
-        values = [int(number) for number in re.findall(r"(?<![#/\d])\d+", part)]
-        steps = [int(number) for number in re.findall(r"/(\d+)", part)]
-        beyond = [one for one in values if not least <= one <= most] + [one for one in steps if not 0 < one <= most]
-        if beyond:
-            raise ValueError(f"{text!r}: {beyond[0]} in the field of {field}: expected {least} to {most}")
-    return text
-
-
 _ASSET_URI = r"^[a-z][a-z0-9+.-]*://[^\s${}]+$"
 
 
@@ -278,7 +257,7 @@ Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTIO
 
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]
-Cron = Annotated[str, AfterValidator(_check_cron)]
+Cron = Annotated[str, AfterValidator(check_cron)]
 QueueUrl = Annotated[str, AfterValidator(_check_queue), _text_schema(_QUEUE_URL, "URL of a queue of SQS")]
 AssetUri = Annotated[str, AfterValidator(_check_asset), _text_schema(_ASSET_URI, "URI of an Airflow asset")]
 

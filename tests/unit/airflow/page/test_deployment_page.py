@@ -138,7 +138,7 @@ def test_a_spec_that_is_refused_is_told_before_all_jobs(tmp_path: Path, monkeypa
     (job.folder / "config" / "wrong.yaml").write_text("name: wrong\nstorages: <b>\n")
     page = client_of(monkeypatch, job).get("/jobs").text
     assert page.index("wrong.yaml is not a valid job spec") < page.index("fine__epoch")
-    assert 'href="/dags/wrong__epoch" data-airflow' in page
+    assert 'href="/dags/wrong__broken" data-airflow' in page
 
 
 def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(

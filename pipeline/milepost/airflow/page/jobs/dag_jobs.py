@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from milepost.airflow.connections import airflow_connection
 from milepost.airflow.operators.job_specs import BROKEN_TAG, epoch_dag_id
-from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from milepost.spec.load.load import LoadedJob, from_text
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class DocumentedSpec:
 
 @dataclass(frozen=True, slots=True)
 class DagSpecs:
-    """What a DAG says of jobs; broken: what it stands in place of a job for, whose spec is not valid."""
+    """What a DAG says of jobs; broken: what is wrong with the spec of the job in whose place it stands, or ""."""
 
     specs: tuple[DocumentedSpec, ...] = ()
     broken: str = ""
@@ -57,10 +57,14 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
 
     Raises:
         NotFound: Airflow knows no such DAG, or no valid spec has a task in it.
-        InvalidRequest: a spec of it is not valid for the version of Milepost that this server has.
+        InvalidRequest: it stands in place of a job whose spec is not valid, or a spec of it is not valid for the
+            version of Milepost that this server has.
     """
     dag = SerializedDagModel.get_dag(dag_id)
-    loaded = [spec.load() for spec in specs_of(dag).specs] if dag is not None else []
+    told = DagSpecs() if dag is None else specs_of(dag)
+    if told.broken:
+        raise InvalidRequest(told.broken, hint="Correct the spec: Airflow reads it again by itself.")
+    loaded = [spec.load() for spec in told.specs]
     if not loaded:
         raise NotFound(
             f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",
@@ -78,7 +82,7 @@ def jobs_of_deployment(readable: Collection[str]) -> tuple[list[DagJob], dict[st
     found: dict[tuple[str, str], DagJob] = {}
     refused: dict[str, str] = {}
     for dag_id, told in sorted(specs_of_dags(readable).items()):
-        if told.broken:
+        if told.broken and told.broken not in refused.values():  # a broken spec has up to two DAGs
             refused[dag_id] = told.broken
         for spec in told.specs:
             try:
@@ -126,4 +130,5 @@ def specs_of(dag: SerializedDAG) -> DagSpecs:
     """Return what a DAG says of jobs."""
     ours = [task for task in dag.tasks if not task.is_mapped and task._task_module.startswith(_OURS)]
     specs = tuple(DocumentedSpec(str(task.doc_yaml), str(task.doc)) for task in ours if task.doc_yaml)
-    return DagSpecs(specs, str(dag.description or dag.dag_id) if BROKEN_TAG in dag.tags else "")
+    broken = "\n".join(str(task.doc) for task in ours if task.doc) if BROKEN_TAG in dag.tags else ""
+    return DagSpecs(specs, broken)

@@ -1,6 +1,8 @@
-"""A cron expression says how often it fires, on average: what is reckoned from it needs no calendar."""
+"""Cron expressions: the grammar that Airflow's scheduler takes, and how often one fires on average."""
 
 from __future__ import annotations
+
+import re
 
 _PRESETS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
@@ -8,6 +10,53 @@ _PRESETS = {
 }  # fmt: skip
 DAYS_OF_MONTH = 30.4375
 _NAMES = ("jan feb mar apr may jun jul aug sep oct nov dec", "sun mon tue wed thu fri sat")
+_FIELDS = (("minutes", 0, 59), ("hours", 0, 23), ("days", 1, 31), ("months", 1, 12), ("weekdays", 0, 7))
+_PART = re.compile(r"(?:[*?]|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
+_OF_A_MONTH = {"days": re.compile("l"), "weekdays": re.compile("l[0-7]|[0-7]#[1-5]")}
+"""The last day; the last or the n-th of a weekday."""
+_LONGEST_MONTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
+
+
+def check_cron(text: str) -> str:
+    """Return an expression that Airflow's scheduler takes.
+
+    One that it refuses is refused there only when DAGs are written to its database, with all DAGs of the file.
+
+    Raises:
+        ValueError: it has not five fields, a part of one is beyond its range or no part at all, or it never fires.
+    """
+    if text in _PRESETS:
+        return text
+    fields = text.lower().split()
+    if len(fields) != len(_FIELDS):
+        presets = ", ".join(_PRESETS)
+        raise ValueError(f'{text!r} is not a cron expression: five fields such as "*/10 * * * *", or {presets}')
+    fields[3:] = [_numbered(fields[3], _NAMES[0], 1), _numbered(fields[4], _NAMES[1], 0)]
+    for field, (name, least, most) in zip(fields, _FIELDS, strict=True):
+        for part in field.split(","):
+            if name in _OF_A_MONTH and _OF_A_MONTH[name].fullmatch(part):
+                continue
+            match = _PART.fullmatch(part)
+            if match is None or (part.startswith("?") and name not in _OF_A_MONTH):
+                raise ValueError(f"{text!r} is not a cron expression: {part!r} in the field of {name}")
+            beyond = [value for value in match.groups()[:2] if value and not least <= int(value) <= most]
+            beyond += [step for step in match.groups()[2:] if step and not 0 < int(step) <= most]
+            if beyond:
+                raise ValueError(f"{text!r}: {beyond[0]} in the field of {name}: expected {least} to {most}")
+    if ("#" in fields[4] or "l" in fields[4]) and fields[2] not in ("*", "?"):
+        raise ValueError(f"{text!r}: the {fields[4]} of a month is a day by itself; the field of days is then *")
+    if fields[4] in ("*", "?") and not _has_a_date(fields[2], fields[3]):
+        raise ValueError(f"{text!r} never fires: no month of {fields[3]} has a day {fields[2]}")
+    return text
+
+
+def _has_a_date(days: str, months: str) -> bool:
+    """Return whether some month has some day; what `_values` does not understand is taken to have one."""
+    try:
+        first, wanted = min(_values(days, 1, 31)), _values(months, 1, 12)
+    except ValueError:
+        return True
+    return any(first <= _LONGEST_MONTHS.get(month, 31) for month in wanted)
 
 
 def runs_per_day(expression: str) -> float | None:
