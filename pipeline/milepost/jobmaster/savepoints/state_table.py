@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -107,7 +109,10 @@ def _columns(name: str, body: IO[bytes]) -> pa.Schema:
 
 @contextmanager
 def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
-    """The columns of a file, of CSV with the types that are expected of them, and its rows, some at a time."""
+    """The columns of a file, of CSV with the types that are expected of them, and its rows, some at a time.
+
+    CSV has binary values as base64, as `milepost state` writes them.
+    """
     suffix = Path(name).suffix
     if suffix == ".parquet":
         body.seek(0)
@@ -115,8 +120,10 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
         yield file.schema_arrow, map(file.read_row_group, range(file.num_row_groups))
     elif suffix == ".csv":
         content = CsvContent(body)
+        binary = [field.name for field in expected or () if pa.types.is_binary(field.type)]
+        types = {field.name: pa.string() if field.name in binary else field.type for field in expected or ()}
         convert = pyarrow.csv.ConvertOptions(
-            column_types=expected, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
         reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
         # Else a quoted newline at which a block happens to end would begin another row, and nothing would say so.
@@ -124,11 +131,25 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
         source = pa.PythonFile(content, mode="r")
         try:
             reader = pyarrow.csv.open_csv(source, read_options=reading, parse_options=parsing, convert_options=convert)
-            yield reader.schema, content.rows(reader)
+            decode = partial(_with_binary, binary)
+            yield decode(reader.schema.empty_table()).schema, map(decode, content.rows(reader))
         finally:
             content.end()
     else:
         raise InvalidRequest(f"{name}: expected a file .parquet or .csv. Nothing was changed.")
+
+
+def _with_binary(columns: Sequence[str], rows: pa.Table) -> pa.Table:
+    """Return rows with the bytes of some columns' base64. Raises ArrowInvalid: a value is none."""
+    for name in columns:
+        if (at := rows.schema.get_field_index(name)) < 0:
+            continue
+        try:
+            values = [None if text is None else b64decode(text, validate=True) for text in rows.column(at).to_pylist()]
+        except ValueError as problem:
+            raise pa.ArrowInvalid(f"column {name} is binary, which CSV has as base64: {problem}") from None
+        rows = rows.set_column(at, name, pa.array(values, pa.binary()))
+    return rows
 
 
 def _unfit(operator: StatefulOperator, file: str, problem: str) -> InvalidRequest:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.terminal.tables import write_file
+from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.jobmaster.savepoints import bootstrap, csv_content, state_table
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
 from tests.harness.jobs.sparkless.counted_job import CountedJob
@@ -195,6 +196,21 @@ def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_b
     state = other.master.state("pairs").sort_by("k")
     assert state["k"].to_pylist() == [*range(100, 160)]
     assert state["first"].to_pylist() == values
+
+
+BINARY = pa.schema([("k", pa.int64()), ("b", pa.binary())])
+
+
+def test_binary_state_comes_back_from_the_csv_that_state_writes(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1, 2, 3], "b": pa.array([b"\xff\x00", b"text", None])})
+    write_file(SpilledRows(rows.schema, [rows]), "csv", tmp_path / "b.csv")
+    with (tmp_path / "b.csv").open("rb") as body, state_table._opened("b.csv", body, BINARY) as (columns, pieces):
+        assert columns.equals(BINARY) and pa.concat_tables(pieces).equals(rows)
+    with (
+        state_table._opened("b.csv", io.BytesIO(b"k,b\n1,text!\n"), BINARY) as (_, pieces),
+        pytest.raises(pa.ArrowInvalid, match="column b is binary, which CSV has as base64"),
+    ):
+        list(pieces)
 
 
 class ReadByTwo(io.BytesIO):
