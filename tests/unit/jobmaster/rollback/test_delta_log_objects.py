@@ -1,0 +1,143 @@
+"""Objects that somebody removed from the log of a Delta table: each message says what leads to a table that goes on."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from milepost.dataflow.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
+from milepost.protocol.records.errors import InvalidRequest
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+
+EPOCHS = 11
+DELTA = {f"format: parquet, path: ../lake/{sink}": f"format: delta, path: ../lake/{sink}" for sink in ("seen", "table")}
+SINKS = ("seen", "table")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """So many epochs that the logs have a checkpoint, and more landed. Only to be copied."""
+    job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS, DELTA)
+    job.land([EPOCHS + 1])
+    return job
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def table(job: CountedJob, sink: str) -> Path:
+    return job.small.folder / "lake" / sink
+
+
+def checkpoints(job: CountedJob, sink: str) -> list[Path]:
+    return sorted((table(job, sink) / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def remove_checkpoint(job: CountedJob, sink: str) -> int:
+    (checkpoint,) = checkpoints(job, sink)
+    checkpoint.unlink()
+    return int(checkpoint.name[:20])
+
+
+def remove_checkpoint_and_what_it_holds(job: CountedJob, sink: str) -> None:
+    """As after a clean-up of the log, which needs no commit before its checkpoint."""
+    for version in range(remove_checkpoint(job, sink) + 1):
+        (table(job, sink) / log_key(version)).unlink()
+
+
+def remove_a_commit(job: CountedJob, sink: str) -> None:
+    (table(job, sink) / log_key(remove_checkpoint(job, sink) - 2)).unlink()
+    (table(job, sink) / LAST_CHECKPOINT).unlink()
+
+
+def spoil_a_commit(job: CountedJob, sink: str) -> None:
+    newest = max((table(job, sink) / "_delta_log").glob("*.json"))
+    newest.write_text("{nothing")
+
+
+def refused(job: CountedJob) -> InvalidRequest:
+    with pytest.raises(InvalidRequest, match="cannot be opened as a Delta table") as told:
+        job.run()
+    for command in (["realign", job.spec_path, "seen", "--dry-run"], ["rollback", job.spec_path, "--to", "3"]):
+        assert milepost(*command).exit_code == 2, "no other command hides what is wrong"
+    return told.value
+
+
+def assert_goes_on(job: CountedJob) -> None:
+    job.run()
+    job.assert_tables_equal_the_oracle()
+    assert DeltaTable(table(job, "seen")).to_pyarrow_table().num_rows == 3 * (EPOCHS + 1)
+    assert job.master.verify(deep=True).discarded == () and job.master.fsck().exit_code == 0
+
+
+def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: CountedJob) -> None:
+    """The hint alone keeps readers from the table; the message names the object to delete."""
+    for sink in SINKS:
+        remove_checkpoint(job, sink)
+    for _ in SINKS:
+        told = refused(job)
+        assert re.search(r"_last_checkpoint names checkpoint \d+, which is gone", told.message)
+        (named,) = re.findall(r"delete file://(\S+): it is only a hint", told.hint)
+        Path(named).unlink()
+        assert "milepost resume small" in told.hint
+        job.master.resume()
+    assert_goes_on(job)
+
+
+@pytest.mark.parametrize("remove", [remove_checkpoint_and_what_it_holds, remove_a_commit, spoil_a_commit])
+def test_a_log_that_lacks_versions_is_restored_or_made_anew_from_the_jobs_state(
+    job: CountedJob, remove: Callable[[CountedJob, str], object]
+) -> None:
+    """The last resort, typed literally: the log moves away, and `realign` makes the table of the job's own files."""
+    remove(job, "seen")
+    told = refused(job)
+    (log, command) = re.findall(
+        r"move file://(\S+)/ out of the table's folder, and then: milepost (realign small seen)", told.hint
+    )[0]
+    Path(log).rename(job.small.folder / "away")
+    words = command.replace("small", str(job.spec_path)).split()
+    assert milepost(*words, "--yes").exit_code == 0
+    job.master.resume()
+    assert_goes_on(job)
+
+
+def test_what_is_to_be_restored_is_named_and_helps(job: CountedJob, tmp_path: Path) -> None:
+    (checkpoint,) = checkpoints(job, "seen")
+    shutil.copy(checkpoint, tmp_path / "copy")
+    remove_checkpoint_and_what_it_holds(job, "seen")
+    told = refused(job)
+    version = int(checkpoint.name[:20])
+    assert f"versions 0 to {version} are missing, and so is checkpoint {version}, which held them" in told.message
+    assert f"restore {version:020d}.checkpoint.* below file://{checkpoint.parent}/ from a copy" in told.hint
+    shutil.copy(tmp_path / "copy", checkpoint)
+    job.master.resume()
+    assert_goes_on(job)
+
+
+def test_a_removed_commit_is_named_by_its_version(job: CountedJob) -> None:
+    remove_a_commit(job, "seen")
+    told = refused(job)
+    found = re.search(r"of its log, version (\d+) is missing\.", told.message)
+    assert found is not None and f"restore {int(found[1]):020d}.json below" in told.hint
+
+
+def test_of_a_table_that_is_not_the_sinks_nothing_is_made_anew(tmp_path: Path) -> None:
+    """A path that the sink has not reserved: moving another's log away would lose its table."""
+    job = CountedJob.create(tmp_path / "job", DELTA)
+    log = table(job, "seen") / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{7:020d}.json").write_text("{}")
+    (log / f"{3:020d}.json").write_text("{}")
+    job.land([1])
+    with pytest.raises(InvalidRequest, match="6 of the versions 0 to 6 are missing") as told:
+        job.run()
+    assert f"restore {0:020d}.json, " in told.value.hint and ", … below" in told.value.hint
+    assert "realign" not in told.value.hint
