@@ -251,6 +251,7 @@ class JobMaster:
     diff = _UseCase(lambda master: master._reports.diff)
     series = _UseCase(lambda master: master._reports.series)
     verify = _UseCase(lambda master: master._reports.verify)
+    begin_published_check = _UseCase(lambda master: master._reports.begin_published_check)
     fsck = _UseCase(lambda master: master._reports.fsck)
     compatibility = _UseCase(lambda master: master._reports.compatibility)
     upsert_prices = _UseCase(lambda master: master._reports.upsert_prices)

@@ -71,7 +71,8 @@ def _verify(doing: Doing) -> Done:
     result = doing.master.verify(doing.form[CHECKPOINT], bool(doing.form[DEEP]))
     checkpoints = ", ".join(map(str, result.checkpoints)) or "none"
     said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged"
-    return Done("whole", (said, *(f"not asked: {line}" for line in result.unasked)))
+    discarded = [f"of a discarded checkpoint, not needed: {line}" for line in result.discarded]
+    return Done("whole", (said, *discarded, *(f"not asked: {line}" for line in result.unasked)))
 
 
 def _plan_fsck(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:

@@ -163,7 +163,15 @@ def verify(
     if output.json:
         return output.document(result)
     checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
-    output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged")
+    whole = "all that the job goes on from is" if result.discarded else "all"
+    output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, {whole} present and unchanged")
+    for line in result.discarded:
+        output.text(f"not needed: {line}")
+    if result.discarded:
+        output.text(
+            "these checkpoints were discarded: neither the job nor its tables need what is broken, and retention "
+            "deletes them; until then, only a rollback to one of them is refused"
+        )
     for line in result.unasked:
         output.text(f"not asked: {line}")
     return None

@@ -54,7 +54,9 @@ def status(
     master = open_job(job, ahead=True)
     if watch:
         follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
+    check_published = master.begin_published_check()
     health = output.as_typed(master.status(bound_ms))
+    check_published()
     if output.json:
         output.document(health, ok=health.exit_code == 0)
     else:

@@ -12,7 +12,7 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, late_by_operator, show_count, show_rows
 from milepost.epoch.quantities import counted
 from milepost.protocol.failure.restart import RestartAfter
-from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest
+from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
@@ -64,6 +64,7 @@ def run(
     master = JobMaster(loaded)
     telemetry = master.telemetry()
     master.look_ahead()
+    check_published = master.begin_published_check()
     runner = open_runner()
     left = None if until_caught_up or drain else epochs or 1
     several = left is None or left > 1
@@ -115,6 +116,10 @@ def run(
         if isinstance(result, CheckpointDetails) and result.final:
             break
         left = None if left is None else left - 1
+    try:
+        check_published()
+    except StateCorrupt as error:
+        output.note(output.as_typed(error.in_full()))
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:

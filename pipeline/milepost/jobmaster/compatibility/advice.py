@@ -37,7 +37,7 @@ def _ways(spec: JobSpec, graph: JobGraph, refused: Sequence[Row], rebuild: bool,
     yield "write in the sink the lines of the table that it has" if len(moved) == len(refused) else "undo the change"
     for row in moved:
         if row["verdict"] == OTHER_TABLE_OR_MIGRATION:
-            yield f"let its table go there: {migration_command(spec, row['name'])}"
+            yield f"undo it, and then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] != NON_RESTORED for row in refused):
         yield "give the changed source a new name: what it has read is not known under another path"
     made_anew = bool(changed or other_rows or any(row["kind"] == "job" for row in refused))

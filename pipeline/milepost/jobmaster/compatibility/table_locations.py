@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from milepost.dataflow.sinks.records.table_address import address_of, may_go
+from milepost.dataflow.sinks.records.table_address import TableAddress, address_of, may_go
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.errors import InvalidRequest
@@ -13,7 +13,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.spec import JobSpec
 
 OTHER_TABLE = "needs the lines of the table that it has"
-OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, or a migration to where the spec says"
+OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, then `milepost migrate-table` moves it"
 
 
 def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
@@ -39,7 +39,7 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
             hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
             + (from_here(context, left.address.path) if left.address.format == said.format else "")
-            + _elsewhere(context.spec, sink.name, left.address.format),
+            + then_move(context.spec, sink.name, left.address),
             sink=sink.name,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
@@ -56,15 +56,22 @@ def from_here(context: JobContext, path: str | None) -> str:
 
 
 def migration_command(spec: JobSpec, sink: str) -> str:
-    """Return the command that takes a table of files to where the spec says; `…` stands for what its catalog needs."""
+    """Return the command that moves a table of files to where the spec says."""
     said = address_of(spec.sink(sink))
     assert said.path is not None
-    there = f"--to {said.format} --path {shlex.quote(said.path)}" + " …" * (said.catalog is not None)
-    return f"milepost migrate-table {spec.name} {sink} {there}"
+    options = {"--to": said.format, "--path": said.path, "--table": said.table}
+    if said.catalog is not None:
+        options |= {
+            "--catalog-type": said.catalog.type, "--catalog-uri": said.catalog.uri, "--catalog-name": said.catalog.name,
+        }  # fmt: skip
+    words = [word for option, text in options.items() if text is not None for word in (option, text)]
+    for name, text in said.catalog.options.items() if said.catalog is not None else ():
+        words += ["--catalog-option", f"{name}={text}"]
+    return f"milepost migrate-table {spec.name} {sink} {shlex.join(words)}"
 
 
-def _elsewhere(spec: JobSpec, sink: str, left: str) -> str:
-    """Say how a table of format `left` gets to where the spec says, if it can be migrated."""
-    if not may_go(left, spec.sink(sink).format):
+def then_move(spec: JobSpec, sink: str, left: TableAddress) -> str:
+    """Return the second step of a table that can go to where the spec says, once the spec says again where it is."""
+    if not may_go(left.format, spec.sink(sink).format):
         return ""
-    return f". What takes the table there: {migration_command(spec, sink)}"
+    return f"; and then, to move the table: {migration_command(spec, sink)}"

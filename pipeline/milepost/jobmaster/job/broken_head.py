@@ -44,18 +44,23 @@ def suggest_rollback(
 
 
 def newest_whole_ancestor(context: JobContext, state: ManifestState) -> CheckpointId | None:
-    """Return the newest checkpoint before the head that can be read, 0 for the empty state; None: the head can be.
+    """Return the newest checkpoint before the head that is whole, 0 for the empty state; None: the head is.
 
-    Reads every object of the head, and of each candidate what is its own.
+    Reads every object of the head, and of each candidate what is its own. Published files need to be there.
     """
+    from milepost.jobmaster.job.table_contents import table_problems  # which only what reads tables has loaded
+
     whole: dict[ObjectHandle, bool] = {}
 
     def is_whole(checkpoint: CompletedCheckpoint) -> bool:
         try:
-            handles = context.stored_metadata(checkpoint).handles()
+            metadata = context.stored_metadata(checkpoint)
         except StateCorrupt:
             return False
-        return all(_is_whole(context, handle, whole) for handle in handles)
+        tables = metadata.tables.items()
+        return all(_is_whole(context, handle, whole) for handle in metadata.handles()) and not any(
+            table_problems(context, name, contents) for name, contents in tables
+        )
 
     newest_first = lineage(state, state.timeline())[::-1]
     if not newest_first or is_whole(newest_first[0]):

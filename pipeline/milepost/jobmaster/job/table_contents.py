@@ -108,6 +108,17 @@ def table_at(context: JobContext, name: str, contents: TableContents | None) -> 
     return context.sink(name, None if contents is None else contents.address)
 
 
+def table_problems(context: JobContext, name: str, contents: TableContents, *, deep: bool = False) -> list[str] | None:
+    """Return what is wrong with the files of a sink's table; None: the spec does not lead to it.
+
+    Args:
+        deep: they are read, not only looked for.
+    """
+    if not leads_to(context, name, contents):
+        return None
+    return table_at(context, name, contents).verify(contents, deep=deep)
+
+
 def address_in_force(base: CheckpointMetadata | None, name: str) -> TableAddress | None:
     """Return where a sink's table is at the job's head; None: nothing of it is there, so that the spec says it."""
     contents = base.tables.get(name) if base is not None else None

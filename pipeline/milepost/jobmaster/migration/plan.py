@@ -12,7 +12,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
-from milepost.jobmaster.job.table_contents import contents_at
+from milepost.jobmaster.job.table_contents import contents_at, is_known_table
 from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
@@ -74,6 +74,8 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
     state = context.head().state
     context.sink(name)  # one that the spec does not have is refused
     base = context.base_metadata(state, state.timeline().head)
+    if base is not None:
+        _check_spec(context, base, name)
     contents = contents_at(context, base, name)
     if base is None or contents is None:
         at = f"checkpoint {state.timeline().head}"
@@ -153,6 +155,23 @@ def is_migration(context: JobContext, fork: Timeline) -> bool:
 
 def _owing(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[str]:
     return sorted({sink for checkpoint in checkpoints for sink in checkpoint.unconfirmed})
+
+
+def _check_spec(context: JobContext, base: CheckpointMetadata, name: str) -> None:
+    """Refuse a spec that names another table than the one that the sink has: it may be of a copy of the job.
+
+    Raises: InvalidRequest.
+    """
+    contents = base.tables.get(name)
+    if contents is None or contents.address == context.sink_address(name) or is_known_table(context, name, contents):
+        return
+    raise InvalidRequest(
+        f"sink {name}: the spec says {context.sink_address(name)} already; at checkpoint {base.checkpoint_id} its "
+        f"table is of {contents.address}. Nothing was changed.",
+        hint=f"write in sink {name} of the spec, where its table is: {'; '.join(contents.address.spec_lines())}; "
+        "and then type this command again",
+        sink=name,
+    )
 
 
 def _check_meaning(context: JobContext, base: CheckpointMetadata, name: str) -> None:

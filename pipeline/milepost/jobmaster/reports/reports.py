@@ -5,7 +5,7 @@ Each imports what it needs when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,21 @@ class Reports:
         status = status_of(self._context, max_lag_ms)
         return replace(status, month=self.month_cost()) if month else status
 
+    def begin_published_check(self) -> Callable[[], None]:
+        """Begin to look for the files of the head's tables; see `health.published_files`.
+
+        Returns: what waits for the answer. It raises StateCorrupt: files are gone.
+        """
+        from milepost.storage.concurrency.background import begin_beside
+
+        return begin_beside(self._context.store, self._check_published, "published-check")
+
+    @suggest_rollback
+    def _check_published(self) -> None:
+        from milepost.jobmaster.reports.health.published_files import check_published
+
+        check_published(self._context)
+
     def read(self, sink: str, at: int | None = None, where: str | None = None) -> pa.Table:
         """Return the published table at the sink's head, or as of a retained checkpoint, all in memory.
 
@@ -158,6 +173,7 @@ class Reports:
         """
         return self.table_rows(sink, at, where).table()
 
+    @suggest_rollback
     def table_rows(
         self, sink: str, at: int | None = None, where: str | None = None, limit: int | None = None
     ) -> SpilledRows:

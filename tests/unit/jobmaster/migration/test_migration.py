@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
-from milepost.jobmaster.compatibility.preflight import advice
+from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
+from tests.harness.jobs.milepost_cli import milepost
 from tests.harness.jobs.sparkless.counted_job import SEEN_SINK
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.jobs.sparkless.saved_job import OtherJob
@@ -86,16 +89,36 @@ def test_an_epoch_with_the_old_lines_in_the_spec_is_refused_with_the_lines_to_wr
     assert list(refused) == ["seen"] and "write format: delta; path: ../lake/delta-seen" in refused["seen"]["detail"]
 
 
-def test_lines_that_run_ahead_of_a_migration_are_refused_with_the_command_that_makes_them_true(
-    job: MigratingJob,
+@pytest.mark.parametrize("place", [delta, iceberg], ids=["delta", "iceberg"])
+def test_a_spec_that_runs_ahead_of_a_migration_is_refused_with_steps_that_work_when_typed(
+    job: MigratingJob, place: Callable[..., TableAddress]
 ) -> None:
-    job.say("seen")
-    with pytest.raises(InvalidRequest, match="the spec says format: delta") as told:
+    """The spec names the new table before `migrate-table` made it: each message says what to write, and then type."""
+    there = place("seen") if place is delta else place(job.small.folder, "seen")
+    before = job.small.context.sink_address("seen")
+    job.say("seen", there)
+    with pytest.raises(InvalidRequest, match=f"the spec says format: {there.format}") as refused:
         job.run_one()
-    command = "milepost migrate-table small seen --to delta --path ../lake/delta-seen"
-    assert command in told.value.hint
-    refused = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
-    assert command in advice(job.small.context.spec, refused)
+    steps = "write in the spec, in sink seen: format: parquet; path: ../lake/seen; and then, to move the table: "
+    assert refused.value.hint.startswith(steps)
+    command = refused.value.hint.removeprefix(steps)
+    rows = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
+    assert (
+        command in advice(job.small.context.spec, job.small.context.graph, rows)
+        and "milepost migrate-table" in rows[0]["verdict"]
+    )
+
+    typed = shlex.split(command.replace("milepost migrate-table small", f"migrate-table {job.spec_path}"))
+    too_early = milepost(*typed, "--yes")
+    assert too_early.exit_code == 2
+    assert "write in sink seen of the spec, where its table is: format: parquet; path:" in " ".join(
+        too_early.stderr.lower().split()
+    )
+    job.say("seen", before)
+    assert milepost(*typed, "--yes").exit_code == 0
+    job.say("seen", there)
+    job.run()
+    job.assert_whole()
 
 
 def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: MigratingJob) -> None:

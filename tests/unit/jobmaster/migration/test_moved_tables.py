@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.records.table_address import TableAddress
-from milepost.jobmaster.compatibility.preflight import advice
+from milepost.jobmaster.compatibility.advice import advice
 from milepost.protocol.records.errors import InvalidRequest
 from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
@@ -149,4 +149,4 @@ def test_another_path_in_the_spec_is_refused_with_the_command_that_takes_the_tab
     command = "milepost migrate-table small seen --to delta --path ../lake/two-seen"
     assert command in told.value.hint
     refused = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
-    assert command in advice(job.small.context.spec, refused)
+    assert command in advice(job.small.context.spec, job.small.context.graph, refused)

@@ -14,7 +14,13 @@ from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_to_read, leads_to, shown_contents, table_at, unasked_tables
+from milepost.jobmaster.job.table_contents import (
+    contents_to_read,
+    shown_contents,
+    table_at,
+    table_problems,
+    unasked_tables,
+)
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
@@ -22,6 +28,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, checkpoints_in_words
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.retention.lineage import lineage, open_forks
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.storage.checked import check_handle, stat_handle
 from milepost.storage.concurrency.at_once import at_once
@@ -32,17 +39,19 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class VerifiedObjects:
-    """What was checked, and is whole.
+    """What was checked, and is whole as far as the job goes on from it.
 
     Attributes:
         objects: how many. deep: they were read, not only looked for.
         unasked: tables that the spec does not lead to, of which nothing was looked for, in words.
+        discarded: what is broken and needed by discarded checkpoints alone, in words.
     """
 
     checkpoints: tuple[int, ...]
     objects: int
     deep: bool
     unasked: tuple[str, ...]
+    discarded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +149,15 @@ class Tables:
             checked += 1 + len(verified.handles) + verified.asked
             for problem in verified.problems:
                 needed_by.setdefault(problem, []).append(checkpoint.checkpoint_id)
-        problems = [f"{checkpoints_in_words(ids)}: {problem}" for problem, ids in needed_by.items()]
+        needed = _needed(state) if at is None else {checkpoint.checkpoint_id for checkpoint in checkpoints}
+        problems: list[str] = []
+        discarded: list[str] = []
+        for problem, by in needed_by.items():
+            (discarded if needed.isdisjoint(by) else problems).append(f"{checkpoints_in_words(by)}: {problem}")
         problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
+            problems += discarded
             shown = "\n".join(problems[:_SHOWN])
             head = state.timeline().head
             if any(head in needed for needed in needed_by.values()):
@@ -155,7 +169,8 @@ class Tables:
                 hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
                 problems=problems,
             )
-        return VerifiedObjects(tuple(ids), checked, deep, unasked_tables(self._context, tables))
+        unasked = unasked_tables(self._context, tables)
+        return VerifiedObjects(tuple(ids), checked, deep, unasked, tuple(discarded))
 
     def _rollback_hint(self, state: ManifestState) -> str:
         """Return what else helps when it is the head that is broken."""
@@ -177,9 +192,12 @@ class Tables:
                 return error.message
             return None
 
+        def of_table(name: str) -> list[str] | None:
+            return table_problems(self._context, name, metadata.tables[name], deep=deep)
+
         problems = [found for found in at_once(store, problem, handles) if found is not None]
         self._context.know_metadata(checkpoint.metadata, metadata)
-        of_tables = at_once(store, lambda name: self._verify_sink(name, metadata, deep=deep), metadata.tables)
+        of_tables = at_once(store, of_table, metadata.tables)
         asked = [found for found in of_tables if found is not None]
         problems += chain.from_iterable(asked)
         if deep and not problems:
@@ -187,16 +205,15 @@ class Tables:
                 check_rows(store, StateSide(metadata, table))
         return _VerifiedCheckpoint(handles, len(asked), metadata.tables, problems)
 
-    def _verify_sink(self, name: str, metadata: CheckpointMetadata, *, deep: bool) -> list[str] | None:
-        """Return what is wrong with a sink's table; None: the spec does not lead to it."""
-        contents = metadata.tables[name]
-        if not leads_to(self._context, name, contents):
-            return None
-        return table_at(self._context, name, contents).verify(contents, deep=deep)
-
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
         return _retained(self._context.head().state, at)
+
+
+def _needed(state: ManifestState) -> set[CheckpointId]:
+    """Return the checkpoints that the live timeline or a fork consists of; all others are discarded."""
+    timelines = (state.timeline(), *open_forks(state))
+    return {one.checkpoint_id for timeline in timelines for one in lineage(state, timeline)}
 
 
 def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:

@@ -1,0 +1,142 @@
+"""A published file that somebody deleted: every command names the newest whole checkpoint, and going there mends it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from milepost.dataflow.sinks.staging import compaction
+from milepost.protocol.records.errors import StateCorrupt
+from milepost.spark.driver import open_runner
+from tests.harness.jobs.milepost_cli import Outcome, milepost
+from tests.harness.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.servers.postgres_server import Database
+from tests.harness.stores.faulty_store import Effect, Fault, at
+from tests.harness.stores.job_stores import break_store
+
+FORMS = ("parquet", "delta")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CountedJob]:
+    """Three epochs in each format, and more landed. Only to be copied."""
+    jobs = {}
+    for form in FORMS:
+        edit = {f"parquet, path: ../lake/{sink}": f"{form}, path: ../lake/{sink}" for sink in ("seen", "table")}
+        jobs[form] = CountedJob.with_epochs(tmp_path_factory.mktemp(form) / "job", 3, edit)
+        jobs[form].land([4])
+    return jobs
+
+
+@pytest.fixture(params=FORMS)
+def job(request: pytest.FixtureRequest, prepared: dict[str, CountedJob], tmp_path: Path) -> CountedJob:
+    return prepared[request.param].copy_to(tmp_path / "job")
+
+
+def delete_published(job: CountedJob, checkpoint_id: int, sink: str = "seen") -> Path:
+    """Move a file that a checkpoint published out of its table, to the folder `trash`; return where it was."""
+    staged = job.small.folder / "lake" / sink / "_milepost" / "data" / f"chk-{checkpoint_id:020d}"
+    file = sorted(staged.rglob("*.parquet"))[0]
+    trash(job).mkdir(exist_ok=True)
+    file.rename(trash(job) / file.name)
+    return file
+
+
+def trash(job: CountedJob) -> Path:
+    return job.small.folder / "trash"
+
+
+def said(outcome: Outcome) -> str:
+    return " ".join((outcome.stdout + outcome.stderr).split())
+
+
+def told_rollback(outcome: Outcome) -> list[str]:
+    """Return the rollback that a command names, as words to type."""
+    (command,) = set(re.findall(r"milepost (rollback \S+ --to \d+)", said(outcome)))
+    return shlex.split(command)
+
+
+def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) -> None:
+    """The missing file is of checkpoint 2, and still of the head's table: only checkpoint 1 is whole."""
+    delete_published(job, 2)
+    for command in (["verify"], ["status"], ["read", "seen"]):
+        refused = milepost(command[0], job.spec_path, *command[1:])
+        assert refused.exit_code == 7
+        assert told_rollback(refused) == ["rollback", str(job.spec_path), "--to", "1"], command
+    assert milepost(*told_rollback(milepost("status", job.spec_path)), "--yes").exit_code == 0
+    job.run(3)
+    job.assert_tables_equal_the_oracle()
+    verified = milepost("verify", job.spec_path)
+    assert verified.exit_code == 0
+    assert "all that the job goes on from is present and unchanged" in said(verified)
+    assert re.search(r"not needed: checkpoints 2, 3: sink seen: \S+ is missing", said(verified))
+    assert "neither the job nor its tables need what is broken" in said(verified)
+    assert milepost("status", job.spec_path).exit_code == 0
+    alone = milepost("verify", job.spec_path, "2")
+    assert alone.exit_code == 7, "asked for by its number, it is broken"
+
+
+def test_a_file_that_is_put_back_is_all_that_it_takes(job: CountedJob) -> None:
+    """The first way out that the message says."""
+    file = delete_published(job, 3)
+    assert told_rollback(milepost("status", job.spec_path))[-1] == "2"
+    (trash(job) / file.name).rename(file)
+    assert milepost("status", job.spec_path).exit_code == milepost("verify", job.spec_path).exit_code == 0
+    job.run()
+    job.assert_tables_equal_the_oracle()
+
+
+def test_where_no_checkpoint_is_whole_the_empty_state_is_named(job: CountedJob) -> None:
+    delete_published(job, 1)
+    told = milepost("status", job.spec_path)
+    assert "the empty state: none is whole" in said(told)
+    assert milepost(*told_rollback(told), "--yes").exit_code == 0
+    job.run(4)
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_epoch_that_needs_the_file_names_the_rollback(
+    prepared: dict[str, CountedJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of changes are compacted: the epoch that reads all of them fails with what to type."""
+    monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
+    job = prepared["parquet"].copy_to(tmp_path / "job")
+    delete_published(job, 2, "table")
+    with pytest.raises(StateCorrupt, match="is missing") as refused:
+        job.run()
+    assert refused.value.details["rollback_to"] == 1
+    assert "checkpoint 1, the newest whole one before it: milepost rollback small --to 1" in refused.value.hint
+
+
+def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` ends well, as its rows are published; the table cannot be read whole, and the way back is named."""
+    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    delete_published(job, 2)
+    ran = milepost("run", job.spec_path)
+    assert ran.exit_code == 0 and "checkpoint 4 completed" in ran.stdout
+    assert told_rollback(ran) == ["rollback", str(job.spec_path), "--to", "1"]
+
+
+def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Database, tmp_path: Path) -> None:
+    """They are the truth that the table is compared with, and going back needs them."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3, IN_POSTGRES)
+    staged = job.small.context.sink("table").store
+    staged.delete([stat.key for stat in staged.list(f"_milepost/data/chk-{2:020d}/")])
+    told = milepost("status", job.spec_path)
+    assert told.exit_code == 7 and told_rollback(told)[-1] == "1"
+    assert milepost(*told_rollback(told), "--yes").exit_code == 0
+    job.run(2)
+    job.assert_tables_equal_the_oracle()
+    assert milepost("status", job.spec_path).exit_code == 0
+
+
+def test_a_sink_that_is_down_is_no_missing_file(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` says what it can: what cannot be asked for is not missing."""
+    url = job.small.context.sink("seen").store.config.url
+    delete_published(job, 2)
+    break_store(monkeypatch, url, Fault(at("list", "_milepost/data/"), Effect.UNAVAILABLE))
+    job.master.begin_published_check()()
