@@ -14,6 +14,7 @@ from deltalake import CommitProperties
 from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
+from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 from tests.harness.stores.tables.delta_table import (
     DAY_MS,
     OWNER,
@@ -162,6 +163,22 @@ def test_a_new_timestamp_adds_its_feature_and_keeps_all_others(
     table.open().check(wider)
     table.move(1, [table.stage(rows(1, schema=wider))])
     assert table.keys() == [1] and table.open().schema == wider
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_engines_read_a_table_after_every_kind_of_commit(
+    table: DeltaTableUnderTest, reading_engines: ReadingEngines, engine: str
+) -> None:
+    """What we write into the log ourselves is what their own readers of Delta expect there."""
+    foreign_delta_table(table.store, SCHEMA, LEGACY["1-4"])
+    adopt(table)
+    table.move(1, [table.stage(rows(1))])
+    table.open().widen(NTZ)
+    table.move(2, [table.stage(rows(2, schema=NTZ))])
+    retain_longer(table)
+    take_over(table)
+    found = reading_engines.read(engine, table.store.config.url.removeprefix("file://"))
+    assert sorted(found.column("k").to_pylist()) == [1, 2] and "at" in found.column_names
 
 
 def test_a_column_that_is_added_to_a_table_that_we_cannot_write_changes_nothing(table: DeltaTableUnderTest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from milepost.dataflow.sinks.formats.delta.delta_errors import reason_of
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.protocol.records.errors import (
     CheckpointError,
+    CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     InvalidRequest,
@@ -55,6 +57,31 @@ def test_of_racers_one_wins_and_engines_read_what_it_wrote(
     for engine in ENGINES:
         found = reading_engines.read(engine, table.store.config.url, server=server)
         assert found.column("k").to_pylist() == [won.index(True)]
+
+
+def test_of_racers_that_change_properties_one_wins(ministack: S3Server) -> None:
+    """Rule: a commit that is not the library's is the same conditional write; a move that comes later is refused."""
+    table = table_on(ministack)
+    table.create()
+    late, file = table.open(), table.stage(rows(1))
+    handles = [table.open() for _ in range(4)]
+
+    def wins(racer: int) -> bool:
+        try:
+            handles[racer].claim(OWNER, {"delta.logRetentionDuration": f"interval {racer + 90} days"}, None)
+        except CommitConflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(handles)) as pool:
+        won = list(pool.map(wins, range(len(handles))))
+    assert won.count(True) == 1 and table.others.version() == 1
+    kept = table.others.metadata().configuration["delta.logRetentionDuration"]
+    assert kept == f"interval {won.index(True) + 90} days"
+    with pytest.raises(CommitConflict):
+        table.move(1, [file], table=late)
+    table.move(1, [file])
+    assert table.keys() == [1]
 
 
 def test_a_place_with_odd_characters_is_the_one_that_the_store_means(ministack: S3Server) -> None:
