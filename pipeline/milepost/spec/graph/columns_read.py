@@ -6,7 +6,6 @@ from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.union import branches
 
 
@@ -28,7 +27,7 @@ def _read_by(spec: JobSpec, graph: JobGraph, node: Node, consumer: str) -> froze
     operator = spec.operator(consumer)
     if isinstance(operator, SqlOperator):
         selects = [one for one in branches(operator.sql, operator.inputs) if one.input == node.uid]
-        return frozenset().union(*(sql_plan(one.sql, one.input, [*node.columns]).read for one in selects))
+        return frozenset().union(*(one.plan([*node.columns]).read for one in selects))
     if isinstance(operator, LookupOperator):
         return columns_read(spec, graph, consumer).union(left for left, _ in operator.key)
     consumed = None if graph.nodes[consumer].reads_marked else consumed_columns(spec, graph, consumer)

@@ -21,9 +21,9 @@ from milepost.spec.lineage.origins import (
     after,
     together,
 )
-from milepost.spec.sql.sql import quote, read_columns, sql_plan
+from milepost.spec.sql.sql import quote, read_columns
 from milepost.spec.sql.sql_parse import parse_select
-from milepost.spec.sql.union import branches
+from milepost.spec.sql.union import Branch, branches
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -34,7 +34,7 @@ _HASHES = frozenset({"crc32", "hash", "mask", "md5", "sha", "sha1", "sha2", "xxh
 
 def sql_lineage(sql: str, inputs: dict[str, RowsLineage]) -> RowsLineage:
     """Return the lineage of an operator's SQL: of a UNION ALL column by column, in their order."""
-    parts = [_select_lineage(one.sql, one.input, inputs[one.input]) for one in branches(sql, [*inputs])]
+    parts = [_select_lineage(one, inputs[one.input]) for one in branches(sql, [*inputs])]
     rows = together(*(part.rows for part in parts))
     if any(not part.columns for part in parts):
         return RowsLineage({}, rows, together(*(part.whole for part in parts)))
@@ -53,15 +53,15 @@ def condition_origins(condition: str, input_name: str, rows: RowsLineage) -> Ori
     return rows.by(MADE_OF, (names.of(column) for column in read_columns(tree)))
 
 
-def _select_lineage(sql: str, input_name: str, rows: RowsLineage) -> RowsLineage:
+def _select_lineage(select: Branch, rows: RowsLineage) -> RowsLineage:
     from sqlglot import exp
 
-    tree = parse_select(sql).tree
+    tree = parse_select(select.sql).tree
     where = tree.args.get("where")
     if not rows.columns:
         return RowsLineage({}, together(rows.rows, after(FILTERED, rows.whole)), after(MADE_OF, rows.whole))
-    plan = sql_plan(sql, input_name, [*rows.columns])
-    names = _Names(str(tree.args["from_"].this.alias or input_name), rows.columns)
+    plan = select.plan([*rows.columns])
+    names = _Names(str(tree.args["from_"].this.alias or select.input), rows.columns)
     made = iter([name for name, _ in plan.columns])
     columns: dict[str, Origins] = {}
     for item in tree.expressions:

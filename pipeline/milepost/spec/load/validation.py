@@ -23,6 +23,10 @@ from milepost.spec.values.formats import option_called
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
 
+_NO_KEY = (
+    "expected at least 1 column, got 0; to take all rows as those of one key, give each the same one, "
+    "1 AS all_rows, in a `sql` operator before it"
+)
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "pattern": "a text of the form"}
 _EXPECTED = {
     "string_type": "a text",
@@ -129,6 +133,8 @@ def _problem(error: ErrorDetails) -> Problem:
         return Problem(path, _wrong_value(owner, path, annotation, error["input"]))
     if kind == "value_error":
         return Problem(path, str(context["error"]), at_key="[key]" in error["loc"])
+    if kind == "too_short" and path[-1] == "key" and not error["input"]:
+        return Problem(path, _NO_KEY)
     if kind in ("too_short", "too_long"):
         return Problem(path, _wrong_length(path, kind, context))
     bound = next((f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context), None)

@@ -58,7 +58,10 @@ _WHY = (
         _AGGREGATES,
         "`{}` is an aggregate; a sql operator is row-wise. Use a `kind: aggregate` or `kind: window` operator",
     ),
-    (_WINDOWS, "`{}` is a window function; a sql operator is row-wise"),
+    (
+        _WINDOWS,
+        "`{}` is a window function; a sql operator is row-wise. Use `kind: top` for ranks, else `kind: process`",
+    ),
     (_TIME_WINDOWS, "`{}` groups rows by time; use a `kind: window` operator"),
     (_GENERATORS, "`{}` is not available in this version"),
     (_FOREIGN, "`{}` needs a library or a file that is not part of the job; it is not available in this version"),

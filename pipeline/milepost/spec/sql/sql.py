@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _CLAUSES = {
-    "with_": "WITH",
     "distinct": "DISTINCT",
     "joins": "JOIN",
     "laterals": "LATERAL VIEW",
@@ -45,13 +44,22 @@ _CLAUSES = {
     "into": "INTO",
 }
 _INSTEAD = {
-    "joins": "`kind: join`, `asof` or `lookup`",
-    "group": "`kind: aggregate` or `window`",
-    "distinct": "`kind: deduplicate`",
-    "order": "`kind: top`",
-    "limit": "`kind: top`",
+    "joins": "use `kind: join`, `asof` or `lookup`",
+    "group": "use `kind: aggregate` or `window`",
+    "having": "use `kind: aggregate`, and WHERE in a `sql` operator that reads it",
+    "qualify": "use `kind: top`",
+    "windows": "use `kind: top` for ranks",
+    "distinct": "use `kind: deduplicate`",
+    "order": "a table has no order, so leave ORDER BY out",
+    "limit": "use `kind: top` with an order",
+    "laterals": "write explode(x) AS name in the SELECT list",
 }
-"""Clause -> operators that do what it is for."""
+"""Clause -> what to write instead."""
+_FIRST_ROWS = (
+    "ORDER BY … LIMIT n is `kind: top` with `order_by` and `n`, for each key; to take the first rows of all, give all "
+    "rows the same key, 1 AS all_rows, in a `sql` operator before it"
+)
+_RANKS = ("row_number", "rank", "dense_rank")
 _ALLOWED_CLAUSES = {"expressions", "from_", "where"}
 _WORDS = """
 all and any as between by case distinct div else escape except for from ilike in interval is like not or over regexp
@@ -67,7 +75,9 @@ _WITH_UNIT = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timedif
 """Functions whose first of three arguments is the name of a unit."""
 
 
-def sql_plan(sql: str, input_name: str, input_columns: Sequence[str], qualify: str | None = None) -> SqlPlan:
+def sql_plan(
+    sql: str, input_name: str, input_columns: Sequence[str], qualify: str | None = None, *, need_names: bool = True
+) -> SqlPlan:
     """Return the parts of a row-wise SELECT over one input.
 
     Args:
@@ -75,10 +85,11 @@ def sql_plan(sql: str, input_name: str, input_columns: Sequence[str], qualify: s
         input_name: the only name FROM may have.
         input_columns: names of the input's columns, in order; matched without regard to case, as Spark does.
         qualify: struct column that holds the input row; None = columns stand alone.
+        need_names: whether an expression without AS is refused; else its name is its place, in parentheses.
     Raises:
         SqlProblem: a syntax error, an unknown column, or SQL that is not row-wise or not repeatable.
     """
-    return _Reader(sql, input_name, tuple(input_columns), qualify).plan()
+    return _Reader(sql, input_name, tuple(input_columns), qualify).plan(need_names)
 
 
 def check_row_wise(sql: str, input_name: str) -> None:
@@ -108,17 +119,19 @@ class _Reader:
     def check(self) -> None:
         self._check_clauses()
         self._alias = self._check_from()
+        self._check_other_rows()
         self._check_functions()
         self._check_nodes()
 
-    def plan(self) -> SqlPlan:
+    def plan(self, need_names: bool) -> SqlPlan:
         self.check()
         items, condition = self._ranges()
         columns: list[tuple[str, str]] = []
         passthrough: dict[str, str] = {}
         self._edits = self._column_edits()
         for expression, (first, last) in zip(self._select.expressions, items, strict=True):
-            for name, text, column in self._item(expression, first, last):
+            unnamed = None if need_names else f"({len(columns) + 1})"
+            for name, text, column in self._item(expression, first, last, unnamed):
                 columns.append((name, text))
                 if column is not None:
                     passthrough[name] = column
@@ -128,10 +141,12 @@ class _Reader:
         return SqlPlan(tuple(columns), filter_sql, passthrough, self._exploded, read)
 
     def _check_clauses(self) -> None:
+        if self._select.args.get("order") and self._select.args.get("limit"):
+            raise SqlProblem(_FIRST_ROWS)
         for clause, value in self._select.args.items():
             if value and clause not in _ALLOWED_CLAUSES:
                 name = _CLAUSES.get(clause, clause.upper())
-                instead = f"; use {_INSTEAD[clause]}" if clause in _INSTEAD else ""
+                instead = f"; {_INSTEAD[clause]}" if clause in _INSTEAD else ""
                 row_wise = f"a sql operator is one row-wise SELECT … FROM {self._input} WHERE …"
                 raise SqlProblem(f"{name} is not allowed: {row_wise}{instead}")
 
@@ -144,7 +159,8 @@ class _Reader:
         table = clause.this
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise SqlProblem(
-                f"FROM takes only the operator's input, {self._input}; subqueries and functions are not allowed"
+                f"FROM takes only the operator's input, {self._input}; subqueries and functions are not allowed. "
+                "Make an operator of a subquery, and read that"
             )
         extra = [key for key, value in table.args.items() if value and key not in ("this", "alias", "db", "catalog")]
         if extra:
@@ -158,6 +174,16 @@ class _Reader:
                 table.this, "names for the columns of FROM are not available in this version; name them in SELECT"
             )
         return str(table.alias or table.name)
+
+    def _check_other_rows(self) -> None:
+        """Refuse what reads other rows than its own: subqueries and window functions."""
+        from sqlglot import exp
+
+        for node in self._select.walk():
+            if isinstance(node, exp.Query) and node is not self._select:
+                raise SqlProblem(_instead_of_subquery(node))
+            if isinstance(node, exp.Window):
+                raise SqlProblem(_instead_of_window(node))
 
     def _check_functions(self) -> None:
         for index, token in enumerate(self._tokens):
@@ -195,10 +221,6 @@ class _Reader:
         if sum(_explodes(item.this) for item in self._select.expressions if isinstance(item, exp.Alias)) > 1:
             raise SqlProblem("one explode per SELECT: a second one makes its rows in another operator behind this one")
         for node in self._select.walk():
-            if isinstance(node, exp.Query) and node is not self._select:
-                raise SqlProblem("subqueries are not allowed: a sql operator is row-wise")
-            if isinstance(node, exp.Window):
-                raise SqlProblem("window functions (OVER) are not allowed: a sql operator is row-wise")
             if isinstance(node, (exp.Parameter, exp.Placeholder)):
                 raise SqlProblem("parameters are not allowed in the SQL of a spec")
             if isinstance(node, exp.Star) and not self._is_item(node):
@@ -280,8 +302,14 @@ class _Reader:
                 message = f"the column {token.text} cannot be told from a type; write ({token.text})"
                 raise problem_from(self._sql, token.start, message)
 
-    def _item(self, expression: exp.Expression, first: int, last: int) -> list[tuple[str, str, str | None]]:
-        """Return (name, text, input column or None) of one SELECT item; a star gives several."""
+    def _item(
+        self, expression: exp.Expression, first: int, last: int, unnamed: str | None
+    ) -> list[tuple[str, str, str | None]]:
+        """Return (name, text, input column or None) of one SELECT item; a star gives several.
+
+        Args:
+            unnamed: name of an expression without one; None: such an expression is refused.
+        """
         from sqlglot import exp
 
         star = expression if isinstance(expression, exp.Star) else expression.this
@@ -300,7 +328,11 @@ class _Reader:
             if _explodes(body):
                 return [self._explode(name, body, first, last)]
         elif not isinstance(expression, (exp.Column, exp.Dot)):
-            raise SqlProblem(f"give {self._source(first, last)} a name with AS")
+            if unnamed is None:
+                raise problem_from(
+                    self._sql, self._tokens[first].start, f"give {self._source(first, last)} a name with AS"
+                )
+            name = unnamed
         column = self._plain_column(body)
         if column is not None and not isinstance(expression, exp.Alias):
             name = column
@@ -367,6 +399,32 @@ def read_columns(part: exp.Expression) -> Iterator[exp.Column]:
         )
         if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
             yield column
+
+
+def _instead_of_subquery(query: exp.Expression) -> str:
+    """Return the problem of a subquery: which operator does what it is for."""
+    from sqlglot import exp
+
+    test = query.find_ancestor(exp.In, exp.Exists)
+    refused = "subqueries are not allowed: a sql operator is row-wise"
+    if test is None:
+        return f"{refused}; use `kind: lookup` for the values of a static source, or `kind: join`"
+    written = "IN (SELECT …)" if isinstance(test, exp.In) else "EXISTS (SELECT …)"
+    if isinstance(test.parent, exp.Not):
+        return f"NOT {written} is not allowed; use `kind: join` with `how: anti`: left rows that pair with no right one"
+    return (
+        f"{written} is not allowed; use `kind: join` with `how: semi`: left rows that pair with a right one, or "
+        "`kind: lookup` for a static source"
+    )
+
+
+def _instead_of_window(window: exp.Expression) -> str:
+    """Return the problem of a function with OVER: which operator does what it is for."""
+    name = str(window.this.name or window.this.key).casefold()
+    refused = f"`{name}` with OVER is not allowed: a sql operator is row-wise"
+    if name in _RANKS:
+        return f"{refused}; use `kind: top`: PARTITION BY is its `key`, ORDER BY its `order_by`, and `rank` the number"
+    return f"{refused}; use `kind: process` for values that depend on the order of rows, such as running sums"
 
 
 def _explodes(node: exp.Expression) -> bool:

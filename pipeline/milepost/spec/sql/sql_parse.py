@@ -121,6 +121,8 @@ def parse_select(sql: str) -> ParsedSelect:
     if len(statements) != 1:
         raise SqlProblem(f"expected one SELECT, got {len(statements)} statements")
     statement = statements[0]
+    if tokens[0].token_type.name == "WITH":
+        raise SqlProblem("WITH is not allowed; make an operator of each query, and read that by its name")
     if isinstance(statement, exp.SetOperation):
         raise SqlProblem("set operations are not row-wise")
     if not isinstance(statement, exp.Select) or [t.token_type.name for t in tokens[:1]] != ["SELECT"]:

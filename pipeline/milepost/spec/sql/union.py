@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from milepost.spec.sql.plan import SqlPlan
+from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select, problem_from, sql_tokens
 
 _MAX_SELECTS = 100
@@ -16,10 +18,16 @@ class Branch:
 
     Attributes:
         input: that it reads. sql: its text, behind as many lines and blanks as stand before it in the whole.
+        is_first: whether the columns of the whole are named by it; those of any other are taken by their place.
     """
 
     input: str
     sql: str
+    is_first: bool = True
+
+    def plan(self, input_columns: Sequence[str], qualify: str | None = None) -> SqlPlan:
+        """As `sql_plan`. Raises SqlProblem."""
+        return sql_plan(self.sql, self.input, input_columns, qualify, need_names=self.is_first)
 
 
 def branches(sql: str, inputs: Sequence[str]) -> tuple[Branch, ...]:
@@ -29,8 +37,8 @@ def branches(sql: str, inputs: Sequence[str]) -> tuple[Branch, ...]:
         SqlProblem: another set operation, a SELECT over something else, or an input that none of them reads.
     """
     if len(inputs) == 1:
-        return tuple(Branch(inputs[0], text) for text in _selects(sql))
-    found = tuple(Branch(_input(text, inputs), text) for text in _selects(sql))
+        return tuple(Branch(inputs[0], text, not place) for place, text in enumerate(_selects(sql)))
+    found = tuple(Branch(_input(text, inputs), text, not place) for place, text in enumerate(_selects(sql)))
     read = {branch.input for branch in found}
     for name in inputs:
         if name not in read and not any(parse_select(branch.sql).tree.args.get("joins") for branch in found):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import sqlglot
 
 from milepost.spec.job.spec import JobSpec, SqlOperator
-from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.union import branches
 from tests.harness.law.batch import Claim, Place, differing, names, there
 
@@ -41,7 +40,7 @@ class SqlLaw:
         if not isinstance(operator, SqlOperator):
             return there(place, uid)
         for one in branches(operator.sql, operator.inputs):
-            plan = sql_plan(one.sql, one.input, [*place.graph.nodes[one.input].columns])
+            plan = one.plan([*place.graph.nodes[one.input].columns])
             item = plan.exploded
             values = [
                 f"explode({item.lists})" if item is not None and name == item.name else text

@@ -54,7 +54,7 @@ STATEMENTS = [
     "SELECT src.name AS name, named_struct('a', n, 'b', x) AS pair FROM src WHERE name LIKE '%''%' OR name = ''",
     "SELECT nanvl(x, 0.0) AS x, isnan(x) AS was_nan, to_date(t) AS day FROM src",
     "SELECT name, n AS number FROM src WHERE n > 0 UNION ALL SELECT upper(name) AS up, x AS `other one` FROM src",
-    "SELECT n FROM src UNION ALL SELECT CAST(n AS BIGINT) + 1 AS m FROM src UNION ALL SELECT 1.5 AS d FROM src",
+    "SELECT n FROM src UNION ALL SELECT CAST(n AS BIGINT) + 1 FROM src UNION ALL SELECT 1.5 FROM src",
     "SELECT name, explode(tags) AS tag, n + 1 AS next FROM src WHERE n IS NOT NULL",
     "SELECT explode(transform(tags, e -> e || coalesce(name, '-'))) AS t, n, t AS at FROM src",
     "SELECT explode(array(n, NULL, 3)) AS item FROM src WHERE size(tags) > 0 UNION ALL SELECT x FROM src",

@@ -45,6 +45,15 @@ def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> 
     assert str(node.columns["clicked"]) == "timestamp[ms, UTC]"
 
 
+def test_an_anti_join_whose_rows_would_never_come_is_refused() -> None:
+    """A row comes out once the watermark is the second bound after it; what pairs is found however long it takes."""
+    for within in (["-36500d", "36500d"], ["0s", "3650d"]):
+        with pytest.raises(InvalidRequest, match="so it would never give one; write after how long a row no longer"):
+            build_graph(spec(join(how="anti", within=within, key=["who"])))
+        build_graph(spec(join(how="semi", within=within, key=["who"])))
+    build_graph(spec(join(how="anti", within=["-36500d", "30d"], key=["who"])))
+
+
 def test_rows_that_pair_with_nothing_are_as_much_older_as_they_have_waited() -> None:
     """A left one up to hi, a right one up to -lo; of semi and anti the left columns come out alone."""
     for how, within, holdback_h in (

@@ -34,6 +34,16 @@ def test_its_rows_are_updates_by_key_and_rank() -> None:
     assert graph.sink_inputs["shown"].key == ("page", "place")
 
 
+def test_the_first_rows_of_all_are_those_of_one_key_as_sql_and_an_empty_key_say() -> None:
+    """What the refusals of ORDER BY … LIMIT, and of `key: []`, tell to write is valid."""
+    sql = {"uid": "all", "kind": "sql", "inputs": ["clicks"], "sql": "SELECT * FROM clicks ORDER BY x LIMIT 3"}
+    with pytest.raises(InvalidRequest, match="1 AS all_rows, in a `sql` operator before it"):
+        build_graph(spec(TOP | {"inputs": ["all"]}, sql))
+    sql["sql"] = "SELECT *, 1 AS all_rows FROM clicks"
+    graph = build_graph(spec(TOP | {"inputs": ["all"], "key": ["all_rows"]}, sql))
+    assert graph.nodes["first"].key == ("all_rows", "place")
+
+
 AGGREGATE = {"uid": "sums", "kind": "aggregate", "inputs": ["first"], "key": ["page"], "aggregates": {"n": "count(*)"}}
 UNRANKED = {name: value for name, value in TOP.items() if name != "rank"}
 

@@ -22,6 +22,15 @@ def test_each_select_keeps_its_place_so_that_a_problem_says_line_and_column_of_t
     assert found[2].sql.lstrip() == "SELECT c FROM T" and found[2].sql.count("\n") == 3
 
 
+def test_expressions_of_a_second_select_need_no_name() -> None:
+    """The columns are called as in the first one, whose expressions need names."""
+    first, second = branches("SELECT a + 1 AS b, a FROM t UNION ALL SELECT a, -a FROM t", ["t"])
+    assert [name for name, _ in first.plan(["a"]).columns] == ["b", "a"]
+    assert second.plan(["a"], "n_t").columns == (("a", "`n_t`.`a`"), ("(2)", "-`n_t`.`a`"))
+    with pytest.raises(SqlProblem, match=r"line 1, column 8: give a \+ 1 a name with AS"):
+        branches("SELECT a + 1 FROM t UNION ALL SELECT a AS b FROM t", ["t"])[0].plan(["a"])
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

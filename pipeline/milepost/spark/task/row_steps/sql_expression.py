@@ -14,7 +14,7 @@ from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import Node
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.sql.condition import condition_sql
-from milepost.spec.sql.sql import quote, sql_plan
+from milepost.spec.sql.sql import quote
 from milepost.spec.sql.union import Branch, branches
 
 PLACE = "__place"
@@ -133,7 +133,7 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     """
     node = output.node
     names = [name for name in input_columns if name not in (DELETED_COLUMN, WEIGHT_COLUMN)]
-    plan = sql_plan(branch.sql, branch.input, names, qualify=source)
+    plan = branch.plan(names, qualify=source)
     fields = [f"{_literal(name)}, {value}" for name, value in plan.columns]
     passes = f"`{source}` IS NOT NULL"
     if output.weighted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from milepost.spec.graph.rules.node import (
     APPEND,
@@ -17,7 +18,7 @@ from milepost.spec.job.operators.join import JoinOperator
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem
-from milepost.spec.values.times.durations import in_us
+from milepost.spec.values.times.durations import format_duration, in_us
 from milepost.spec.values.types import FLOATS, INTEGERS, ColumnType
 
 Timed = JoinOperator | AsofOperator
@@ -26,6 +27,9 @@ Paired = Timed | LookupOperator
 
 SIDES = ("left", "right")
 """Names of the inputs by position: of the tables that keep their rows, and in `columns`."""
+
+_NEVER = timedelta(days=3650)
+"""No row is awaited for so long."""
 
 LEFT_ALONE = ("semi", "anti")
 """Of `how`: what comes out are left rows, by whether a right one pairs with them."""
@@ -49,6 +53,10 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
     if problems:
         return problems
     low, high = map(in_us, operator.bounds)
+    if operator.how == "anti" and high >= in_us(_NEVER):
+        wait = format_duration(operator.bounds[1])
+        message = f"`how: anti` gives a row once the watermark is {wait} after it, so it would never give one"
+        return [Problem((*path, "within"), f"{message}; write after how long a row no longer pairs")]
     return OutputRows(
         left.columns if operator.how in LEFT_ALONE else joined_columns(operator, left, right),
         left.event_time,

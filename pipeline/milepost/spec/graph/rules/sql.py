@@ -19,9 +19,9 @@ from milepost.spec.graph.rules.node import (
 from milepost.spec.job.spec import SqlOperator
 from milepost.spec.sql.meaning import check_meaning
 from milepost.spec.sql.plan import SqlPlan
-from milepost.spec.sql.sql import check_row_wise, sql_plan
+from milepost.spec.sql.sql import check_row_wise
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
-from milepost.spec.sql.union import branches
+from milepost.spec.sql.union import Branch, branches
 from milepost.spec.values.problems import Path, Problem
 
 
@@ -33,7 +33,7 @@ def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path
     problems = []
     try:
         selects = branches(operator.sql, [*inputs])
-        selected = [(one.input, _selected(one.sql, one.input, inputs[one.input])) for one in selects]
+        selected = [(one.input, _selected(one, inputs[one.input])) for one in selects]
         rows = selected[0][1] if len(selected) == 1 else _union(selected)
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
@@ -42,14 +42,15 @@ def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path
     return problems or rows
 
 
-def _selected(sql: str, name: str, rows: OutputRows) -> OutputRows:
+def _selected(select: Branch, rows: OutputRows) -> OutputRows:
     """Return the rows of one SELECT. Raises SqlProblem."""
+    sql, name = select.sql, select.input
     if not rows.known:
         check_row_wise(sql, name)
         check_meaning(sql, name, {})
         drops = parse_select(sql).tree.args.get("where") is not None
         return replace(rows, deletes=rows.kind != APPEND and (rows.deletes or drops))
-    plan = sql_plan(sql, name, list(rows.columns))
+    plan = select.plan(list(rows.columns))
     check_meaning(sql, name, rows.columns)
     columns: Columns = {}
     for column, _ in plan.columns:
