@@ -154,6 +154,11 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     state = context.head().state
     if state.status in ENDED:
         raise ended(state)
+    if request.from_us is not None and all(one.event_time is None for one in context.spec.streams.values()):
+        raise InvalidRequest(
+            f"job {state.job}: no source has event time, so a backfill cannot begin at one. Nothing was changed.",
+            hint=_everything(state),
+        )
     point = _fork_point(context, state, request)
     base = context.base_metadata(state, point)
     context.job.spark_server()
@@ -178,10 +183,15 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     if not plan.to_replay:
         raise InvalidRequest(
             f"job {state.job}: nothing was read since {checkpoint_name(point)}: there is nothing to replay. "
-            "Nothing was changed."
+            "Nothing was changed.",
+            hint=_everything(state) if point != NO_CHECKPOINT else f"milepost run {state.job}",
         )
     check_objects(context, plan.to_replay)
     return plan
+
+
+def _everything(state: ManifestState) -> str:
+    return f"all that was read is replayed by: milepost backfill {state.job} --from-checkpoint 0 --dry-run"
 
 
 def _check_continuable(

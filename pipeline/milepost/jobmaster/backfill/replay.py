@@ -357,6 +357,11 @@ def _replayed(
     )
 
 
+def _before(faults: Iterable[Mapping[str, object]]) -> int:
+    """Return the checkpoint before the first one that read an object which cannot be read again."""
+    return min(int(str(one["checkpoint_id"])) for one in faults) - 1
+
+
 def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
     """Refuse a replay that could not read what was read: every object must be there in its recorded version.
 
@@ -383,6 +388,7 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
         raise SourceChanged(
             f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
             f"{named_objects(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
-            hint="put the recorded versions back, or backfill from a checkpoint after them: --from-checkpoint ID",
+            hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
+            f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",
             objects=faults,
         )

@@ -194,16 +194,17 @@ def check_compatible(
     tell: Tell | None = None,
     rebuild: bool = True,
     again: str | None = None,
-) -> None:
-    """Raises InvalidRequest unless the spec and its functions fit the state of the checkpoint to continue.
+) -> bool:
+    """Refuse a spec whose state, or whose functions' state, is not that of the checkpoint to continue.
 
+    Returns: whether the next epoch leaves state behind. Raises: InvalidRequest.
     Args:
         allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
         tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
         rebuild, again: as `advice` takes them.
     """
     if base is None:
-        return
+        return False
     check_locations(context, base)
     report = preflight(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
     if tell is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
@@ -219,6 +220,7 @@ def check_compatible(
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
+    return any(row["verdict"] == NON_RESTORED for row in report)
 
 
 def mismatches(report: list[dict[str, str]]) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 from milepost.spec.graph.compatibility import is_continued, with_updates_of
-from milepost.spec.values.suggestions import nearest
 
 FORGOTTEN = {
     "aggregate": "the totals so far: they begin at nothing",
@@ -39,7 +39,7 @@ def renamed_operators(
     for uid in (one for one in order if one in current and one not in recorded):
         fits = [former for former in gone if is_continued(_with_names(gone[former], found), current[uid])]
         if fits:
-            former = nearest(uid, fits) or fits[0]
+            former = max(fits, key=lambda name: SequenceMatcher(None, name, uid).ratio())
             found[former] = uid
             del gone[former]
     return found

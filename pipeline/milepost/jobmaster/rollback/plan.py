@@ -207,7 +207,10 @@ def _by_id(state: ManifestState, wanted: int) -> CheckpointId:
     raise NotFound(
         f"job {state.job} retains no completed checkpoint {wanted}; retained: "
         f"{', '.join(map(str, retained)) or 'none'}. Nothing was changed.",
-        hint="0 is the empty state" if nearest is None else f"the nearest one is {nearest}; 0 is the empty state",
+        hint="0 is the empty state"
+        if nearest is None
+        else f"the nearest one is {nearest}; 0 is the empty state: milepost rollback {state.job} --to {nearest} "
+        "--dry-run",
         checkpoint_id=wanted,
         retained=retained,
         nearest=nearest,

@@ -203,10 +203,10 @@ class Trigger:
             require_stores(context)
             finished = self._lifecycle.finish(session, state.timeline().head)
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
-        code, loaded = self._load(asked, base)
+        code, loaded, leaves_state = self._load(asked, base)
         self._reconciler.admit(session, state, base)
         plans = plan_sources(context, base) if ahead is None else ahead.plans()
-        record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain)
+        record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain, leaves_state=leaves_state)
         if record is None:
             words = what_settles(context, plans)
             return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans), words)
@@ -227,8 +227,8 @@ class Trigger:
             opened = OpenedEpoch(claim.state, grant.pending, record, base, code, loaded, grant.leads)
         return self._triggered(asked, claim.state, grant.pending, record.summary, opened)
 
-    def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode]:
-        """Return the job's code, loaded, and held to itself and to what the epoch continues."""
+    def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode, bool]:
+        """Return the job's code, loaded and fit for what the epoch continues, and whether that leaves state behind."""
         context = self._context
         context.job.spark_server()  # one whose Connection is of no use is refused before anything is planned
         code = read_code(context)
@@ -237,9 +237,9 @@ class Trigger:
                 resolve_suite(suite)
         loaded = code.load(context)
         allow, tell = asked.allow_non_restored_state, asked.tell
-        check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
+        leaves = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
         check_continuable(context, base, loaded)
-        return code, loaded
+        return code, loaded, leaves
 
     def _claim(
         self, session: Session, state: ManifestState, record: InputRecord, code_hash: str

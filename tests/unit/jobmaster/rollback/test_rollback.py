@@ -221,7 +221,10 @@ def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
         with pytest.raises(error, match=says) as refused:
             ask(to)
         if to == 9:
-            assert getattr(refused.value, "hint", "") == "the nearest one is 5; 0 is the empty state"
+            assert (
+                getattr(refused.value, "hint", "")
+                == "the nearest one is 5; 0 is the empty state: milepost rollback small --to 5 --dry-run"
+            )
     assert job.small.context.head().version == version
 
 

@@ -36,15 +36,22 @@ SourcePlans = Mapping[str, SourcePlan]
 
 
 def plan_epoch(
-    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    graph: JobGraph,
+    plans: SourcePlans,
+    *,
+    drain: bool,
+    leaves_state: bool = False,
 ) -> InputRecord | None:
     """Plan the next epoch; None: it would have nothing to do, or only what may still be written.
 
     Args:
         graph: with what process functions declare.
+        leaves_state: the epoch leaves state behind, as a person has asked for: it runs although it reads nothing.
         drain: the epoch that would have nothing to do is the job's last one, unless that has been.
     """
-    record = _planned(context, base, graph, plans, drain=drain)
+    record = _planned(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
     if record is not None:  # else `nothing_new` says it
         _warn_of_silent_sources(context, base, plans)
     return record
@@ -63,7 +70,13 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
 
 
 def _planned(
-    context: JobContext, base: CheckpointMetadata | None, graph: JobGraph, plans: SourcePlans, *, drain: bool
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    graph: JobGraph,
+    plans: SourcePlans,
+    *,
+    drain: bool,
+    leaves_state: bool,
 ) -> InputRecord | None:
     timed = any(spec.idle_timeout is not None for spec in context.spec.streams.values())
     planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
@@ -71,7 +84,7 @@ def _planned(
     inputs, held_back = _paced(context, base, tuple(_waited_for(context, base, one, planned_ms) for one in found))
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
-    if any(item.consumed for item in inputs) or in_flight or _has_unrecorded_start(context, base):
+    if any(item.consumed for item in inputs) or in_flight or leaves_state or _has_unrecorded_start(context, base):
         return record
     if base is not None and has_due_timer(base, graph, idle_sources(inputs)):
         return record

@@ -157,7 +157,11 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
         step = f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
         return Condition.RECONCILING, 1, step
     if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
-        return Condition.EPOCH_FAILED, 1, f"the last epoch failed ({status.last_failure}): milepost run {job}"
+        failed = f"the last epoch failed ({status.last_failure})"
+        if status.pending is not None and status.lease_over is None:
+            step = f"checkpoint {status.pending} tries again: wait for it (milepost abort {job} gives it up)"
+            return Condition.EPOCH_FAILED, 1, f"{failed}; {step}"
+        return Condition.EPOCH_FAILED, 1, f"{failed}: milepost run {job}"
     if status.spec_refused is not None:
         return Condition.SPEC_REFUSED, 1, f"{status.spec_refused}: milepost lint {job} says the way out"
     refused = next((one.refused for one in status.static_sources.values() if one.refused is not None), None)

@@ -1,0 +1,277 @@
+"""Every way out that the runbook tells leads out: its commands are typed where they are told, word for word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.reports.health.conditions import Condition
+from milepost.protocol.records.errors import CheckpointError
+from milepost.runbook.pages import page_files, read_page
+from milepost.spark.driver import open_runner
+from milepost.storage.local.store import LocalStore
+from tests.harness.jobs.sparkless.backfill_job import mortal_session
+from tests.harness.jobs.sparkless.counted_job import CountedJob
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
+from tests.harness.jobs.told_commands import READING, Typist, told_commands
+from tests.unit.runbook import test_provoked as provoked
+
+Patch = pytest.MonkeyPatch
+Mend = Callable[[SparklessJob], object]
+
+
+def nothing(job: SparklessJob) -> None:
+    """The cause is gone by itself, or with what was patched."""
+
+
+def spec_of(job: SparklessJob) -> Path:
+    return job.folder / "config" / "small.yaml"
+
+
+def edit(old: str, new: str) -> Mend:
+    return lambda job: edit_spec(spec_of(job), {old: new})
+
+
+def land(name: str, text: str = "k,v\n1,a\n") -> Mend:
+    return lambda job: job.land(name, text)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a page is read.
+
+    Attributes:
+        provoke: makes it below a folder. mend: what the page says to put right before the job goes on.
+        mended: mend by the verb of a command, where another one, or none, comes before it.
+        values: of the placeholders of commands.
+    """
+
+    provoke: Callable[[Path, Patch], object]
+    mend: Mend = nothing
+    mended: Mapping[str, Mend] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def make(self, folder: Path, patch: Patch) -> SparklessJob:
+        with suppress(CheckpointError, ZeroDivisionError):
+            self.provoke(folder, patch)
+        return SparklessJob(folder)
+
+
+def expired(folder: Path, patch: Patch) -> None:
+    """The clock of the store goes past the deadline while the epoch runs."""
+    job = provoked.with_an_epoch(folder)
+    job.land("2.csv")
+    clock = LocalStore.clock_ms
+
+    def late(plan: object) -> None:
+        patch.setattr(LocalStore, "clock_ms", lambda store: clock(store) + 2 * 3_600_000)
+
+    job.master.run(Session.cli(), SparklessRunner(after=late))
+
+
+def corrupt_head(folder: Path, patch: Patch) -> None:
+    job = CountedJob.with_epochs(folder, 2)
+    head = sorted((folder / "store").rglob("_metadata"))[-1]
+    (folder / "copy").write_bytes(head.read_bytes())
+    head.write_bytes(head.read_bytes()[:100])
+    job.land([3])
+    job.run()
+
+
+def restore_head(job: SparklessJob) -> None:
+    head = sorted((job.folder / "store").rglob("_metadata"))[-1]
+    head.write_bytes((job.folder / "copy").read_bytes())
+
+
+def renamed(folder: Path, patch: Patch) -> None:
+    job = CountedJob.with_epochs(folder, 1)
+    job.edit("uid: unique", "uid: distinct")
+    job.edit("input: unique", "input: distinct")
+
+
+def begin_another_table(job: SparklessJob) -> None:
+    edit_spec(spec_of(job), {"name: table": "name: by_v", "lake/table": "lake/by_v"})
+
+
+def drained(folder: Path, patch: Patch) -> None:
+    job = CountedJob.with_epochs(folder, 2)
+    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+
+
+def canceled_with_savepoint(folder: Path, patch: Patch) -> None:
+    job = provoked.with_an_epoch(folder)
+    job.master.create_savepoint("before")
+    job.master.cancel()
+
+
+def interrupted_backfill(folder: Path, patch: Patch) -> None:
+    """Its process died amid the second of its epochs."""
+    job = CountedJob.with_epochs(folder, 3)
+    epochs: list[object] = []
+
+    def die(plan: object) -> None:
+        epochs.append(plan)
+        if len(epochs) > 1:
+            raise KeyboardInterrupt
+
+    with mortal_session() as session, suppress(KeyboardInterrupt):
+        job.master.backfill(session, SparklessRunner(before=die), from_checkpoint=0)
+
+
+def correct_and_land(job: SparklessJob) -> None:
+    edit_spec(spec_of(job), {"storages:": "storage:"})
+    job.land("a.csv")
+
+
+PLAIN = {"ID": "1", "SINK": "table", "TIME": "2026-01-01", "D": "8760h"}
+IGNORES = edit("settle: 0s", "settle: 0s\n    on_change: ignore")
+ANOTHER_KEY = edit("key: [v]", "key: [k]")
+
+SITUATIONS: dict[str, tuple[Situation, ...]] = {
+    **{name: (Situation(provoke),) for name, provoke in provoked.ERRORS.items()},
+    **{condition.value: (Situation(provoke),) for condition, provoke in provoked.STATES.items()},
+    "checkpoint-expired": (Situation(expired),),
+    "environment-unusable": (Situation(provoked.environment_unusable, edit("spark: {conn_id: here}\n", "")),),
+    "invalid-request": (Situation(provoked.invalid_request, correct_and_land),),
+    "job-not-runnable": (Situation(provoked.job_not_runnable), Situation(provoked.is_canceled)),
+    "quality-gate-failed": (Situation(provoked.quality_gate_failed, land("1.csv"), values={"ID": "0"}),),
+    "source-changed": (Situation(provoked.source_changed, IGNORES, {"rollback": nothing}, {"ID": "0"}),),
+    "state-corrupt": (Situation(corrupt_head, restore_head, {"rollback": nothing}),),
+    "subtask-declined": (Situation(provoked.subtask_declined, land("1.csv")),),
+    "backfill-unfinished": (Situation(interrupted_backfill, values={"ID": "0"}),),
+    "canceled": (Situation(canceled_with_savepoint, values={"SAVEPOINT": "before"}),),
+    "finished": (Situation(drained, values={"ID": "2"}),),
+    "initializing": (Situation(provoked.is_initializing, land("a.csv")),),
+    "input-refused": (Situation(provoked.is_input_refused, IGNORES),),
+    "no-input": (Situation(provoked.is_no_input, land("a.csv")),),
+    "overdue": (Situation(provoked.is_overdue, land("a.csv")),),
+    "spec-refused": (
+        Situation(provoked.is_spec_refused, ANOTHER_KEY, {"backfill": begin_another_table}),
+        Situation(renamed),
+    ),
+}
+"""Of each page where it is read; each of its commands leads out of one of these at least, and is typed in all."""
+
+UNPLAYED: dict[tuple[str, str], str] = {
+    ("spark-lost", ""): "Spark goes away, which only Spark does: tests/integration/servers/test_spark_connect.py",
+}
+"""Pages (with "") and commands that are not played here, each with the reason and the test that plays it."""
+
+NEVER_ENDS = "milepost status JOB --watch"
+"""Typed in tests/unit/cli/reading/test_watch.py."""
+
+
+def commands_of(name: str) -> list[str]:
+    """Return what a page tells to type: `milepost X` alone, without its job, is a name and nothing to type."""
+    found = re.findall(r"`(milepost [^`]+)`", " ".join(read_page(name).text.split()))
+    whole = (one for one in found if "JOB" in one.split() or one in ("milepost jobs", "milepost --version"))
+    return [one for one in dict.fromkeys(whole) if one != NEVER_ENDS and (name, one) not in UNPLAYED]
+
+
+def acts(command: str) -> bool:
+    return "JOB" in command.split() and command.split()[1] not in READING
+
+
+PAGES = [name for name in page_files() if (name, "") not in UNPLAYED]
+PLACES = [(name, number) for name in PAGES for number in range(len(SITUATIONS.get(name, ())))]
+ACTS = [
+    pytest.param(name, number, command, id=f"{name}-{number}-{command.removeprefix('milepost ')}")
+    for name, number in PLACES
+    for command in commands_of(name)
+    if acts(command)
+]
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: Patch) -> None:
+    """The commands run their epochs in this process."""
+    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+
+
+@pytest.fixture
+def patch() -> Iterator[Patch]:
+    """What is patched to provoke a situation; undone where its cause goes away."""
+    with Patch.context() as patched:
+        yield patched
+
+
+def test_each_page_has_a_situation_or_a_reason_why_it_has_none() -> None:
+    assert set(PAGES) == SITUATIONS.keys()
+    assert all(commands_of(name) for name in PAGES)
+    assert {name for name, command in UNPLAYED if command} <= set(PAGES)
+
+
+@pytest.mark.parametrize(("name", "number"), PLACES)
+def test_told_commands_that_look_answer(
+    name: str, number: int, tmp_path: Path, patch: Patch, monkeypatch: Patch
+) -> None:
+    """With what they found, or with an error that says what is wrong."""
+    situation = SITUATIONS[name][number]
+    job = situation.make(tmp_path / "job", patch)
+    monkeypatch.chdir(job.folder)
+    typist = Typist(spec_of(job), {**PLAIN, **situation.values})
+    looking = [command for command in commands_of(name) if not acts(command)]
+    assert looking
+    for command in looking:
+        typist.type(command)
+
+
+@pytest.mark.parametrize(("name", "number", "command"), ACTS)
+def test_a_told_command_leads_out(
+    name: str, number: int, command: str, tmp_path: Path, patch: Patch, monkeypatch: Patch
+) -> None:
+    situation = SITUATIONS[name][number]
+    job = situation.make(tmp_path / "job", patch)
+    monkeypatch.chdir(job.folder)
+    typist = Typist(spec_of(job), {**PLAIN, **situation.values})
+    patch.undo()
+    situation.mended.get(command.split()[1], situation.mend)(job)
+    typist.carry_out(command)
+    typist.until_healthy()
+    job.land("proof.csv", "k,v\n77,proof\n")
+    typist.carry_out("milepost run JOB --until-caught-up")
+    assert typist.type("milepost status JOB").exit_code == 0, typist.typed
+
+
+@pytest.mark.parametrize("name", provoked.ERRORS)
+def test_what_an_error_tells_to_type_leads_out(name: str, tmp_path: Path, patch: Patch, monkeypatch: Patch) -> None:
+    situation = SITUATIONS[name][0]
+    with pytest.raises((CheckpointError, ZeroDivisionError)) as caught:
+        situation.provoke(tmp_path / "job", patch)
+    job, hint = SparklessJob(tmp_path / "job"), getattr(caught.value, "hint", "")
+    monkeypatch.chdir(job.folder)
+    patch.undo()
+    situation.mend(job)
+    typist = Typist(spec_of(job), {**PLAIN, **situation.values})
+    for command in told_commands(hint):
+        words = command.split()
+        typed = " ".join(["milepost", words[1], *("JOB" if word == "small" else word for word in words[2:])])
+        typist.type(typed) if words[1] in READING else typist.carry_out(typed)
+    typist.until_healthy()
+
+
+@pytest.mark.parametrize("condition", provoked.STATES, ids=lambda one: one.value)
+def test_what_status_tells_to_type_leads_out(condition: Condition, tmp_path: Path, patch: Patch) -> None:
+    situation = SITUATIONS[condition.value][0]
+    job = situation.make(tmp_path / "job", patch)
+    patch.undo()
+    situation.mend(job)
+    Typist(spec_of(job)).until_healthy()
+
+
+def test_the_commands_of_a_message_are_found_in_its_prose() -> None:
+    told = "fix the cause, then: milepost resume small; milepost realign small table lets its state count; or wait"
+    assert told_commands(told) == ["milepost resume small", "milepost realign small table"]
+    assert told_commands("`milepost run small --take-over`, or milepost run small lets them") == [
+        "milepost run small --take-over",
+        "milepost run small",
+    ]
+    assert told_commands("Runbook: milepost runbook busy") == []
