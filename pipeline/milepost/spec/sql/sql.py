@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from milepost.spec.sql.plan import ITEM, Exploded, SqlPlan
+from milepost.spec.sql.refused_queries import check_clauses, check_one_row, clause_name
 from milepost.spec.sql.row_wise import (
     MOMENT_KEYWORDS,
     MOMENT_OR_MACHINE,
@@ -24,43 +25,6 @@ from milepost.spec.values.names import check_column_name, did_you_mean
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_CLAUSES = {
-    "distinct": "DISTINCT",
-    "joins": "JOIN",
-    "laterals": "LATERAL VIEW",
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "qualify": "QUALIFY",
-    "windows": "WINDOW",
-    "order": "ORDER BY",
-    "sort": "SORT BY",
-    "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY",
-    "limit": "LIMIT",
-    "offset": "OFFSET",
-    "hint": "a hint",
-    "sample": "TABLESAMPLE",
-    "pivots": "PIVOT",
-    "into": "INTO",
-}
-_INSTEAD = {
-    "joins": "use `kind: join`, `asof` or `lookup`",
-    "group": "use `kind: aggregate` or `window`",
-    "having": "use `kind: aggregate`, and WHERE in a `sql` operator that reads it",
-    "qualify": "use `kind: top`",
-    "windows": "use `kind: top` for ranks",
-    "distinct": "use `kind: deduplicate`",
-    "order": "a table has no order, so leave ORDER BY out",
-    "limit": "use `kind: top` with an order",
-    "laterals": "write explode(x) AS name in the SELECT list",
-}
-"""Clause -> what to write instead."""
-_FIRST_ROWS = (
-    "ORDER BY … LIMIT n is `kind: top` with `order_by` and `n`, for each key; to take the first rows of all, give all "
-    "rows the same key, 1 AS all_rows, in a `sql` operator before it"
-)
-_RANKS = ("row_number", "rank", "dense_rank")
-_ALLOWED_CLAUSES = {"expressions", "from_", "where"}
 _WORDS = """
 all and any as between by case distinct div else escape except for from ilike in interval is like not or over regexp
 rlike select some then when where
@@ -117,9 +81,9 @@ class _Reader:
         self._read: set[str] = set()
 
     def check(self) -> None:
-        self._check_clauses()
+        check_clauses(self._select, self._input)
         self._alias = self._check_from()
-        self._check_other_rows()
+        check_one_row(self._select)
         self._check_functions()
         self._check_nodes()
 
@@ -140,16 +104,6 @@ class _Reader:
         read = frozenset((*self._read, *passthrough.values()))
         return SqlPlan(tuple(columns), filter_sql, passthrough, self._exploded, read)
 
-    def _check_clauses(self) -> None:
-        if self._select.args.get("order") and self._select.args.get("limit"):
-            raise SqlProblem(_FIRST_ROWS)
-        for clause, value in self._select.args.items():
-            if value and clause not in _ALLOWED_CLAUSES:
-                name = _CLAUSES.get(clause, clause.upper())
-                instead = f"; {_INSTEAD[clause]}" if clause in _INSTEAD else ""
-                row_wise = f"a sql operator is one row-wise SELECT … FROM {self._input} WHERE …"
-                raise SqlProblem(f"{name} is not allowed: {row_wise}{instead}")
-
     def _check_from(self) -> str:
         from sqlglot import exp
 
@@ -164,8 +118,9 @@ class _Reader:
             )
         extra = [key for key, value in table.args.items() if value and key not in ("this", "alias", "db", "catalog")]
         if extra:
-            clause_name = _CLAUSES.get(extra[0], extra[0].upper())
-            raise SqlProblem(f"{clause_name} is not allowed: FROM takes only the operator's input, {self._input}")
+            raise SqlProblem(
+                f"{clause_name(extra[0])} is not allowed: FROM takes only the operator's input, {self._input}"
+            )
         if table.db or table.name.casefold() != self._input.casefold():
             written = ".".join(part.name for part in table.parts)
             raise self._at(table.this, f"FROM {written}: the operator's input is {self._input}")
@@ -174,16 +129,6 @@ class _Reader:
                 table.this, "names for the columns of FROM are not available in this version; name them in SELECT"
             )
         return str(table.alias or table.name)
-
-    def _check_other_rows(self) -> None:
-        """Refuse what reads other rows than its own: subqueries and window functions."""
-        from sqlglot import exp
-
-        for node in self._select.walk():
-            if isinstance(node, exp.Query) and node is not self._select:
-                raise SqlProblem(_instead_of_subquery(node))
-            if isinstance(node, exp.Window):
-                raise SqlProblem(_instead_of_window(node))
 
     def _check_functions(self) -> None:
         for index, token in enumerate(self._tokens):
@@ -399,32 +344,6 @@ def read_columns(part: exp.Expression) -> Iterator[exp.Column]:
         )
         if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
             yield column
-
-
-def _instead_of_subquery(query: exp.Expression) -> str:
-    """Return the problem of a subquery: which operator does what it is for."""
-    from sqlglot import exp
-
-    test = query.find_ancestor(exp.In, exp.Exists)
-    refused = "subqueries are not allowed: a sql operator is row-wise"
-    if test is None:
-        return f"{refused}; use `kind: lookup` for the values of a static source, or `kind: join`"
-    written = "IN (SELECT …)" if isinstance(test, exp.In) else "EXISTS (SELECT …)"
-    if isinstance(test.parent, exp.Not):
-        return f"NOT {written} is not allowed; use `kind: join` with `how: anti`: left rows that pair with no right one"
-    return (
-        f"{written} is not allowed; use `kind: join` with `how: semi`: left rows that pair with a right one, or "
-        "`kind: lookup` for a static source"
-    )
-
-
-def _instead_of_window(window: exp.Expression) -> str:
-    """Return the problem of a function with OVER: which operator does what it is for."""
-    name = str(window.this.name or window.this.key).casefold()
-    refused = f"`{name}` with OVER is not allowed: a sql operator is row-wise"
-    if name in _RANKS:
-        return f"{refused}; use `kind: top`: PARTITION BY is its `key`, ORDER BY its `order_by`, and `rank` the number"
-    return f"{refused}; use `kind: process` for values that depend on the order of rows, such as running sums"
 
 
 def _explodes(node: exp.Expression) -> bool:
