@@ -139,10 +139,8 @@ def deep_sql(rng: Random) -> str:
 
 @cache
 def _examples() -> tuple[dict[str, Any], ...]:
-    files = [
-        *sorted((REPOSITORY / "config").glob("*.yaml")),
-        *sorted((REPOSITORY / "config" / "examples").glob("*.yaml")),
-    ]
+    folders = ("config", "config/examples", "pipeline/milepost/cli/workspace/examples")
+    files = [file for folder in folders for file in sorted((REPOSITORY / folder).glob("*.yaml"))]
     return tuple(read_document(file.read_text(encoding="utf-8")).value for file in files)
 
 

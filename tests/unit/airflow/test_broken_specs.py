@@ -70,7 +70,7 @@ def test_no_trigger_takes_the_dags_of_another_job_down(folder: Path, monkeypatch
     write(folder, "other").rename(folder / "caf\udce9.yaml")
     names = "select pairs half zone nested chain literal digits never owner".split()  # noqa: SIM905
     dags = job_dags(folder)
-    red = [f"{name}__broken" for name in (*names, "deep", "other")]
+    red = [f"{name}__broken" for name in (*names, "deep", "caf")]
     assert {name for name, dag in dags.items() if BROKEN_TAG not in dag.tags} == set(GOOD)
     assert {name for name in dags if name.endswith("__broken")} == set(red)
     keep_dags(monkeypatch, *dags.values())
@@ -83,16 +83,16 @@ def test_no_trigger_takes_the_dags_of_another_job_down(folder: Path, monkeypatch
 
 
 def test_the_tab_the_docs_and_all_jobs_show_the_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "torn.yaml").write_text("name: torn_job\nsources: [\n" + CRON)
+    (folder / "torn.yaml").write_text("name: torn\nsources: [\n" + CRON)
     dags = job_dags(folder)
-    assert set(dags) == {*GOOD, "torn_job__broken"}, "by the name that can still be read"
+    assert set(dags) == {*GOOD, "torn__broken"}
     reason = "torn.yaml:4:1: not YAML: while parsing a flow sequence"
-    assert reason in str(dags["torn_job__broken"].doc_md)
+    assert reason in str(dags["torn__broken"].doc_md)
     client = page_client(monkeypatch, *dags.values())
-    for page in (client.get("/jobs/torn_job__broken/checkpoints"), client.get("/jobs")):
+    for page in (client.get("/jobs/torn__broken/checkpoints"), client.get("/jobs")):
         assert reason in page.text and "is not a DAG of a job" not in page.text
     with pytest.raises(AirflowFailException, match=reason):
-        dags["torn_job__broken"].get_task("trigger_checkpoint").execute({})
+        dags["torn__broken"].get_task("trigger_checkpoint").execute({})
 
 
 def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_told_once(
@@ -130,6 +130,16 @@ def test_an_exception_that_nobody_expects_breaks_one_spec_with_its_stack_in_the_
     with caplog.at_level(logging.ERROR), pytest.raises(AirflowFailException, match="unexpected KeyError: 'surprise'"):
         task.execute({})
     assert "in fail" in task.stack
+
+
+def test_a_broken_spec_takes_no_valid_job_its_name(folder: Path) -> None:
+    """Also where its file comes first."""
+    (folder / "a.yaml").write_text("name: good\nsources: [\n")
+    (folder / "b.yaml").write_text("name: good\nstorages: x\n")
+    write(folder, "c").write_text((folder / "good.yaml").read_text())
+    dags = job_dags(folder)
+    assert set(dags) == {*GOOD, "a__broken", "b__broken", "good__epoch__duplicate"}
+    assert BROKEN_TAG not in dags["good__epoch"].tags
 
 
 def test_a_mended_spec_has_its_own_dags_again(folder: Path) -> None:

@@ -7,9 +7,9 @@ It runs whenever Airflow parses DAG files: nothing heavy is imported, no store i
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,23 +74,45 @@ def job_dags(config: Path) -> dict[str, DAG]:
     asked = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
     names: set[str] = set()
+    broken: list[_BrokenSpec] = []
     for path in spec_files(config):
         if asked is not None and _is_of_others(path, asked):
             continue
-        name, made = _spec_dags(path, names, asked)
-        names.add(name)
-        dags |= {dag_id: dag for dag_id, dag in made.items() if asked in (None, dag_id)}
+        made = _spec_dags(path, names, asked)
+        if isinstance(made, _BrokenSpec):
+            broken.append(made)
+        else:
+            names.add(made[0])
+            dags |= made[1]
+    for spec in broken:  # after the others: the name in it may be that of a job whose spec is valid
+        dags |= {dag_id: dag for dag_id, dag in _broken_dags(spec, names).items() if asked in (None, dag_id)}
     return dags
 
 
 def _is_of_others(path: Path, dag_id: str) -> bool:
     """Whether a spec file is known to make other DAGs than this: every task of every job looks at all of them."""
     name = kept_name(path)
-    ids = (*_DAGS, broken_dag_id, duplicate_dag_id)
-    return name is not None and dag_id not in {dag_id_of(name) for dag_id_of in ids}
+    if name is None:
+        return False
+    return dag_id not in {*(own(name) for own in _DAGS), duplicate_dag_id(name), broken_dag_id(path)}
 
 
-def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[str, dict[str, DAG]]:
+@dataclass(frozen=True, slots=True)
+class _BrokenSpec:
+    """A spec of which no job is made.
+
+    Attributes:
+        dag_id: of the DAG that is red for it. problem: what is wrong with it, in full.
+        stack: of an exception that nobody expected, else "".
+    """
+
+    path: Path
+    dag_id: str
+    problem: str
+    stack: str = ""
+
+
+def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[str, dict[str, DAG]] | _BrokenSpec:
     """Return the job's name of a spec file, and its DAGs by id; for a task its own DAG alone.
 
     Args:
@@ -100,17 +122,18 @@ def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[s
         job = parsed_spec(path)
         name = job.spec.name
         if name in taken:
-            raise InvalidRequest(f"{path.name}: another spec in {path.parent} has the job name {name} too.")
+            problem = f"{path.name}: another spec in {path.parent} has the job name {name} too; names are unique."
+            return _BrokenSpec(path, duplicate_dag_id(name), problem)
         on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
         made = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if asked in (None, dag_id(name))}
         for dag in made.values():
             dag.validate()  # where Airflow does it, an error is one of the whole file
     except CheckpointError as error:
-        return _broken_dags(path, taken, error.in_full("\n"), "")
+        return _BrokenSpec(path, broken_dag_id(path), error.in_full("\n"))
     except Exception as error:  # whatever is wrong with one spec, the other jobs run
         log.exception("no DAGs can be made of the spec %s", shown_path(path))
         problem = f"{shown_path(path)}: unexpected {type(error).__name__}: {error}\nIts stack is in the task's log."
-        return _broken_dags(path, taken, problem, traceback.format_exc())
+        return _BrokenSpec(path, broken_dag_id(path), problem, traceback.format_exc())
     return name, made
 
 
@@ -143,7 +166,7 @@ class BrokenSpecOperator(BaseOperator):
     """Stands for an epoch that cannot even be planned: says what is wrong with the spec, and fails.
 
     Args:
-        problem: the complete message of the loader. stack: of an exception that nobody expected, else "".
+        problem, stack: as of `_BrokenSpec`.
     """
 
     ui_color = "#f7e8e8"
@@ -159,28 +182,25 @@ class BrokenSpecOperator(BaseOperator):
         raise AirflowFailException(f"{self.problem}\nRunbook: {runbook_link(InvalidRequest(self.problem))}")
 
 
-def _broken_dags(path: Path, taken: Collection[str], problem: str, stack: str) -> tuple[str, dict[str, DAG]]:
-    """Return the name of a broken spec's job, and what stands in place of its DAGs.
+def _broken_dags(spec: _BrokenSpec, taken: Collection[str]) -> dict[str, DAG]:
+    """Return what stands in place of the DAGs of a broken spec's job.
 
-    `<job>__broken` is red at once: Airflow starts it unpaused, and its run fails now and in each hour until the spec is
-    corrected. A DAG of its own, because one that Airflow has unpaused stays so: the job must not start with it.
-    `<job>__epoch`, where the name and the schedule can be read, fails as often as the job would have run.
+    `<file>__broken` is red at once: Airflow starts it unpaused, and its run fails now and in each hour until the spec
+    is corrected. A DAG of its own, because one that Airflow has unpaused stays so: the job must not start with it.
+    `<job>__epoch`, where the name can be read, fails as often as the job would have run.
+
+    Args:
+        taken: names of jobs that have their DAGs.
     """
-    log.warning("%s", problem)
-    name, is_stated, schedule = _rescued(path)
-    if name in taken:
-        dag_id = duplicate_dag_id(name)
-        return name, {dag_id: broken_dag(path, problem, stack, dag_id, _HOURLY, unpaused=True)}
-    dag_id = broken_dag_id(name)
-    dags = {dag_id: broken_dag(path, problem, stack, dag_id, _HOURLY, unpaused=True)}
-    if is_stated:
-        dags[epoch_dag_id(name)] = broken_dag(path, problem, stack, epoch_dag_id(name), schedule, unpaused=False)
-    return name, dags
+    log.warning("%s", spec.problem)
+    dags = {spec.dag_id: _broken_dag(spec, spec.dag_id, _HOURLY, unpaused=True)}
+    name, schedule = _rescued(spec.path)
+    if name is not None and name not in taken:
+        dags[epoch_dag_id(name)] = _broken_dag(spec, epoch_dag_id(name), schedule, unpaused=False)
+    return dags
 
 
-def broken_dag(
-    path: Path, problem: str, stack: str, dag_id: str, schedule: ScheduleSpec | None, *, unpaused: bool
-) -> DAG:
+def _broken_dag(spec: _BrokenSpec, dag_id: str, schedule: ScheduleSpec | None, *, unpaused: bool) -> DAG:
     """Return a DAG whose run fails with what is wrong with a spec.
 
     Args:
@@ -188,8 +208,8 @@ def broken_dag(
     """
     dag = DAG(
         dag_id=dag_id,
-        description=f"{shown_path(path)} is not a valid job spec",
-        doc_md=f"This job's spec is not valid:\n\n```\n{problem.replace('`', chr(39))}\n```\n",
+        description=f"{shown_path(spec.path)} is not a valid job spec",
+        doc_md=f"This job's spec is not valid:\n\n```\n{spec.problem.replace('`', chr(39))}\n```\n",
         schedule=airflow_schedule(schedule),
         start_date=START,
         catchup=False,
@@ -199,38 +219,31 @@ def broken_dag(
         auto_register=False,
     )
     with dag:
-        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=problem, stack=stack, retries=0)
+        BrokenSpecOperator(task_id=tasks.TRIGGER, problem=spec.problem, stack=spec.stack, retries=0)
     return dag
 
 
-def _rescued(path: Path) -> tuple[str, bool, ScheduleSpec | None]:
-    """Return what can still be read of a broken spec.
+def _rescued(path: Path) -> tuple[str | None, ScheduleSpec | None]:
+    """Return the job's name and its schedule, as far as they can still be read of a broken spec.
 
-    Returns:
-        The job's name, else the file's; whether it is the job's in a text that can be parsed; the schedule, if it has
-        one that Airflow takes. The messages of a queue are left there: a DAG that cannot run would only use them up.
+    The messages of a queue are left there: a DAG that cannot run would only use them up.
     """
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
-    from milepost.spec.load.document import Unreadable, read_document
+    from milepost.spec.load.document import MAX_CHARACTERS, Unreadable, read_document
 
-    stem = re.sub(r"[^a-z0-9_-]+|__+", "-", path.stem.lower()).strip("-_")[:63] or "job"
-    text = ""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        value = read_document(text).value
-    except (Unreadable, OSError):
-        line = re.search(r"^name: *([^\s#]+)", text, re.MULTILINE)
-        value = None if line is None else line[1]
-    stated = value.get("name") if isinstance(value, dict) else value
-    is_name = isinstance(stated, str) and JOB_NAME_PATTERN.fullmatch(stated) is not None
-    name = stated if is_name else stem
-    if not isinstance(value, dict):
-        return name, False, None
+        with path.open(encoding="utf-8") as stream:
+            value = read_document(stream.read(MAX_CHARACTERS + 1)).value
+    except (Unreadable, UnicodeDecodeError, OSError):
+        return None, None
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str) or JOB_NAME_PATTERN.fullmatch(name) is None:
+        return None, None
     try:
         schedule = ScheduleSpec.model_validate(value.get("schedule"))
     except ValueError:
-        return name, is_name, None
-    return name, is_name, schedule if schedule.sqs is None else None
+        return name, None
+    return name, schedule if schedule.sqs is None else None
 
 
 _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {

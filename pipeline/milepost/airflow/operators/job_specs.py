@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from milepost.spec.load.load import LoadedJob
 
 EPOCH_SUFFIX = "__epoch"
@@ -20,9 +23,10 @@ def operate_dag_id(job: str) -> str:
     return f"{job}{OPERATE_SUFFIX}"
 
 
-def broken_dag_id(job: str) -> str:
-    """Return the id of the DAG whose runs fail while the job's spec is not valid."""
-    return f"{job}{BROKEN_SUFFIX}"
+def broken_dag_id(spec: Path) -> str:
+    """Return the id of the DAG whose runs fail while a spec is not valid: by its file, for it may have no name."""
+    stem = re.sub(r"[^a-z0-9_-]+|__+", "-", spec.stem.lower()).strip("-_")
+    return f"{stem[:63] or 'spec'}{BROKEN_SUFFIX}"
 
 
 def duplicate_dag_id(job: str) -> str:

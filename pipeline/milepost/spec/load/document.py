@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milepost.spec.values.problems import Path, Problem
 
-_MAX_BYTES = 1_000_000
+if TYPE_CHECKING:
+    from ruamel.yaml.composer import Composer
+
+MAX_CHARACTERS = 1_000_000
 _MAX_VALUES = 100_000
 _MAX_DEPTH = 32
 _TOO_LARGE = f"more than {_MAX_VALUES} values, or nested deeper than {_MAX_DEPTH}"
@@ -57,8 +60,8 @@ def read_document(text: str) -> Document:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
-    if len(text) > _MAX_BYTES:
-        raise Unreadable(f"the file is larger than {_MAX_BYTES} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise Unreadable(f"the file is larger than {MAX_CHARACTERS} characters")
     try:
         reader = YAML(typ="safe", pure=True)
         reader.Composer = _composer()
@@ -78,7 +81,7 @@ def read_document(text: str) -> Document:
     return document
 
 
-def _composer() -> type:
+def _composer() -> type[Composer]:
     """Return a YAML composer that refuses deep nesting early: the library's own recurses once per level."""
     from ruamel.yaml.composer import Composer
 

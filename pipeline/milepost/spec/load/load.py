@@ -32,7 +32,7 @@ from milepost.spec.job.connections import (
 )
 from milepost.spec.job.environment import referenced_variables, resolve_spec, resolve_text
 from milepost.spec.job.spec import JobSpec, SinkSpec
-from milepost.spec.load.document import Document, Unreadable, read_document
+from milepost.spec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.spec.load.placement import placement_problems
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.problems import Problem, invalid_spec
@@ -196,7 +196,8 @@ def read_spec(path: Path) -> str:
             hint="Rename it: the path of a spec is stored with its job.",
         )
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as stream:
+            return stream.read(MAX_CHARACTERS + 1)  # and no more: `read_document` refuses a longer one
     except UnicodeDecodeError as problem:
         raise InvalidRequest(f"{shown_path(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:

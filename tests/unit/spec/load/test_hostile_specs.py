@@ -160,3 +160,11 @@ def test_a_spec_whose_file_name_is_not_utf8_is_refused_by_a_name_that_can_be_pri
     with pytest.raises(InvalidRequest, match=r"caf\\xe9\.yaml: the name of the file is not UTF-8") as refused:
         load_job(path)
     refused.value.message.encode()
+
+
+def test_of_a_file_that_is_no_spec_by_its_size_little_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as stream:
+        stream.truncate(64 << 30)  # sparse: more than the machine's memory
+    with pytest.raises(InvalidRequest, match="the file is larger than 1000000 characters"):
+        load_job(path)
