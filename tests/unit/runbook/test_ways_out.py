@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.protocol.records.errors import CheckpointError
+from milepost.protocol.records.errors import CheckpointError, CheckpointExpired, SparkLost
 from milepost.runbook.pages import page_files, read_page
 from milepost.spark.driver import open_runner
-from milepost.storage.local.store import LocalStore
 from tests.harness.jobs.sparkless.backfill_job import mortal_session
 from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
@@ -65,16 +65,42 @@ class Situation:
         return SparklessJob(folder)
 
 
-def expired(folder: Path, patch: Patch) -> None:
-    """The clock of the store goes past the deadline while the epoch runs."""
-    job = provoked.with_an_epoch(folder)
-    job.land("2.csv")
-    clock = LocalStore.clock_ms
+def raised_by_spark(error: CheckpointError) -> Callable[[Path, Patch], object]:
+    """An epoch that ends as the runner on Spark reports it; Spark itself raises these in the tests of `WITH_SPARK`."""
 
-    def late(plan: object) -> None:
-        patch.setattr(LocalStore, "clock_ms", lambda store: clock(store) + 2 * 3_600_000)
+    def provoke(folder: Path, patch: Patch) -> None:
+        def fail(plan: object) -> None:
+            raise error
 
-    job.master.run(Session.cli(), SparklessRunner(after=late))
+        job = provoked.with_an_epoch(folder)
+        job.land("2.csv")
+        job.master.run(Session.cli(), SparklessRunner(before=fail))
+
+    return provoke
+
+
+def changed_table(folder: Path, patch: Patch) -> None:
+    """Another engine deletes a row of the job from its Delta table."""
+    job = CountedJob.with_epochs(
+        folder, 2, {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
+    )
+    DeltaTable(str(folder / "lake" / "table")).delete("k = 1")
+    job.land([3])
+    job.run()
+
+
+def deleted_file(folder: Path, patch: Patch) -> None:
+    """Somebody deletes a file that the head has published."""
+    job = CountedJob.with_epochs(folder, 2)
+    published = sorted((folder / "lake" / "table").rglob("*.parquet"))[-1]
+    published.rename(folder / "copy.parquet")
+    (folder / "place").write_text(str(published))
+    job.land([3])
+    job.run()
+
+
+def restore_file(job: SparklessJob) -> None:
+    (job.folder / "copy.parquet").rename((job.folder / "place").read_text())
 
 
 def corrupt_head(folder: Path, patch: Patch) -> None:
@@ -138,13 +164,20 @@ ANOTHER_KEY = edit("key: [v]", "key: [k]")
 SITUATIONS: dict[str, tuple[Situation, ...]] = {
     **{name: (Situation(provoke),) for name, provoke in provoked.ERRORS.items()},
     **{condition.value: (Situation(provoke),) for condition, provoke in provoked.STATES.items()},
-    "checkpoint-expired": (Situation(expired),),
+    "checkpoint-expired": (Situation(raised_by_spark(CheckpointExpired("it was still running at its deadline"))),),
     "environment-unusable": (Situation(provoked.environment_unusable, edit("spark: {conn_id: here}\n", "")),),
-    "invalid-request": (Situation(provoked.invalid_request, correct_and_land),),
+    "invalid-request": (
+        Situation(provoked.invalid_request, correct_and_land),
+        Situation(changed_table),
+    ),
     "job-not-runnable": (Situation(provoked.job_not_runnable), Situation(provoked.is_canceled)),
     "quality-gate-failed": (Situation(provoked.quality_gate_failed, land("1.csv"), values={"ID": "0"}),),
     "source-changed": (Situation(provoked.source_changed, IGNORES, {"rollback": nothing}, {"ID": "0"}),),
-    "state-corrupt": (Situation(corrupt_head, restore_head, {"rollback": nothing}),),
+    "spark-lost": (Situation(raised_by_spark(SparkLost("the Spark of the epoch is gone"))),),
+    "state-corrupt": (
+        Situation(corrupt_head, restore_head, {"rollback": nothing}),
+        Situation(deleted_file, restore_file, {"rollback": nothing}),
+    ),
     "subtask-declined": (Situation(provoked.subtask_declined, land("1.csv")),),
     "backfill-unfinished": (Situation(interrupted_backfill, values={"ID": "0"}),),
     "canceled": (Situation(canceled_with_savepoint, values={"SAVEPOINT": "before"}),),
@@ -161,9 +194,9 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
 """Of each page where it is read; each of its commands leads out of one of these at least, and is typed in all."""
 
 UNPLAYED: dict[tuple[str, str], str] = {
-    ("spark-lost", ""): "Spark goes away, which only Spark does: tests/integration/servers/test_spark_connect.py",
+    ("spark-lost", "milepost spark-server"): "starts a server that stays: tests/integration/servers",
 }
-"""Pages (with "") and commands that are not played here, each with the reason and the test that plays it."""
+"""Commands of a page that are not played here, each with the reason and where it is played."""
 
 NEVER_ENDS = "milepost status JOB --watch"
 """Typed in tests/unit/cli/reading/test_watch.py."""
@@ -180,7 +213,7 @@ def acts(command: str) -> bool:
     return "JOB" in command.split() and command.split()[1] not in READING
 
 
-PAGES = [name for name in page_files() if (name, "") not in UNPLAYED]
+PAGES = [*page_files()]
 PLACES = [(name, number) for name in PAGES for number in range(len(SITUATIONS.get(name, ())))]
 ACTS = [
     pytest.param(name, number, command, id=f"{name}-{number}-{command.removeprefix('milepost ')}")
@@ -203,10 +236,11 @@ def patch() -> Iterator[Patch]:
         yield patched
 
 
-def test_each_page_has_a_situation_or_a_reason_why_it_has_none() -> None:
+def test_each_page_has_a_situation_and_each_command_that_is_not_played_a_reason() -> None:
     assert set(PAGES) == SITUATIONS.keys()
     assert all(commands_of(name) for name in PAGES)
-    assert {name for name, command in UNPLAYED if command} <= set(PAGES)
+    told = {(name, command) for name in PAGES for command in re.findall(r"`(milepost [^`]+)`", read_page(name).text)}
+    assert UNPLAYED.keys() <= told
 
 
 @pytest.mark.parametrize(("name", "number"), PLACES)
@@ -241,7 +275,7 @@ def test_a_told_command_leads_out(
     assert typist.type("milepost status JOB").exit_code == 0, typist.typed
 
 
-@pytest.mark.parametrize("name", provoked.ERRORS)
+@pytest.mark.parametrize("name", [*provoked.ERRORS, *provoked.WITH_SPARK])
 def test_what_an_error_tells_to_type_leads_out(name: str, tmp_path: Path, patch: Patch, monkeypatch: Patch) -> None:
     situation = SITUATIONS[name][0]
     with pytest.raises((CheckpointError, ZeroDivisionError)) as caught:
