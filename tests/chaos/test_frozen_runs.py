@@ -78,7 +78,7 @@ class FrozenRuns:
         assert ended.typed, f"{what}: {ended.error}"
         assert chain.state.timeline().head >= overtaken
         chain.assert_only_completed_is_published()
-        chain.job.master().verify(deep=True)
+        assert chain.job.master().verify(deep=True).discarded == ()
         chain.job.assert_tables_equal_the_oracle()
         return ended.said or str(ended.error).partition(":")[0]
 

@@ -69,7 +69,7 @@ def _outlived(chain: KillChain, write: str) -> None:
     assert re.search(f"/chk-0*{lost.checkpoint_id}/t0*{lost.token}/", str(worker.place)), worker.place
     assert (chain.state.timeline().head, chain.state.version) == (head, version)
     chain.assert_only_completed_is_published()
-    chain.job.master().verify(deep=True)
+    assert chain.job.master().verify(deep=True).discarded == ()
     chain.job.assert_tables_equal_the_oracle()
     for days in (2, 4):  # listed, and once it has been listed for the grace period deleted
         gc = chain.processes.start("gc", str(chain.job.spec_path), plan={"clock_ahead_ms": days * DAY_MS})

@@ -81,7 +81,7 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *left_out: str) -> Ite
         yield one
         assert one.run() == "completed"
         job.assert_tables_equal_the_oracle()
-        job.master().verify(deep=True)
+        assert job.master().verify(deep=True).discarded == ()
         consumed = [key for epoch in job.epochs() for key in epoch]
         assert len(consumed) == len(set(consumed)) == one.days - 1
         assert not [str(warning.message) for warning in warned if "RETRIES" in str(warning.message)]

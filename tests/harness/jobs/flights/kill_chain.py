@@ -129,7 +129,7 @@ class KillChain:
             if completed is not None and name not in completed.unconfirmed:
                 assert mark == head, f"sink {name} confirmed checkpoint {head} and shows {mark}"
         if completed is not None:
-            self.job.master().verify()
+            assert self.job.master().verify().discarded == ()
 
     def assert_orphans_live(self) -> None:
         assert all(run.jvm_lives() for run in self.orphaned), "a JVM of a killed run has ended"

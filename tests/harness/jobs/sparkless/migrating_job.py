@@ -60,7 +60,7 @@ class MigratingJob(CountedJob):
     def assert_whole(self) -> None:
         """All that is retained can be read, nothing is missing, and nothing of it counts as somebody else's."""
         self.assert_tables_equal_the_oracle()
-        assert self.master.verify(None, deep=True).unasked == ()
+        assert (verified := self.master.verify(None, deep=True)).unasked == verified.discarded == ()
         report = self.master.fsck()
         assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 

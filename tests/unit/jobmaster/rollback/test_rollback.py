@@ -535,9 +535,8 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     job.rollback(4)
     job.run(2)
     job.assert_tables_equal_the_oracle()
-    with pytest.raises(StateCorrupt) as abandoned:
-        job.master.verify()
-    assert "the head is whole, so the job goes on without them" in abandoned.value.hint
+    (line,) = job.master.verify().discarded
+    assert line.startswith(f"checkpoint 5: object '{run}'"), "nothing but the discarded checkpoint needs it"
 
 
 def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path) -> None:
