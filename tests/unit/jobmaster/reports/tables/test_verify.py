@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
+from milepost.protocol.records.errors import StateCorrupt
 from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 
@@ -41,3 +43,13 @@ def test_a_table_of_a_sink_that_was_dropped_is_told_and_no_damage(tmp_path: Path
     assert (report.exit_code, report.unasked) == (0, (told.replace("checkpoint 2", "checkpoints 1, 2"),))
     job.spec_path.write_text(text)
     assert (verified := job.master.verify()).unasked == verified.discarded == () and job.master.fsck().unasked == ()
+
+
+def test_damage_of_an_older_checkpoint_of_the_live_timeline_is_damage(tmp_path: Path) -> None:
+    """The job goes on from its head without it, but nobody can go back there."""
+    job = CountedJob.with_epochs(tmp_path, 3)
+    (described,) = (tmp_path / "store" / "small").glob(f"chk-{2:020d}/*/_metadata")
+    described.write_bytes(b"torn")
+    with pytest.raises(StateCorrupt, match="checkpoint 2: object") as told:
+        job.master.verify()
+    assert "the head is whole, so the job goes on without them" in told.value.hint
