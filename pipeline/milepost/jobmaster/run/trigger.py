@@ -106,7 +106,7 @@ class Trigger:
 
         Args:
             take_over: abort another session's epoch although its lease is alive.
-            allow_non_restored_state: leave state behind that nothing restores.
+            allow_non_restored_state: leave state behind that nothing restores; such an epoch runs without input, too.
             tell: gets the pre-flight report of a spec or code that is not the head's.
             drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
         Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.

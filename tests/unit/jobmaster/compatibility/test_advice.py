@@ -81,6 +81,15 @@ def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJ
     assert job.master.read("seen").num_rows == 7
 
 
+def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob) -> None:
+    """Else the spec stays refused until input lands, and the flag would have to be given again then."""
+    rename(job)
+    assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
+    assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
+    again = milepost("run", job.spec_path, "--allow-non-restored-state")
+    assert again.stdout.startswith("nothing to do: ") and job.master.status().head == 3
+
+
 def test_what_each_kind_of_operator_forgets_is_known() -> None:
     kinds = {kind for one in get_args(StatefulSpec) for kind in get_args(one.model_fields["kind"].annotation)}
     assert FORGOTTEN.keys() == kinds

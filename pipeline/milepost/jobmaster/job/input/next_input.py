@@ -1,9 +1,10 @@
 """The next input is each source's listing against what it has consumed, within its limits.
 
 An epoch that has nothing to do is not triggered. It has something to do iff there is new input, rows are in flight, a
-source's start is to be recorded, or a timer is due that the firing watermark can reach. The last is possible only where
-a subtask's firing watermark is behind its operator's input: an epoch that leaves nothing in flight brings it up to
-date, so without rows in flight that takes a spec by which the operator has other sources now.
+source's start is to be recorded, a person lets it leave state behind that the spec does not restore, or a timer is due
+that the firing watermark can reach. The last is possible only where a subtask's firing watermark is behind its
+operator's input: an epoch that leaves nothing in flight brings it up to date, so without rows in flight that takes a
+spec by which the operator has other sources now.
 """
 
 from __future__ import annotations
