@@ -150,7 +150,7 @@ def _unknown(name: str, key: Collection[str]) -> str:
 
 def _other_tie_break(former: Sequence[str], current: Sequence[str]) -> str:
     """Say that rows were chosen by columns in another order, and how to go on choosing so."""
-    by_name = " (by name: earlier versions sorted columns in Airflow)" if list(former) == sorted(former) else ""
+    by_name = " (sorted by name, as earlier versions did in Airflow)" if list(former) == sorted(former) else ""
     return (
         f"equal rows were decided by the columns {', '.join(former)} in this order{by_name}, and would now be by "
         f"{', '.join(current)}; to keep this state, declare the columns in the former order"

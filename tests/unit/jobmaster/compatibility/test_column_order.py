@@ -148,7 +148,7 @@ def test_state_that_an_earlier_version_wrote_in_airflow_is_recognised(
     refused = job.report()["it"]
     assert refused["outcome"] == "refused"
     assert (
-        "by the columns a, z in this order (by name: earlier versions sorted columns in Airflow), and would now be by "
+        "by the columns a, z in this order (sorted by name, as earlier versions did in Airflow), and would now be by "
         "z, a; to keep this state, declare the columns in the former order" in refused["detail"]
     )
     edit_spec(job.path, SWAPPED)
