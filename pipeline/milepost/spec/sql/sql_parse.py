@@ -18,11 +18,13 @@ _WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", 
 _MAX_TOKENS = 20_000
 _MAX_BRACKETS = 32
 _MAX_DEPTH = 100
-_MAX_CHAIN = 1_000
+_MAX_CHAIN = 300
+_MAX_CONDITIONS = 1_000
 """Bounds of a text that is parsed, so that the parser and what walks its tree need neither long nor a deep stack.
 
-A level of brackets takes up to 25 frames of Python's 1,000; `_MAX_DEPTH` counts levels of the tree, in which operators
-of one kind in a row (`a || b || c`) are one; `_MAX_CHAIN` is how many may stand in a row.
+A level of brackets takes up to 25 frames of Python's 1,000. `_MAX_DEPTH` counts levels of the tree, in which operators
+of one kind in a row (`a || b || c`) are one. `_MAX_CHAIN` is how many may stand in a row: Spark's parser fails with a
+stack overflow at 600. It balances AND and OR, of which `_MAX_CONDITIONS` may stand in a row.
 """
 
 
@@ -159,9 +161,11 @@ def _refuse_depth(tree: exp.Expression) -> None:
     waiting = [(tree, 0, 0)]
     while waiting:
         node, depth, chain = waiting.pop()
-        if depth > _MAX_DEPTH or chain > _MAX_CHAIN:
-            what = f"deeper than {_MAX_DEPTH} levels" if depth > _MAX_DEPTH else f"more than {_MAX_CHAIN} in a row"
-            raise SqlProblem(f"operators are nested {what}; divide them between several sql operators")
+        most = _MAX_CONDITIONS if isinstance(node, exp.Connector) else _MAX_CHAIN
+        if depth > _MAX_DEPTH:
+            raise SqlProblem(f"nested deeper than {_MAX_DEPTH} levels; divide it between several sql operators")
+        if chain > most:
+            raise SqlProblem(f"more than {most} operators in a row; divide them between several sql operators")
         for inner in node.iter_expressions():
             in_a_row = isinstance(node, exp.Binary) and not isinstance(node, exp.Dot) and type(inner) is type(node)
             waiting.append((inner, depth + (not in_a_row), chain + in_a_row))
