@@ -22,7 +22,8 @@ def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) ->
 
 @pytest.mark.referee
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(job_examples(max_acts=8))
+@given(example=job_examples(max_acts=8, feed=True, served=True))
+@pytest.mark.usefixtures("database")
 def test_the_law_holds_in_longer_histories_of_whole_jobs(example: JobExample) -> None:
     with tempfile.TemporaryDirectory() as folder:
         hold_job(example, Path(folder, "job"))

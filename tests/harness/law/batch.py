@@ -7,7 +7,8 @@ A new kind of operator gets one class, here or in a module of its own, and a lin
 
 - each node's rows and late rows by name (`"u"`, `"u.late"`), with `__epoch`, `__stamp` and `__order`;
 - `lineage (upto, __epoch)`: the epochs that led to each checkpoint with nothing in flight;
-- `began (node, __epoch, stamp_us)`: the watermark of a node's sources when an epoch began;
+- `began (node, __epoch, stamp_us, input_us, fired_us)`: the watermark of a node's sources when an epoch began, that of
+  its inputs, and how far it had fired, of which the first is the later one;
 - `mark (node, upto, watermark_us)`: and at a checkpoint.
 
 Spark's batch answer is the truth for scalars and types; where DuckDB gives another one stands in `differences.py`.
@@ -64,14 +65,18 @@ class Place:
     def rows(self) -> str:
         """Its input rows with the stamp that they are judged by, for ever.
 
-        Of a source that is the watermark when the epoch began; of an operator their own, less what it holds back.
+        Of a source that is the watermark when the epoch began; of an operator their own, less what it holds back, but
+        where other inputs are read as well no more than that watermark, and no less than what had fired.
         """
         node = self.graph.nodes[self.input]
         assert node.output_kind == "append", "of updates the newest rows are its input: `present`"
-        if node.level > 0:
-            return f'SELECT * REPLACE (__stamp - {self._holdback_us(self.input)} AS __stamp) FROM "{self.input}"'
+        own = f"__stamp - {self._holdback_us(self.input)}"
+        if node.level > 0 and len({*self.graph.nodes[self.uid].inputs}) == 1:
+            return f'SELECT * REPLACE ({own} AS __stamp) FROM "{self.input}"'
+        least = f"CASE WHEN __stamp IS NOT NULL AND b.input_us IS NOT NULL THEN least({own}, b.input_us) END"
+        stamp = "b.stamp_us" if node.level == 0 else f"greatest({least}, b.fired_us)"
         return (
-            f'SELECT i.* REPLACE (b.stamp_us AS __stamp) FROM "{self.input}" i JOIN began b '
+            f'SELECT i.* REPLACE ({stamp} AS __stamp) FROM "{self.input}" i JOIN began b '
             f"ON b.node = '{self.uid}' AND b.__epoch = i.__epoch"
         )
 

@@ -16,18 +16,37 @@ from hypothesis import strategies as st
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from tests.harness.law.kinds.lookups import DOCUMENT, STATIC
-from tests.harness.law.operators import KINDS, First, again, met, operator_of
+from tests.harness.law.operators import (
+    KINDS,
+    First,
+    again,
+    apart,
+    extremes,
+    fires_behind,
+    met,
+    once,
+    operator_of,
+    replaced,
+)
 from tests.harness.law.plane import EpochOptions
 from tests.harness.law.readable import BASE_KEYS, CALLS, Readable
-from tests.harness.law.rows import ROWS, SCHEMA, TYPES, Digits
+from tests.harness.law.rows import NARROW, ROWS, SCHEMA, TYPES, WIDE, Digits, Domain
+from tests.harness.law.served import SINK, served_operator
 
 DELAYS = ("0s", "10m", "1h")
 IDLE = ((), ("b",), ("a",), ("b",), ("a", "b"))
 RESCALED = ((2, 2, 1, 3), (3, 3, 2, 1), (1, 3, 1, 2))
 """Subtasks of the epochs of windows that come out again, some of them cut: from each to fewer, and to more."""
+BEHIND: tuple[First, ...] = (once, fires_behind)
+"""Rows of a source that may be idle, in flight before an operator that another one waits for."""
+REPLACED: tuple[First, ...] = (replaced, extremes)
+THEMES: tuple[tuple[First, ...], ...] = ((), REPLACED, (apart,), (), BEHIND, REPLACED)
+"""What an example begins with: chance alone rarely puts these together."""
 TIMEOUT = "1ms"
 """A source in which a trigger finds nothing is idle."""
 CUTS = (None, "1ms", "5ms", "20ms")
+BUFFERS = ("64KB", "1B")
+"""In the latter each row is a buffer, and may be in flight by itself."""
 _LARGE = 1 << 40
 
 
@@ -73,12 +92,14 @@ class Example:
 
     Attributes:
         weak: whether nearly all keys have one hash. ends: whether event time ends with the last epoch.
+        domain: of its rows.
     """
 
     spec: JobSpec
     steps: tuple[Step, ...]
     weak: bool
     ends: bool
+    domain: Domain = WIDE
 
 
 def examples(max_operators: int = 3, max_epochs: int = 3, max_rows: int = 8) -> st.SearchStrategy[Example]:
@@ -96,19 +117,27 @@ def _drawn(max_operators: int, max_rows: int, steps: tuple[int, int]) -> Iterato
 
 def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Example:
     digits = Digits(job)
-    cuts, weak, ends = digits.pick((False, True)), digits.pick((False, False, False, True)), digits.pick((False, True))
-    sources = ("a", "b")[: digits.pick((1, 1, 2))]
+    theme = digits.pick(THEMES)
+    waits = theme is BEHIND
+    cuts, weak = waits or digits.pick((False, True)), digits.pick((False, False, False, True))
+    ends, domain = digits.pick((False, True)), NARROW if theme else digits.pick((WIDE, NARROW))
+    sources = ("a", "b")[: 2 if waits else digits.pick((1, 1, 2))]
     delays = [digits.pick(DELAYS) for _ in sources]
-    subtasks = digits.pick((None, *RESCALED)) if cuts else None
-    idle = digits.pick((IDLE, ((),))) if len(sources) > 1 and subtasks is None else ((),)
-    first = again if subtasks else met if len(idle) > 1 else None
-    document = job_document(sources, delays, operators, cuts=cuts, first=first)
+    subtasks = digits.pick((None, *RESCALED)) if cuts and not theme else None
+    may_idle = waits or (len(sources) > 1 and not theme and subtasks is None and digits.pick((True, False)))
+    leading = theme or ((again,) if subtasks else (met,) if may_idle else ())
+    operators = (operators * max(1, len(leading)))[: max(len(operators), len(leading))]
+    buffer = BUFFERS[-1] if waits else digits.pick(BUFFERS)
+    document = job_document(sources, delays, operators, cuts=cuts, leading=leading, buffer=buffer)
     if subtasks:
         steps = (steps * len(subtasks))[: len(subtasks)]
-    read = [Step.read(number, (left, right)[: len(sources)], cuts=cuts, idle=idle) for number, left, right in steps]
+    read = [
+        Step.read(number, (left, right)[: len(sources)], cuts=cuts, idle=IDLE if may_idle else ((),))
+        for number, left, right in steps
+    ]
     for place, parallelism in enumerate(subtasks or ()):
         read[place] = replace(read[place], options=replace(read[place].options, parallelism=parallelism))
-    return Example(JobSpec.model_validate(document), tuple(read), weak, ends)
+    return Example(JobSpec.model_validate(document), tuple(read), weak, ends, domain)
 
 
 @dataclass(frozen=True)
@@ -117,41 +146,67 @@ class JobExample:
 
     Attributes:
         document: its spec. acts: what is done to it, one after another: a name of `ACTS`, how far back, how many
-            subtasks from there on, and what lands before for each source.
+            subtasks from there on, and what lands before for each source. domain: of its rows.
     """
 
     document: dict[str, Any]
     acts: tuple[tuple[str, int, int, tuple[tuple[int, ...], ...]], ...]
+    domain: Domain = WIDE
 
 
 ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
+AWAY = "away"
+"""The source `FEED` leaves the spec for so many acts."""
+EMPTIED = "emptied"
+"""Somebody empties the table in Postgres, and the sink is realigned."""
+FEED = "feed"
+"""A source that one sink alone reads."""
 
 
-def job_examples(max_acts: int = 5, *, static: bool = False) -> st.SearchStrategy[JobExample]:
+def job_examples(
+    max_acts: int = 5, *, static: bool = False, feed: bool = False, served: bool = False
+) -> st.SearchStrategy[JobExample]:
     """Jobs with one or two sources, and what people and schedules do to them.
 
     Args:
-        static: whether there may be a static source, which lookups read.
+        static: whether there may be a static source, which lookups read. feed: a source that leaves and returns.
+        served: a table in Postgres, whose database `${env:PG_DSN}` names.
     """
-    return st.builds(partial(_job_example, static=static), *_drawn(3, 6, (2, max_acts)))
+    return st.builds(partial(_job_example, static=static, feed=feed, served=served), *_drawn(3, 6, (2, max_acts)))
 
 
 def _job_example(
-    job: int, operators: list[int], acts: list[tuple[int, tuple[int, ...], tuple[int, ...]]], *, static: bool
+    job: int,
+    operators: list[int],
+    acts: list[tuple[int, tuple[int, ...], tuple[int, ...]]],
+    *,
+    static: bool,
+    feed: bool,
+    served: bool,
 ) -> JobExample:
     digits = Digits(job)
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
     delays = [digits.pick(DELAYS) for _ in sources]
     cut, idle = digits.pick(CUTS), digits.pick(IDLE) if len(sources) > 1 else ()
-    first = met if idle else again if cut else None
-    document = job_document(sources, delays, operators, static=static, first=first)
+    leading = (met,) if idle else (again,) if cut else ()
+    document = job_document(sources, delays, operators, static=static, leading=leading)
     document["checkpointing"] |= {"aligned_timeout": cut} if cut else {}
     for name in idle:
         document["sources"][name]["idle_timeout"] = TIMEOUT
-    read = [(Digits(number), (left, right)[: len(sources)]) for number, left, right in acts]
+    domain = digits.pick((WIDE, NARROW))
+    feed, served = feed and digits.pick((True, False)), served and digits.pick((True, False))
+    if feed:
+        document["sources"][FEED] = source_document(FEED, "0s")
+        _sink(document["sinks"], FEED, FEED, "append")
+    if served:
+        document["operators"].append(served_operator("a"))
+        document["sinks"].append(dict(SINK))
+    chosen = (*ACTS, *((AWAY, AWAY) if feed else ()), *((EMPTIED,) if served else ()))
+    read = [(Digits(number), (left, right)[: len(sources)] + (left,) * feed) for number, left, right in acts]
     return JobExample(
         document,
-        tuple((one.pick(ACTS), one.pick((1, 2, 3)), one.pick((1, 2, 1, 3)), rows) for one, rows in read),
+        tuple((one.pick(chosen), one.pick((1, 2, 3)), one.pick((1, 2, 1, 3)), rows) for one, rows in read),
+        domain,
     )
 
 
@@ -162,20 +217,22 @@ def job_document(
     *,
     cuts: bool = False,
     static: bool = True,
-    first: First | None = None,
+    leading: Sequence[First] = (),
+    buffer: str = "64KB",
 ) -> dict[str, Any]:
     """Return the spec of a job of these operators, each over a node before it whose rows are final.
 
     Args:
-        static: whether there is a static source. first: makes the first operator; None: it is one of any kind.
+        static: whether there is a static source. leading: make the first operators; the others are of any kind.
+        buffer: size of the exchange's buffers.
     """
     nodes = [Readable(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
         digits = Digits(code)
-        if first is not None and not made:
-            operator, updates, rows = first(f"n{number}", digits, nodes)
+        if number < len(leading):
+            operator, updates, rows = leading[number](f"n{number}", digits, nodes)
         else:
             operator, updates, rows = operator_of(f"n{number}", digits, nodes, KINDS if static else KINDS[:-1])
         made.append(operator)
@@ -196,7 +253,7 @@ def job_document(
         | ({STATIC: DOCUMENT} if any(one["kind"] == "lookup" for one in made) else {}),
         "operators": made,
         "sinks": sinks,
-        "spark": {"buffer_size": "64KB"},
+        "spark": {"buffer_size": buffer},
         "checkpointing": {"max_parallelism": 8, **({"aligned_timeout": "1s"} if cuts else {})},
     }
 

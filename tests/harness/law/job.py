@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.protocol.records.errors import NotFound, StoreUnavailable
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.load.load import LoadedJob, load_job
@@ -26,6 +27,7 @@ from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.law.captured import Begin, Captured
 from tests.harness.law.oracle import check
 from tests.harness.law.plane import ticking
+from tests.harness.law.served import drop_table, empty_table, served_rows
 from tests.harness.tasks.tables import assert_same_rows
 
 
@@ -34,14 +36,16 @@ class LawJob:
     """A job below a folder (`config`, `landing`, `store`, `lake`), and what its nodes put out, by checkpoint.
 
     Attributes:
-        schemas: of every node's rows, late ones included. landed: how many objects were.
+        schemas: of every node's rows, late ones included. landed: the rows of each source's objects.
+        away: a source that has left the spec, and its sinks; None: none has.
     """
 
     folder: Path
     document: dict[str, Any]
     captured: Captured = field(default_factory=Captured)
-    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
-    landed: int = 0
+    schemas: dict[str, pa.Schema] = field(default_factory=dict)
+    landed: dict[str, list[pa.Table]] = field(default_factory=dict)
+    away: tuple[str, dict[str, Any], list[dict[str, Any]]] | None = None
 
     @classmethod
     def create(cls, folder: Path, document: dict[str, Any]) -> LawJob:
@@ -52,6 +56,8 @@ class LawJob:
         (folder / "config").mkdir(parents=True)
         for name in document["sources"]:
             (folder / "landing" / name).mkdir(parents=True)
+        if any(one["format"] == "postgres" for one in document["sinks"]):
+            drop_table()  # of another job
         job = cls(folder, document)
         job.set_parallelism(1)
         return job
@@ -59,6 +65,25 @@ class LawJob:
     def set_parallelism(self, parallelism: int) -> None:
         """Write the spec anew, with so many subtasks of every level."""
         self.document["spark"]["parallelism"] = parallelism
+        self._write()
+
+    def drop(self, source: str) -> None:
+        """Take a source that sinks alone read out of the spec, with these."""
+        sinks = [one for one in self.document["sinks"] if one["input"] == source]
+        self.document["sinks"] = [one for one in self.document["sinks"] if one not in sinks]
+        self.away = source, self.document["sources"].pop(source), sinks
+        self._write()
+
+    def bring_back(self) -> None:
+        """Have the source that is away in the spec again, if one is, and its sinks."""
+        if self.away is not None:
+            source, document, sinks = self.away
+            self.document["sources"][source] = document
+            self.document["sinks"] += sinks
+            self.away = None
+            self._write()
+
+    def _write(self) -> None:
         (self.folder / "config" / "law.yaml").write_text(json.dumps(self.document))
 
     @property
@@ -75,15 +100,17 @@ class LawJob:
 
     def land(self, source: str, rows: pa.Table) -> None:
         """Land rows as one object."""
-        self.landed += 1
-        pq.write_table(rows, self.folder / "landing" / source / f"{self.landed:04}.parquet")
+        objects = self.landed.setdefault(source, [])
+        objects.append(rows)
+        pq.write_table(rows, self.folder / "landing" / source / f"{len(objects):04}.parquet")
 
     def run(self, *, cut_short: bool = False) -> CheckpointReport | NothingToDo:
         """Run one epoch by a new session; one that is cut short first fails when all of its tasks are through."""
+        left: dict[str, Any] = {"allow_non_restored_state": True} if self.away else {}
         if cut_short:
             with suppress(StoreUnavailable):
-                self.master.run(Session.cli(), self.runner(fails=True))
-        return self.master.run(Session.cli(), self.runner())
+                self.master.run(Session.cli(), self.runner(fails=True), **left)
+        return self.master.run(Session.cli(), self.runner(), **left)
 
     def rollback(self, back: int) -> None:
         """Go back so many checkpoints, if there are so many."""
@@ -102,6 +129,12 @@ class LawJob:
                 from_checkpoint=lineage[-1 - back],
                 ranges_per_epoch=ranges_per_epoch,
             )
+
+    def empty_and_realign(self, sink: str) -> None:
+        """Empty a table in Postgres behind the job's back, if there is one, and have it put right."""
+        if self.lineage:
+            empty_table()
+            self.master.realign(Session.cli(), self.master.plan_realign(sink))
 
     def runner(self, *, fails: bool = False) -> SparklessRunner:
         """The data plane, watched; one that fails does so when everything is staged and uploaded."""
@@ -126,18 +159,51 @@ class LawJob:
         return 0 if base is None else base.in_flight_bytes
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return what each table shows; of a job that has run nothing, nothing."""
-        return {one.name: self.master.read(one.name) for one in self.loaded.spec.sinks if self.lineage}
+        """Return what each table shows of which anything was published."""
+        found = {one.name: _shown(self.master, one.name) for one in self.loaded.spec.sinks if self.lineage}
+        return {name: rows for name, rows in found.items() if rows is not None}
 
     def check(self) -> None:
         """Every node keeps its law at the head, if nothing is in flight there; every table shows what its node put out.
 
+        No object has been read twice, and tables in Postgres are, by SQL and by what the sink finds, as they should be.
+
         Raises AssertionError.
         """
         lineage = self.lineage
-        if lineage:
-            wholes = {} if self.in_flight else {lineage[-1]: lineage}
-            check_job(self.loaded, self.captured, self.schemas, lineage, wholes=wholes)
+        if not lineage:
+            return
+        wholes = {} if self.in_flight else {lineage[-1]: lineage}
+        check_job(self.loaded, self.captured, self.schemas, lineage, wholes=wholes)
+        self.check_read(lineage, whole=False)
+        for sink in self.loaded.spec.sinks:
+            if sink.format == "postgres":
+                _check_served(self.master, sink.name)
+
+    def check_read(self, lineage: tuple[int, ...], *, whole: bool) -> None:
+        """Each row that landed was read once; or not yet, unless all was. Raises AssertionError."""
+        for name, objects in self.landed.items():
+            landed = Counter(repr(row) for rows in objects for row in rows.to_pylist())
+            pieces = (rows for at, _, rows in self.captured.pieces.get(name, ()) if at in lineage)
+            read = Counter(repr(row) for rows in pieces for row in rows.to_pylist())
+            assert read <= landed, f"source {name}: read more often than it landed: {read - landed}"
+            assert not whole or read == landed, f"source {name}: never read: {landed - read}"
+
+
+def _shown(master: JobMaster, sink: str) -> pa.Table | None:
+    """Return what a table shows; None: no epoch has had the sink."""
+    try:
+        return master.read(sink)
+    except NotFound:
+        return None
+
+
+def _check_served(master: JobMaster, sink: str) -> None:
+    """Raises AssertionError: a table in Postgres has other rows than its checkpoint, by SQL, or by its sink."""
+    rows = master.read(sink)
+    assert_same_rows(served_rows(rows.schema), rows, f"table {sink} in Postgres")
+    fault = master.plan_realign(sink).fault
+    assert fault is None, f"sink {sink} finds {fault}"
 
 
 def lineage_of(job: LoadedJob) -> tuple[int, ...]:
@@ -184,6 +250,9 @@ def check_job(
     wholes = {lineage[-1]: lineage} if wholes is None else wholes
     check(job.spec, graph, captured, schemas, wholes, since=began.operators)
     for name, sink in graph.sink_inputs.items():
+        table = _shown(master, name)
+        if table is None and sink.output not in schemas:
+            continue  # of a source that no epoch has had
         given = captured if shown is None else shown(name)
         pieces, first = given.pieces.get(sink.output, ()), began.sinks.get(name, 0)
         rows = {at: [rows for epoch, _, rows in pieces if epoch == at] for at in lineage if at >= first}
@@ -194,7 +263,7 @@ def check_job(
         else:
             put_out = pa.concat_tables([empty, *epochs.values()])
             expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
-        assert_same_rows(master.read(name), expected, f"table {name}")
+        assert_same_rows(expected.slice(0, 0) if table is None else table, expected, f"table {name}")
 
 
 @dataclass(frozen=True)
@@ -234,7 +303,7 @@ class _Watched(SparklessRunner):
         self._job.captured.forget(int(plan.checkpoint_id))
         self._job.captured.begins[int(plan.checkpoint_id)] = Begin.of(plan)
         answers = super().run(plan)
-        self._job.schemas = answers.schemas
+        self._job.schemas |= answers.schemas
         return answers
 
     def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:

@@ -36,6 +36,10 @@ ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
 WINDOW_ORDERS = (("n",), ("window_start", "n"))
 DELETES = ("i < 0", None, "x IS NULL OR x > 1", "d < 0")
 WINDOW_DELETES = ("n < 2", None)
+BEFORE, AFTER = ["-1h", "-30m"], ["30m", "1h"]
+WITHIN = (["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"], BEFORE, AFTER)
+HOWS_ASOF = ("inner", "left")
+EXTREMES = ("min(", "max(", "arg_min(", "arg_max(")
 
 First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable]]
 """Makes an operator over sources, as `operator_of` does."""
@@ -191,8 +195,43 @@ def again(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, 
     return _window(uid, digits, digits.pick(sources), digits.pick(BASE_KEYS), LATENESS[1:])
 
 
+def apart(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join whose sides are apart in time, so that a row may be on time and yet have nothing to wait for."""
+    how, within = digits.pick((("left", BEFORE), ("anti", BEFORE), ("right", AFTER)))
+    operator, updates, rows = _joined(uid, "join", digits, digits.pick(sources), digits.pick(sources), (how,))
+    return operator | {"within": within}, updates, rows
+
+
+def once(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return an operator that passes rows of the last source on, which the one behind it may have to wait for."""
+    return operator_of(uid, digits, sources[-1:], ("ttl",))
+
+
+def fires_behind(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return windows over the node before, or a join of it with the first source, as of a time or not."""
+    if digits.pick((True, False)):
+        return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS)
+    left, right = digits.pick(((nodes[-1], nodes[0]), (nodes[0], nodes[-1])))
+    return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
+
+
+def replaced(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return an operator over a source whose rows replace each other."""
+    return operator_of(uid, digits, sources, ("latest", "aggregate", "top"))
+
+
+def extremes(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return the least and greatest values of the rows of the node before, which replace each other."""
+    rows = nodes[-1]
+    texts = dict.fromkeys(text for one in rows.calls for text in one.values() if text.startswith(EXTREMES))
+    some = [*texts][digits.pick((0, 1, 2)) :: 3]
+    calls = {"n": "count(*)", **{f"extreme{place}": text for place, text in enumerate(some)}}
+    keys = ((), (), *rows.keys)
+    return operator_of(uid, digits, [replace(rows, calls=(calls,), keys=keys, numbered=False)], ("aggregate",))
+
+
 def _joined(
-    uid: str, kind: str, digits: Digits, left: Readable, right: Readable
+    uid: str, kind: str, digits: Digits, left: Readable, right: Readable, hows: Sequence[str] = ()
 ) -> tuple[dict[str, Any], bool, Readable]:
     key = digits.pick(BASE_KEYS)
     operator = {
@@ -200,10 +239,10 @@ def _joined(
         "kind": kind,
         "inputs": [left.name, right.name],
         "key": list(key),
-        "how": digits.pick(("inner", "left", "right", "semi", "anti") if kind == "join" else ("inner", "left")),
+        "how": digits.pick(hows or (("inner", "left", "right", "semi", "anti") if kind == "join" else HOWS_ASOF)),
     }
     if kind == "join":
-        operator["within"] = digits.pick((["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"]))
+        operator["within"] = digits.pick(WITHIN)
     columns = left.columns
     if operator["how"] not in LEFT_ALONE:
         renamed = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}

@@ -189,9 +189,13 @@ class Watermarks:
         """Return how far a node has fired after these epochs, if the last one left nothing in flight; None: nowhere."""
         return latest(self._reached(uid, lineage), self._fired(uid, lineage))
 
-    def at_begin(self, uid: str, lineage: tuple[int, ...], epoch: int) -> int | None:
-        """Return by what rows of sources are late for a node in an epoch that continues these."""
-        return latest(self.of_inputs(uid, lineage, epoch), self._fired(uid, (epoch,)))
+    def at_begin(self, uid: str, lineage: tuple[int, ...], epoch: int) -> tuple[int | None, int | None, int | None]:
+        """Return by what rows of sources are late for a node in an epoch that continues these.
+
+        Beside it of which two it is the later one: the watermark of its inputs, and how far it had fired.
+        """
+        input_us, fired_us = self.of_inputs(uid, lineage, epoch), self._fired(uid, (epoch,))
+        return latest(input_us, fired_us), input_us, fired_us
 
     def of_inputs(self, uid: str, lineage: tuple[int, ...], epoch: int) -> int | None:
         """Return the least watermark of a node's inputs when an epoch begins, but for those that are idle."""
@@ -216,7 +220,7 @@ class Watermarks:
     def came_back_behind(self, lineage: tuple[int, ...]) -> bool:
         """Return whether a node had fired further than the inputs that it waited for again when an epoch began."""
         begins = [(node.uid, lineage[:at], epoch) for node in self._graph.stateful for at, epoch in enumerate(lineage)]
-        return any(self.of_inputs(*begin) != self.at_begin(*begin) for begin in begins)
+        return any(self.of_inputs(*begin) != self.at_begin(*begin)[0] for begin in begins)
 
     def beyond(self, lineage: tuple[int, ...]) -> Iterator[str]:
         """Yield what has fired further than its inputs, when the last of these epochs began."""
@@ -302,8 +306,8 @@ def _tables(
 def _began(graph: JobGraph, watermarks: Watermarks, checkpoints: Mapping[int, tuple[int, ...]]) -> pa.Table:
     epochs = {epoch: lineage[:place] for lineage in checkpoints.values() for place, epoch in enumerate(lineage)}
     uids = [node.uid for node in graph.stateful]
-    began = ((uid, epoch, watermarks.at_begin(uid, before, epoch)) for uid in uids for epoch, before in epochs.items())
-    return _marks(began, ("node", EPOCH, "stamp_us"))
+    began = ((uid, epoch, *watermarks.at_begin(uid, before, epoch)) for uid in uids for epoch, before in epochs.items())
+    return _marks(began, ("node", EPOCH, "stamp_us", "input_us", "fired_us"))
 
 
 def _places(graph: JobGraph, node: Node, schemas: Mapping[str, pa.Schema]) -> list[Place]:
@@ -320,8 +324,8 @@ def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:
     return pa.schema([*schema, *more]).empty_table()
 
 
-def _marks(times: Iterable[tuple[str, int, int | None]], columns: tuple[str, str, str]) -> pa.Table:
-    found, types = list(times), (pa.string(), pa.int64(), pa.int64())
+def _marks(times: Iterable[tuple[str | int | None, ...]], columns: tuple[str, ...]) -> pa.Table:
+    found, types = list(times), (pa.string(), *[pa.int64()] * (len(columns) - 1))
     return pa.table(
         [pa.array([row[place] for row in found], type_) for place, type_ in enumerate(types)], names=list(columns)
     )

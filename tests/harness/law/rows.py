@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -39,6 +40,43 @@ BEGIN_MINUTES = -60
 """The first epochs are before 1970."""
 
 
+@dataclass(frozen=True)
+class Domain:
+    """The values that rows are made of.
+
+    Attributes:
+        minutes, edges_us: after the epoch's own time: these minutes, and then these microseconds.
+    """
+
+    keys: Sequence[str | None] = KEYS
+    floats: Sequence[float | None] = FLOAT_KEYS
+    whole: Sequence[int | None] = WHOLE
+    values: Sequence[float | None] = VALUES
+    prices: Sequence[Decimal | None] = PRICES
+    flags: Sequence[bool | None] = FLAGS
+    minutes: Sequence[int] = MINUTES
+    edges_us: Sequence[int] = EDGES_US
+
+    @property
+    def columns(self) -> tuple[Sequence[Any], ...]:
+        """In the order of `SCHEMA`, without the time."""
+        return self.keys, self.floats, self.whole, self.values, self.prices, self.flags
+
+
+WIDE = Domain()
+NARROW = Domain(
+    keys=("a", "b"),
+    floats=(1.5, 0.0),
+    whole=(7, 10, 5),
+    values=(0.25, 1024.0, -0.5),
+    prices=(Decimal("0.01"), Decimal("12.50"), Decimal("3.00")),
+    flags=(True, False),
+    minutes=(0, 30, -30, 60),
+    edges_us=(0, -1, 1),
+)
+"""So few that keys repeat, rows tie, the second-best value is there, and times are those at which rules change."""
+
+
 class Digits:
     """A whole number, read digit by digit, each of the base that is asked for."""
 
@@ -53,13 +91,13 @@ class Digits:
 ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * len(FLAGS) * len(MINUTES) * len(EDGES_US)
 
 
-def rows_table(numbers: Sequence[int], epoch: int) -> pa.Table:
+def rows_table(numbers: Sequence[int], epoch: int, domain: Domain = WIDE) -> pa.Table:
     """Return the rows that these numbers stand for; their times go on with the epochs, out of order."""
     rows = []
     for number in numbers:
         digits = Digits(number)
-        minute, edge = digits.pick(MINUTES), digits.pick(EDGES_US)
-        values = [digits.pick(choices) for choices in (KEYS, FLOAT_KEYS, WHOLE, VALUES, PRICES, FLAGS)]
+        minute, edge = digits.pick(domain.minutes), digits.pick(domain.edges_us)
+        values = [digits.pick(choices) for choices in domain.columns]
         rows.append((*values, (BEGIN_MINUTES + STEP_MINUTES * epoch + minute) * MINUTE_US + edge))
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(SCHEMA)
     return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)

@@ -15,12 +15,14 @@ from hypothesis import HealthCheck, given, settings
 
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
+from milepost.state.layers.key_groups import subtask_of_key_group
 from tests.harness.law.captured import Begin, Captured
 from tests.harness.law.examples import Example, JobExample, Step, examples, job_examples, source_document
 from tests.harness.law.kinds.lookups import DOCUMENT, STATIC
 from tests.harness.law.oracle import Broken, check, hold_same
 from tests.harness.law.plane import Checkpoint, EpochOptions, Plane
 from tests.harness.law.run import hold, hold_job
+from tests.harness.tasks.key_hashes import KEYED
 
 EVENTS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 MINUTE_US = 60_000_000
@@ -40,7 +42,7 @@ def events(rows: Rows) -> pa.Table:
     return pa.table([[k for k, _, _ in rows], [v for _, v, _ in rows], pa.array(times, EVENTS.field("t").type)], EVENTS)
 
 
-def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
+def spec_of(*operators: dict[str, Any], delay: str = "0s", buffer: str = "64KB") -> JobSpec:
     source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
     sinks = [
         {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
@@ -50,15 +52,15 @@ def spec_of(*operators: dict[str, Any], delay: str = "0s") -> JobSpec:
     ]  # fmt: skip
     return JobSpec.model_validate(
         {"name": "law", "storage": "../store", "sources": {"a": source}, "operators": list(operators), "sinks": sinks,
-         "spark": {"buffer_size": "64KB"}, "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1s"}}
+         "spark": {"buffer_size": buffer}, "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1s"}}
     )  # fmt: skip
 
 
 class History:
     """Epochs of a job one after another, held to the law at their end."""
 
-    def __init__(self, folder: Path, *operators: dict[str, Any], delay: str = "0s") -> None:
-        self.plane = Plane(spec_of(*operators, delay=delay), folder)
+    def __init__(self, folder: Path, *operators: dict[str, Any], delay: str = "0s", buffer: str = "64KB") -> None:
+        self.plane = Plane(spec_of(*operators, delay=delay, buffer=buffer), folder)
         self.head = Checkpoint()
 
     def epoch(self, *objects: Rows, **options: Any) -> Checkpoint:
@@ -76,7 +78,7 @@ class History:
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=45, deadline=None, suppress_health_check=list(HealthCheck))
 @given(examples())
 def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: Example) -> None:
     """Parallelism, slices, epochs that are cut, tries that are run again, vetoes, rollbacks, hashes that collide."""
@@ -85,9 +87,11 @@ def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: E
 
 
 @pytest.mark.long
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(job_examples())
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(example=job_examples(feed=True, served=True))
+@pytest.mark.usefixtures("database")
 def test_nodes_and_tables_keep_the_law_through_rollbacks_backfills_and_failed_tries(example: JobExample) -> None:
+    """And where a source leaves the spec and returns, and a table in Postgres is emptied behind the job's back."""
     with tempfile.TemporaryDirectory() as folder:
         hold_job(example, Path(folder, "job"))
 
@@ -206,6 +210,27 @@ def test_nothing_fires_beyond_rows_that_are_in_flight(tmp_path: Path) -> None:
     history.epoch([("c", 0, 201.0)], cut_ms=4)
     history.epoch([("c", 0, 261.0)])
     assert not history.head.in_flight and not history.plane.captured.rows("hourly.late")
+    history.check()
+
+
+def test_nothing_fires_beyond_rows_that_one_sender_of_two_leaves_in_flight(tmp_path: Path) -> None:
+    """Rows of the other one have a later stamp, of an epoch in which the window's end was passed already."""
+    first = {"uid": "first", "kind": "deduplicate", "inputs": ["a"], "key": ["k"], "ttl": "30d"}
+    history = History(tmp_path, first, HOURLY | {"inputs": ["first"]}, buffer="1B")
+    names = pa.table({"k": [f"k{number}" for number in range(60)]})
+    owners = subtask_of_key_group(KEYED.key_groups(names, ("k",), 8), 8, 2)
+    quick, slow = (
+        [name for name, owner in zip(names["k"].to_pylist(), owners, strict=True) if owner == at] for at in (0, 1)
+    )
+    history.epoch([(quick[0], 1, 70.0), *((name, 1, 10.0) for name in slow[:20])], parallelism=2, cut_ms=8)
+    for name in quick[1:3]:
+        history.epoch([(name, 1, 80.0)], parallelism=2, cut_ms=8)
+        channels = history.head.states["first"].channels
+        assert channels[0] is None and channels[1] is not None, "one sender is done, the other one is not"
+    history.epoch([], parallelism=2)
+    history.epoch([("end", 1, 200.0)], parallelism=2)
+    assert not history.head.in_flight and not history.plane.captured.rows("hourly.late")
+    assert history.plane.captured.rows("hourly") == 20 + 3
     history.check()
 
 

@@ -154,6 +154,28 @@ def test_a_tombstone_is_remembered_for_its_ttl_and_older_rows_are_late(tmp_path:
     assert sorted(run.state().column("id").to_pylist()) == [1, 2]
 
 
+@pytest.mark.parametrize(("past_us", "shown"), [(0, []), (1, ["old"])])
+def test_a_tombstone_is_remembered_up_to_the_last_microsecond_of_its_ttl(
+    tmp_path: Path, past_us: int, shown: list[str]
+) -> None:
+    """A delete of minute 100 with a ttl of ten: at minute 110 it holds an older row off, a microsecond later not.
+
+    Rows in flight hold firing back: the tombstone is in state, and lateness alone decides.
+    """
+    run = started(tmp_path, latest(TIMED, tombstone_ttl="10m"))
+    run.epoch(timed((1, "", 5, True, 100)))
+    out = run.epoch(timed((1, "old", 4, False, 111)), lateness_us=110 * MINUTE_US + past_us)
+    assert out.rows.column("status").to_pylist() == shown
+
+
+def test_a_tombstone_leaves_state_one_microsecond_after_its_ttl(tmp_path: Path) -> None:
+    run = started(tmp_path, latest(TIMED, tombstone_ttl="10m"))
+    run.epoch(timed((1, "", 5, True, 100)), firing_us=110 * MINUTE_US)
+    assert run.state().num_rows == 1
+    run.epoch(timed(), firing_us=110 * MINUTE_US + 1)
+    assert run.state().num_rows == 0
+
+
 def test_a_live_row_is_kept_however_old_it_is(tmp_path: Path) -> None:
     run = started(tmp_path, latest(TIMED, tombstone_ttl="1m"))
     run.epoch(timed((1, "new", 1, False, 0)), firing_us=10**15)

@@ -15,7 +15,13 @@ from milepost.jobmaster.backfill.backfill_run import check_equal
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.plan_document import KeptAhead
-from milepost.jobmaster.backfill.replay import ConsumedVersions, replay_record
+from milepost.jobmaster.backfill.replay import (
+    ConsumedVersions,
+    consumed_by,
+    lineage_since,
+    recorded_ranges,
+    replay_record,
+)
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.health.status import Status
 from milepost.protocol.codec.records import to_json
@@ -34,6 +40,7 @@ from milepost.protocol.records.errors import (
     SourceChanged,
     SubtaskDeclined,
 )
+from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.retention.lineage import open_forks
 from milepost.state.buffers.buffers import Buffer, encode_rows
@@ -568,6 +575,29 @@ def test_a_source_that_the_spec_dropped_is_not_left_out_silently(job: BackfillJo
     job.edit("inputs: [rows]", "inputs: [others]")
     with pytest.raises(InvalidRequest, match="objects of the sources rows, which the spec no longer has"):
         job.master.plan_backfill("2026-01-01")
+
+
+def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(job: BackfillJob) -> None:
+    """What the head has and no record names, and what records name and the head lacks: both are refused."""
+    context, live = job.small.context, job.state.timeline().head
+    point = CheckpointId(2)
+    base, head = (consumed_by(context, context.base_metadata(job.state, one)) for one in (point, live))
+    lineage = lineage_since(context, live, point)
+    assert [one.count for one in recorded_ranges(context, lineage, None, base, head)] == [1, 1, 1]
+    more = ConsumedVersions({**head["rows"].by, ("day-09.csv", "etag", 9, 5_000): 4})
+    with pytest.raises(InvalidRequest, match=r"source rows has 1 consumed objects .*\(checkpoints \[4\]\)"):
+        recorded_ranges(context, lineage, None, base, {"rows": more})
+    with pytest.raises(InvalidRequest, match=r"source more has 1 consumed objects .*\(checkpoints \[4\]\)"):
+        recorded_ranges(context, lineage, None, base, {**head, "more": ConsumedVersions({("a", "b", 1, 1): 4})})
+    with pytest.raises(InvalidRequest, match="source rows has 1 consumed objects"):
+        recorded_ranges(context, lineage[1:], None, base, head)
+    (first,) = (version for version, at in base["rows"].by.items() if at == 1)
+    less = ConsumedVersions({version: at for version, at in head["rows"].by.items() if version != first})
+    with pytest.raises(InvalidRequest, match=r"source rows has 1 consumed objects .*\(checkpoints unknown\)"):
+        recorded_ranges(context, lineage, None, base, {"rows": less})
+    with pytest.raises(InvalidRequest, match=r"\(checkpoints unknown\)"):
+        recorded_ranges(context, lineage, None, base, {"rows": replace(less, horizon_ms=first[-1])})
+    assert recorded_ranges(context, lineage, None, base, {"rows": replace(less, horizon_ms=first[-1] + 1)})
 
 
 def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: BackfillJob) -> None:

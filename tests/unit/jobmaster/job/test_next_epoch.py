@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sources.contract import SourceObject
+from milepost.dataflow.sources.planning.consumed import MAX_RUNS
 from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
@@ -135,6 +137,24 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     assert small.master.show(2).in_flight_bytes == 1_001 and small.master.show(2).unaligned is True
     assert small.master.status().in_flight_bytes == 0
     assert objects(planned(small)) == ["c.csv"]
+
+
+@pytest.mark.parametrize(("in_flight", "read"), [(1_000, ["new.csv"]), (1_001, [])])
+def test_a_source_that_is_held_back_to_no_object_forgets_nothing(
+    tmp_path: Path, in_flight: int, read: list[str]
+) -> None:
+    """Versions leave the consumed set with the run that an epoch appends; one that consumes nothing appends none."""
+    small = job(tmp_path, UNLIMITED, BUDGET, {"settle: 0s": "settle: 0s\n    forget_after: 1d"})
+    for number in range(MAX_RUNS):
+        old = small.land(f"{number}.csv")
+        os.utime(old, (number * 86_400, number * 86_400))
+        left = in_flight if number == MAX_RUNS - 1 else 0
+        small.epoch(with_operators({"latest": snapshot(small, in_flight=left)}))
+        old.unlink()
+    small.land("new.csv")
+    record = planned(small)
+    assert objects(record) == read
+    assert record is not None and (record.sources[0].forgets is not None) == bool(read)
 
 
 @pytest.mark.parametrize(

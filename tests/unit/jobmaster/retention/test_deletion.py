@@ -178,6 +178,25 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     assert [(one.checkpoint_id, one.unconfirmed) for one in job.context.head().state.checkpoints] == [(1, ()), (2, ())]
 
 
+def test_no_subsumption_is_planned_beside_commits_while_an_older_checkpoint_waits_for_its_sink(tmp_path: Path) -> None:
+    """I8: 1 could go, but the sink has yet to follow 3: its turn comes once all have confirmed."""
+    job = SparklessJob.create(tmp_path)
+    for number in range(1, 5):
+        job.land(f"{number}.csv")
+        session = Session.cli()
+        completed = job.complete(session, job.trigger(session))
+        if number < 4:
+            job.master.notify_complete(session, number, "table")
+    state = job.context.head().state
+    waits = [replace(one, unconfirmed=("table",)) if one.checkpoint_id >= 3 else one for one in state.checkpoints]
+    plan = plan_beside_commits(job.context, session.session_id, replace(state, checkpoints=tuple(waits)), completed)
+    assert (plan.request, plan.is_whole) == (None, False)
+    alone = plan_beside_commits(job.context, session.session_id, state, completed)
+    assert alone.request is not None and alone.request.checkpoint_ids == (1, 2, 3)
+    job.master.notify_complete(session, 4, "table")
+    assert subsume_old(job.context, session.session_id, plan) == (1, 2, 3)
+
+
 def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

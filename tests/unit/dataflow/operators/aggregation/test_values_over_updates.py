@@ -128,6 +128,23 @@ def test_a_value_that_is_taken_back_makes_room_for_the_next_one(tmp_path: Path) 
     ]
 
 
+def test_a_retracted_extreme_gives_way_to_the_second_best_although_a_worse_value_comes(tmp_path: Path) -> None:
+    """10 and 7, then 10 becomes 5: the greatest is 7, which has not changed; so of least values and their rows."""
+    run = started(tmp_path, {"high": "max(i)", "low": "min(i)", "at_high": "arg_max(s, i)", "at_low": "arg_min(s, i)"})
+
+    def of_i(*changes: tuple[int, int]) -> pa.Table:
+        return table([("a", 0.0, value, f"at {value}", True, weight) for value, weight in changes])
+
+    def shown(*changes: tuple[int, int]) -> list[Any]:
+        return list(run.epoch(of_i(*changes)).rows.select([*run.operator.row_schema.names[1:]]).to_pylist()[0].values())
+
+    assert shown((10, 1), (7, 1)) == [10, 7, "at 10", "at 7"]
+    assert shown((10, -1), (5, 1)) == [7, 5, "at 7", "at 5"]
+    assert shown((5, -1), (8, 1)) == [8, 7, "at 8", "at 7"]
+    assert shown((8, -1), (7, 1)) == [7, 7, "at 7", "at 7"], "it is there twice by now"
+    assert shown((7, -1), (6, 1)) == [7, 6, "at 7", "at 6"]
+
+
 def test_both_zeros_are_one_value_and_are_given_out_as_they_came(tmp_path: Path) -> None:
     calls = {"high": "max(x)", "low": "min(x)", "xs": "count(distinct x)", "at": "arg_min(x, i)"}
     run = started(tmp_path, calls)

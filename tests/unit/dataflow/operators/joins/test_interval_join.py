@@ -205,6 +205,24 @@ def test_a_row_that_no_other_can_reach_any_more_comes_out_at_once(tmp_path: Path
     assert out["amount"].to_pylist() == [7] and run.restore("left").rows()["amount"].to_pylist() == [8]
 
 
+@pytest.mark.parametrize("how", ["left", "anti", "right"])
+def test_a_row_whose_expiry_is_the_watermark_comes_out_alone_and_one_microsecond_later_it_waits(
+    tmp_path: Path, how: str
+) -> None:
+    """Its expiry is one microsecond past the last watermark at which its partner would be on time."""
+    side, (low, high) = (1, (60, 120)) if how == "right" else (0, (-120, -60))
+    exact = PAYMENTS.set(2, pa.field("paid_at", UTC_US))
+    run = TwoInputRun(joined(low, high, left=WIDE_ORDERS, right=exact, how=how), tmp_path)
+    run.epoch([], None, us(0))
+    last = [at(60) - timedelta(microseconds=1), at(60)]
+    piece = [orders(*((1, 0.0, one, 0) for one in last)), pa.table([[1, 1], [0.0, 0.0], last, [[], []]], schema=exact)]
+    first, _ = run.epoch([(side, piece[side])], us(0), us(0))
+    assert first["at"].to_pylist() == last[:1], "its expiry is the watermark: nothing can pair with it"
+    second, _ = run.epoch([], us(0), us(0) + 1)
+    assert second["at"].to_pylist() == last[1:]
+    assert not any(run.restore(name).rows().num_rows for name in SIDES)
+
+
 def test_a_row_waits_for_the_other_side_and_is_forgotten_when_none_can_come(tmp_path: Path) -> None:
     """Of within [-1m, 2m]: a left row of minute 10 until the watermark is past 12, a right one until past 11."""
     run = TwoInputRun(joined(), tmp_path)

@@ -189,6 +189,26 @@ def test_a_session_is_kept_while_a_row_that_is_not_late_may_join_it(tmp_path: Pa
     assert not run.state().num_rows
 
 
+@pytest.mark.parametrize(("firing_us", "written"), [(30 * MINUTE_US - 1, 2), (30 * MINUTE_US, 0)])
+def test_a_session_past_its_lateness_is_not_written_again_when_it_comes_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, firing_us: int, written: int
+) -> None:
+    """No row can join it any more, so nothing will ask whether it has come out; a microsecond earlier one still can."""
+    run = started(tmp_path, LATE)
+    run.epoch(rows(("a", 0), ("b", 0)), None, 0)
+    state, found = run.restore(0, 1), 0
+    upsert = state.upsert
+
+    def count(changed: pa.Table) -> None:
+        nonlocal found
+        found += changed.num_rows
+        upsert(changed)
+
+    monkeypatch.setattr(state, "upsert", count)
+    assert len(run.operator.begin({"": state}, 0).finish(firing_us)) == 2
+    assert found == written
+
+
 def test_sessions_come_out_early_and_one_that_begins_earlier_takes_the_place_of_the_one_it_was(tmp_path: Path) -> None:
     run = started(tmp_path, EARLY)
     assert shown(run.epoch(rows(("a", 20), ("b", 20)), None, None).rows) == [("a", 20.0, 30.0, 1), ("b", 20.0, 30.0, 1)]

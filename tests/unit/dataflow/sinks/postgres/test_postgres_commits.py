@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.postgres import database
+from milepost.dataflow.sinks.formats.postgres import database, row_changes
 from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
-from tests.conformance.sinks.contract.case import rows
+from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 from tests.harness.servers.postgres_server import Database, PostgresServer
 from tests.harness.servers.proxies.cutting_proxy import Cut, CuttingProxy
@@ -141,6 +141,29 @@ class TestCommits(PostgresCase):
         assert self.sql_rows(tmp_path, "k, _milepost")[1] == (2, back.number), (
             "a realignment writes no row that is right"
         )
+
+    def test_a_comparison_of_the_whole_table_knows_what_later_files_delete(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A key that one file has and a later one deletes is in no table: when it is judged, and when it is mended.
+
+        Files are told to the database one after another, as large ones are.
+        """
+        monkeypatch.setattr(row_changes, "TOGETHER_BYTES", 1)
+        job = self.begin(tmp_path)
+        for files, left in (
+            (rows((1, "a"), (2, "b"), (3, "c")), [(1, "a"), (2, "b"), (3, "c")]),
+            (deleting(rows((2, "B"), (4, "d"), (3, "")), [3]), [(1, "a"), (2, "B"), (4, "d")]),
+            (deleting(rows((3, "back"), (1, "")), [1]), [(2, "B"), (3, "back"), (4, "d")]),
+        ):
+            done = job.publish(files)
+            assert job.sink.fault(done.contents) is None
+            assert job.sink.move(job.manifest.realigned()) is True
+            assert self.sql_rows(tmp_path) == left
+        self.database.run(f"UPDATE {self.table(tmp_path)} SET k = 1 WHERE k = 2")
+        assert "1 row is gone, 1 row is there and no checkpoint has it" in str(job.sink.fault(done.contents))
+        assert job.sink.move(job.manifest.realigned()) is True
+        assert self.sql_rows(tmp_path) == left
 
     def _access(self, own: Database) -> object:
         from milepost.spec.job.connections import PostgresAccess

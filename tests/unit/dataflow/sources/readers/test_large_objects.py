@@ -196,6 +196,32 @@ def test_an_object_that_goes_while_it_is_read_is_never_skipped(
 
 
 @each_format
+def test_an_object_that_is_deleted_between_two_reads_of_it_is_declined_or_skipped_whole(
+    store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
+) -> None:
+    """`on_missing: skip`, and the store itself says that it is gone: who has handed rows on acknowledges nothing.
+
+    A reader may read ahead, so whether a row was handed on when it found out is its own affair.
+    """
+    obj = landed(store, key, body())
+    assert isinstance(answers(store, [obj], reader)[-1], OperatorStageEnd)
+    last = store.requests - 1
+
+    def delete(count: int) -> None:
+        if count == last:
+            store.inner.delete([key])
+
+    store.requests, store.before = 0, delete
+    *rows, end = answers(store, [obj], reader)
+    if isinstance(end, Declined):
+        assert end.decline.reason == CheckpointFailureReason.SOURCE_OBJECT_MISSING
+        assert f"object {key} went while it was read" in end.decline.detail
+    else:
+        assert isinstance(end, OperatorStageEnd)
+        assert (rows, end.ack["sources"]["s"]["missing"]) == ([], [key])
+
+
+@each_format
 def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:

@@ -32,7 +32,7 @@ from milepost.protocol.records.errors import StateCorrupt
 MOST_ROWS = 1_000_000
 """Of files that only one of two tables has: so many are compared in memory."""
 
-_TOGETHER_BYTES = 8 << 20
+TOGETHER_BYTES = 8 << 20
 """Of files: the rows of so many are written together."""
 
 
@@ -91,7 +91,7 @@ def line_changes(
 
     Raises: StateCorrupt.
     """
-    for together in cut_by_bytes(of, _TOGETHER_BYTES):
+    for together in cut_by_bytes(of, TOGETHER_BYTES):
         pieces: Iterable[pa.Table] = files.pieces(together[0], Reading(schema, verify=True, deletes=True))
         if len(together) > 1:
             pieces = [files.rows(together, Reading(schema, verify=True, deletes=True))]

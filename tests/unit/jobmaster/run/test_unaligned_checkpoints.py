@@ -1,0 +1,49 @@
+"""A checkpoint, its summary and its subtasks say that an epoch stopped before the end of its input."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import CheckpointReport
+from milepost.protocol.records.ids import CheckpointId
+from tests.harness.jobs.milepost_cli import milepost
+from tests.harness.law.examples import source_document
+from tests.harness.law.job import LawJob
+from tests.harness.law.rows import rows_table
+
+DOCUMENT: dict[str, Any] = {
+    "name": "law",
+    "storage": "../store",
+    "sources": {"a": source_document("a", "0s")},
+    "operators": [
+        {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["i"], "aggregates": {"n": "count(*)"}},
+        {"uid": "keys", "kind": "aggregate", "inputs": ["totals"], "key": [], "aggregates": {"n": "count(*)"}},
+    ],
+    "sinks": [{"name": "keys", "input": "keys", "format": "parquet", "path": "../lake/keys", "mode": "upsert"}],
+    "spark": {"buffer_size": "1KB"},
+    "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1ms"},
+}
+
+
+def test_what_was_left_in_flight_is_unaligned_and_what_was_not_is_aligned(tmp_path: Path) -> None:
+    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job.land("a", rows_table(range(0, 600_000, 10_007), 0))
+    for left in (True, False):
+        report = job.run()
+        assert isinstance(report, CheckpointReport)
+        context = JobContext(job.loaded)
+        metadata = context.base_metadata(context.head().state, CheckpointId(report.checkpoint_id))
+        assert metadata is not None
+        assert (metadata.in_flight_bytes > 0, metadata.unaligned) == (left, left)
+        assert {one.node for one in metadata.shares if one.unaligned} == {
+            uid for uid, operator in metadata.operators.items() if operator.in_flight_bytes
+        }
+        shown = json.loads(milepost("show", str(tmp_path / "job/config/law.yaml"), "--json").stdout)["data"]
+        assert (shown["unaligned"], shown["in_flight_bytes"] > 0) == (left, left)
+        job.document["checkpointing"].pop("aligned_timeout", None)
+        job.set_parallelism(1)
+    job.check()
