@@ -226,7 +226,7 @@ def extremes(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str,
     texts = dict.fromkeys(text for one in rows.calls for text in one.values() if text.startswith(EXTREMES))
     some = [*texts][digits.pick((0, 1, 2)) :: 3]
     calls = {"n": "count(*)", **{f"extreme{place}": text for place, text in enumerate(some)}}
-    keys = ((), (), *rows.keys)
+    keys = ((), (), (), *rows.keys)
     return operator_of(uid, digits, [replace(rows, calls=(calls,), keys=keys, numbered=False)], ("aggregate",))
 
 

@@ -67,14 +67,16 @@ WIDE = Domain()
 NARROW = Domain(
     keys=("a", "b"),
     floats=(1.5, 0.0),
-    whole=(7, 10, 5),
-    values=(0.25, 1024.0, -0.5),
-    prices=(Decimal("0.01"), Decimal("12.50"), Decimal("3.00")),
+    whole=(7, 10, 5, 8, 6),
+    values=(0.25, 1024.0, -0.5, 2.0, 8.0),
+    prices=(Decimal("0.01"), Decimal("12.50"), Decimal("3.00"), Decimal("7.25")),
     flags=(True, False),
     minutes=(0, 30, -30, 60),
     edges_us=(0, -1, 1),
 )
-"""So few that keys repeat, rows tie, the second-best value is there, and times are those at which rules change."""
+"""Few keys, so that rows tie and replace each other; of values enough that another one lies between two; times at which
+rules change.
+"""
 
 
 class Digits:
