@@ -21,7 +21,7 @@ from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.formats import option_called
 from milepost.spec.values.names import did_you_mean
-from milepost.spec.values.problems import Path, Problem
+from milepost.spec.values.problems import Path, Problem, shortened
 
 _NO_KEY = (
     "expected at least 1 column, got 0; to take all rows as those of one key, give each the same one, "
@@ -197,5 +197,4 @@ def _shown(path: Path, value: object) -> str:
         return "another value"
     if isinstance(value, (dict, list)):
         return "a mapping" if isinstance(value, dict) else "a list"
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return "nothing" if value is None else shortened(repr(value))

@@ -21,6 +21,7 @@ from milepost.spec.sql.row_wise import (
 )
 from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_at, problem_from, span
 from milepost.spec.values.names import check_column_name, did_you_mean
+from milepost.spec.values.problems import shortened
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -302,8 +303,7 @@ class _Reader:
         return self._by_folded.get(parts[0].name.casefold()) if len(parts) == 1 else None
 
     def _source(self, first: int, last: int) -> str:
-        text = " ".join(self._sql[self._tokens[first].start : self._tokens[last].end + 1].split())
-        return text if len(text) <= 60 else text[:59] + "…"
+        return shortened(" ".join(self._sql[self._tokens[first].start : self._tokens[last].end + 1].split()))
 
     def _text(self, first: int, last: int) -> str:
         """Return the user's text of a token range, with column references qualified."""

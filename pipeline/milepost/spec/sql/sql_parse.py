@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from milepost.spec.sql.cast_types import type_problem
+from milepost.spec.values.problems import shortened
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -174,10 +175,9 @@ def _refuse_depth(tree: exp.Expression) -> None:
 def shown(node: exp.Expression) -> str:
     """Return an expression as messages quote it."""
     try:
-        text = str(node.sql(dialect="spark"))
+        return shortened(str(node.sql(dialect="spark")))
     except Exception:  # noqa: BLE001 - sqlglot cannot write some trees that it reads
         return f"the expression {node.key.upper()}"
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def is_variable(node: exp.Expression) -> bool:

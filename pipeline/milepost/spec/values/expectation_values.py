@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+from milepost.spec.values.problems import shortened
+
 _BOOLEANS = frozenset(["0", "off", "f", "false", "n", "no", "1", "on", "t", "true", "y", "yes"])
 
 
@@ -156,9 +158,6 @@ def value_problem(type_: str, argument: str, value: object) -> str | None:
         fits = argument in _NULLABLE or (type_, argument) in _NULLABLE_OTHERS
     else:
         fits = kind.takes(value)
-    return None if fits else f"expected {kind.words}, got {_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    text = "null" if value is None else repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    if fits:
+        return None
+    return f"expected {kind.words}, got {'null' if value is None else shortened(repr(value))}"

@@ -37,6 +37,11 @@ def show_path(path: Path) -> str:
     return text
 
 
+def shortened(text: str, longest: int = 60) -> str:
+    """Return a text as messages quote it: what is longer ends in an ellipsis."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def invalid_spec(problems: Sequence[Problem], *, file: str, keys: Positions, values: Positions) -> InvalidRequest:
     """Return the error that reports `problems` in the order of the file, at most 24 lines.
 
@@ -50,7 +55,7 @@ def invalid_spec(problems: Sequence[Problem], *, file: str, keys: Positions, val
         where = f"{file}:{line}:{column}: " if line else ""
         path = show_path(problem.path)
         text = " ".join(f"{where}{path + ': ' if path else ''}{problem.message}".split())
-        lines.append(text if len(text) <= _LINE_CHARACTERS else text[: _LINE_CHARACTERS - 1] + "…")
+        lines.append(shortened(text, _LINE_CHARACTERS))
     if len(placed) > _SHOWN:
         lines.append(f"… and {len(placed) - _SHOWN} more")
     count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
