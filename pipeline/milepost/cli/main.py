@@ -103,7 +103,7 @@ _NAMED = 20
 
 
 _HELP_WIDTH = 61
-"""Characters of a command's line in `--help`, beside its name."""
+"""Characters of a command's line in `--help`, without its name."""
 
 
 _SETTINGS: dict[str, Any] = {
@@ -152,13 +152,12 @@ _GROUPS = {
 def _register() -> None:
     """Add all commands, each below its heading."""
     for heading, modules in _GROUPS.items():
-        before: list[Any] = [*app.registered_commands, *app.registered_groups]
         for module in modules:
             module.register(app)
-        added: list[Any] = [*app.registered_commands, *app.registered_groups]
-        for one in added:
-            if one not in before:
-                one.rich_help_panel = heading
+        commands: list[Any] = [*app.registered_commands, *app.registered_groups]
+        for command in commands:
+            if not isinstance(command.rich_help_panel, str):
+                command.rich_help_panel = heading
 
 
 _register()
