@@ -10,7 +10,7 @@ from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION, L
 from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, reason_of, translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.dataflow.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
-from milepost.dataflow.sinks.formats.delta.delta_log_faults import log_fault, log_made_anew
+from milepost.dataflow.sinks.formats.delta.delta_log_faults import LogFault, log_fault, realign_hint
 from milepost.dataflow.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.dataflow.sinks.formats.delta.delta_probe import probe_commits
 from milepost.dataflow.sinks.formats.delta.delta_types import check_columns, delta_schema
@@ -122,14 +122,15 @@ class DeltaFormat:
                 return DeltaTable(location.uri, storage_options=location.options)
             except DeltaError as error:
                 fault = reason_of(location, error)
-        found = log_fault(self._sink, self._store)
-        anew = log_made_anew(self._sink, self._store)
+        found = log_fault(self._sink, self._store) or LogFault(
+            fault,
+            "give the sink a new path, or repair the table with the engine that wrote it"
+            + realign_hint(self._sink, self._store),
+        )
         raise InvalidRequest(
-            f"sink {self._sink}: what lies at {self._store.config.url} cannot be opened as a Delta table: "
-            f"{found.what if found is not None else fault}. Nothing was published.",
-            hint=found.remedy
-            if found is not None
-            else f"give the sink a new path, or mend the table by the engine that wrote it{anew}",
+            f"sink {self._sink}: what is stored at {self._store.config.url} cannot be opened as a Delta table: "
+            f"{found.what}. Nothing was published.",
+            hint=found.remedy,
             sink=self._sink,
         )
 

@@ -1,4 +1,4 @@
-"""Objects that a Delta log lacks, so that no engine can open the table, and how the table can be opened again."""
+"""Detect missing objects of a Delta log, without which no engine opens the table, and name the recovery steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}(\d{{20}})\.checkpoint\.(?:(\d{{10}})\.(\d{{10}})\.parquet|.*)")
 
 _SHOWN = 3
-"""Of missing objects, so many are named."""
+"""How many missing objects a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFault:
-    """What is wrong with a log, and what to do about it, as parts of a message."""
+    """The fault of a log and its remedy, as parts of a message."""
 
     what: str
     remedy: str
@@ -45,8 +45,8 @@ def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
         needed = f"{hinted:020d}.checkpoint.*" if hinted > start else ", ".join(map(_object_name, missing[:_SHOWN]))
         more = ", …" * (hinted <= start and len(missing) > _SHOWN)
         return LogFault(
-            f"of its log, {_in_words(missing)} missing{lost}",
-            f"restore {needed}{more} below {store.config.url}/{LOG} from a copy{log_made_anew(sink, store)}",
+            f"of its log, {_versions_are(missing)} missing{lost}",
+            f"restore {needed}{more} below {store.config.url}/{LOG} from a copy{realign_hint(sink, store)}",
         )
     if hinted > start:
         return LogFault(
@@ -56,7 +56,7 @@ def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
     return None
 
 
-def log_made_anew(sink: str, store: ObjectStore) -> str:
+def realign_hint(sink: str, store: ObjectStore) -> str:
     """Return the last resort for a table of ours, as the end of a hint; "": it is not the sink's."""
     reserved = reserved_for(store)
     if reserved is None or reserved.owner.sink != sink:
@@ -67,7 +67,8 @@ def log_made_anew(sink: str, store: ObjectStore) -> str:
     )
 
 
-def _in_words(versions: list[int]) -> str:
+def _versions_are(versions: list[int]) -> str:
+    """Return versions as the subject of a sentence, with its verb."""
     if len(versions) == 1:
         return f"version {versions[0]} is"
     few = len(versions) <= versions[-1] - versions[0]
