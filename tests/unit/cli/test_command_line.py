@@ -227,7 +227,7 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
     edit_spec(path, {"{rows: count(*)}": "{rows: count(*), least: min(v)}"})
     result = milepost("lint", str(path))
     assert result.exit_code == 2
-    assert "What to do: undo the change; or make all state anew from what was read: " in result.stderr
+    assert "What to do: undo the change; or rebuild all state from the recorded input: " in result.stderr
     assert f"milepost backfill {path} --from-checkpoint 0" in result.stderr
     as_json = json.loads(milepost("lint", str(path), "--json").stdout)
     assert as_json["ok"] is False and as_json["data"]["hint"].startswith("undo the change; or")

@@ -1,4 +1,4 @@
-"""The ways out of a spec that the head refuses, each with the command that ends it."""
+"""Recovery steps for a spec that does not fit the head, each with the command to type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, str]
 def advice(
     spec: JobSpec, graph: JobGraph, refused: Sequence[Row], *, rebuild: bool = True, again: str | None = None
 ) -> str:
-    """Return what to do about the refused rows of a report: only what helps with one of them.
+    """Return the steps that help with at least one refused row of a report.
 
     Args:
         rebuild: whether the job has recorded input that a backfill could make its state of.
@@ -40,10 +40,10 @@ def _ways(spec: JobSpec, graph: JobGraph, refused: Sequence[Row], rebuild: bool,
             yield f"undo it, and then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] != NON_RESTORED for row in refused):
         yield "give the changed source a new name: what it has read is not known under another path"
-    made_anew = bool(changed or other_rows or any(row["kind"] == "job" for row in refused))
-    if rebuild and made_anew:
+    rebuildable = bool(changed or other_rows or any(row["kind"] == "job" for row in refused))
+    if rebuild and rebuildable:
         first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
-        yield f"make all state anew from what was read: {first}milepost backfill {spec.name} --from-checkpoint 0"
+        yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
     if changed:
         latest = (name for name, rows in graph.sink_inputs.items() if _shows(graph, rows.mode, rows.uid, changed))
         with_sinks = list(dict.fromkeys([*new_tables, *other_rows, *latest]))

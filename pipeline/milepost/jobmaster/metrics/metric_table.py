@@ -119,7 +119,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("job", "numRecordsIn", _E, _U.NONE, "checkpoint.rows_in", "Rows that were read.", _FLINK),
     Metric("job", "numRecordsOut", _E, _U.NONE, "checkpoint.rows_out", "Rows that were published.", _FLINK),
     Metric("job", "numLateRecordsDropped", _E, _U.NONE, "checkpoint.late_rows",
-           "Late rows, each once however many operators refused it; a sink of `<uid>.late` has those of one.", _FLINK),
+           "Late rows, each counted once; a sink of `<uid>.late` has those of one operator.", _FLINK),
     Metric("job", "epochCost", _G, _U.MONEY, "checkpoint.cost.total",
            "What the head's epoch cost, an estimate by `prices`.", label="currency"),
     Metric("job", "monthCost", _G, _U.MONEY, "status.month.total", "What a month costs, an estimate by `prices`.",

@@ -1,4 +1,4 @@
-"""The ways out of a spec that the head refuses are typed as they are told, and lead out."""
+"""The advice for a spec that does not fit the head is typed literally, and leads to a healthy job."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
     assert renamed_operators(chain, renamed, ["one", "two"]) == {"first": "one", "second": "two"}
 
 
-def test_of_a_changed_key_the_whole_way_is_told_and_leads_out(job: CountedJob) -> None:
+def test_the_advice_for_a_changed_key_works_when_typed(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
     way = f"give sink table a new name and path, then milepost backfill {job.spec_path} --from-checkpoint 0; or "
-    assert f"; or make all state anew from what was read: {way}" in told
+    assert f"; or rebuild all state from the recorded input: {way}" in told
     job.edit("{name: table,", "{name: by_both,")
     job.edit("lake/table", "lake/by_both")
     done = milepost("backfill", job.spec_path, *AFRESH, "--yes")
@@ -124,7 +124,7 @@ def test_of_a_changed_key_the_whole_way_is_told_and_leads_out(job: CountedJob) -
     assert job.master.read("by_both").num_rows == 6
 
 
-def test_a_changed_key_begins_empty_under_a_new_uid_as_it_is_told(job: CountedJob) -> None:
+def test_a_changed_key_begins_empty_under_a_new_uid_as_advised(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
     way = "give operator latest a new uid and sink table a new name and path, then milepost run"
