@@ -80,7 +80,7 @@ def test_every_role_reads_each_page_of_a_job_and_the_form(airflow: AirflowInstan
     assert airflow.page("/milepost/runbook/not-found", login=role).status_code == 200
 
 
-def test_a_job_of_a_team_is_shown_to_nobody_outside_it(airflow: AirflowInstance, jobs: Jobs) -> None:
+def test_users_outside_a_team_do_not_see_its_job(airflow: AirflowInstance, jobs: Jobs) -> None:
     """Neither on the page of all jobs nor by its address; the admin sees it."""
     for role in ROLES:
         listed = airflow.page("/milepost/jobs", login=role)
@@ -128,7 +128,9 @@ def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, job
 
 
 @pytest.mark.parametrize("role", ACTORS)
-def test_who_may_trigger_acts_and_the_history_has_his_name(airflow: AirflowInstance, jobs: Jobs, role: str) -> None:
+def test_a_user_who_may_trigger_acts_and_is_named_in_the_history(
+    airflow: AirflowInstance, jobs: Jobs, role: str
+) -> None:
     name = f"of-{role}"
     made = FormRun(airflow, OPERATE, login=role, what="savepoint_create", savepoint_create_name=name)
     waiting = FormRun(airflow, OPERATE, login=role, what="rollback", rollback_to="1")

@@ -95,7 +95,7 @@ def test_the_tab_the_docs_and_all_jobs_show_the_reason(folder: Path, monkeypatch
         dags["torn__broken"].get_task("trigger_checkpoint").execute({})
 
 
-def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_told_once(
+def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_listed_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its DAG is as paused as it was: mended, the job does not start because its spec was broken."""
@@ -108,7 +108,7 @@ def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_told_o
 
 
 @pytest.mark.parametrize("step", ["graph", "dag"])
-def test_an_exception_that_nobody_expects_breaks_one_spec_with_its_stack_in_the_log(
+def test_an_unexpected_exception_breaks_one_spec_and_its_stack_is_in_the_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str
 ) -> None:
     write(folder, "bad")

@@ -1,4 +1,4 @@
-"""Every way out that the runbook tells leads out: its commands are typed where they are told, word for word."""
+"""Every command that the runbook suggests is typed literally, in its situation, and leads to a healthy job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.harness.jobs.sparkless.counted_job import CountedJob
 from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
 from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
 from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.jobs.told_commands import READING, Typist, told_commands
+from tests.harness.jobs.suggested_commands import READING, Typist, suggested_commands
 from tests.unit.runbook import test_provoked as provoked
 
 Patch = pytest.MonkeyPatch
@@ -29,7 +29,7 @@ Mend = Callable[[SparklessJob], object]
 
 
 def nothing(job: SparklessJob) -> None:
-    """The cause is gone by itself, or with what was patched."""
+    """The cause has passed by itself, or with the end of the patch."""
 
 
 def spec_of(job: SparklessJob) -> Path:
@@ -49,7 +49,7 @@ class Situation:
     """Where a page is read.
 
     Attributes:
-        provoke: makes it below a folder. mend: what the page says to put right before the job goes on.
+        provoke: makes it below a folder. mend: the correction that the page asks for before the job goes on.
         mended: mend by the verb of a command, where another one, or none, comes before it.
         values: of the placeholders of commands.
     """
@@ -90,7 +90,7 @@ def changed_table(folder: Path, patch: Patch) -> None:
 
 
 def deleted_file(folder: Path, patch: Patch) -> None:
-    """Somebody deletes a file that the head has published."""
+    """A file that the head has published is deleted."""
     job = CountedJob.with_epochs(folder, 2)
     published = sorted((folder / "lake" / "table").rglob("*.parquet"))[-1]
     published.rename(folder / "copy.parquet")
@@ -203,7 +203,7 @@ NEVER_ENDS = "milepost status JOB --watch"
 
 
 def commands_of(name: str) -> list[str]:
-    """Return what a page tells to type: `milepost X` alone, without its job, is a name and nothing to type."""
+    """Return the commands of a page. `milepost X` without a job only names a command."""
     found = re.findall(r"`(milepost [^`]+)`", " ".join(read_page(name).text.split()))
     whole = (one for one in found if "JOB" in one.split() or one in ("milepost jobs", "milepost --version"))
     return [one for one in dict.fromkeys(whole) if one != NEVER_ENDS and (name, one) not in UNPLAYED]
@@ -231,7 +231,7 @@ def without_spark(monkeypatch: Patch) -> None:
 
 @pytest.fixture
 def patch() -> Iterator[Patch]:
-    """What is patched to provoke a situation; undone where its cause goes away."""
+    """Patches that provoke a situation; undone where its cause passes."""
     with Patch.context() as patched:
         yield patched
 
@@ -239,15 +239,17 @@ def patch() -> Iterator[Patch]:
 def test_each_page_has_a_situation_and_each_command_that_is_not_played_a_reason() -> None:
     assert set(PAGES) == SITUATIONS.keys()
     assert all(commands_of(name) for name in PAGES)
-    told = {(name, command) for name in PAGES for command in re.findall(r"`(milepost [^`]+)`", read_page(name).text)}
-    assert UNPLAYED.keys() <= told
+    suggested = {
+        (name, command) for name in PAGES for command in re.findall(r"`(milepost [^`]+)`", read_page(name).text)
+    }
+    assert UNPLAYED.keys() <= suggested
 
 
 @pytest.mark.parametrize(("name", "number"), PLACES)
-def test_told_commands_that_look_answer(
+def test_suggested_commands_that_only_read_succeed(
     name: str, number: int, tmp_path: Path, patch: Patch, monkeypatch: Patch
 ) -> None:
-    """With what they found, or with an error that says what is wrong."""
+    """They print a result, or an error that names the fault."""
     situation = SITUATIONS[name][number]
     job = situation.make(tmp_path / "job", patch)
     monkeypatch.chdir(job.folder)
@@ -259,7 +261,7 @@ def test_told_commands_that_look_answer(
 
 
 @pytest.mark.parametrize(("name", "number", "command"), ACTS)
-def test_a_told_command_leads_out(
+def test_a_suggested_command_leads_to_a_healthy_job(
     name: str, number: int, command: str, tmp_path: Path, patch: Patch, monkeypatch: Patch
 ) -> None:
     situation = SITUATIONS[name][number]
@@ -276,7 +278,9 @@ def test_a_told_command_leads_out(
 
 
 @pytest.mark.parametrize("name", [*provoked.ERRORS, *provoked.WITH_SPARK])
-def test_what_an_error_tells_to_type_leads_out(name: str, tmp_path: Path, patch: Patch, monkeypatch: Patch) -> None:
+def test_the_commands_of_an_error_lead_to_a_healthy_job(
+    name: str, tmp_path: Path, patch: Patch, monkeypatch: Patch
+) -> None:
     situation = SITUATIONS[name][0]
     with pytest.raises((CheckpointError, ZeroDivisionError)) as caught:
         situation.provoke(tmp_path / "job", patch)
@@ -285,7 +289,7 @@ def test_what_an_error_tells_to_type_leads_out(name: str, tmp_path: Path, patch:
     patch.undo()
     situation.mend(job)
     typist = Typist(spec_of(job), {**PLAIN, **situation.values})
-    for command in told_commands(hint):
+    for command in suggested_commands(hint):
         words = command.split()
         typed = " ".join(["milepost", words[1], *("JOB" if word == "small" else word for word in words[2:])])
         typist.type(typed) if words[1] in READING else typist.carry_out(typed)
@@ -293,7 +297,7 @@ def test_what_an_error_tells_to_type_leads_out(name: str, tmp_path: Path, patch:
 
 
 @pytest.mark.parametrize("condition", provoked.STATES, ids=lambda one: one.value)
-def test_what_status_tells_to_type_leads_out(condition: Condition, tmp_path: Path, patch: Patch) -> None:
+def test_the_next_steps_of_status_lead_to_a_healthy_job(condition: Condition, tmp_path: Path, patch: Patch) -> None:
     situation = SITUATIONS[condition.value][0]
     job = situation.make(tmp_path / "job", patch)
     patch.undo()
@@ -302,10 +306,10 @@ def test_what_status_tells_to_type_leads_out(condition: Condition, tmp_path: Pat
 
 
 def test_the_commands_of_a_message_are_found_in_its_prose() -> None:
-    told = "fix the cause, then: milepost resume small; milepost realign small table lets its state count; or wait"
-    assert told_commands(told) == ["milepost resume small", "milepost realign small table"]
-    assert told_commands("`milepost run small --take-over`, or milepost run small lets them") == [
+    message = "fix the cause, then: milepost resume small; milepost realign small table lets its state count; or wait"
+    assert suggested_commands(message) == ["milepost resume small", "milepost realign small table"]
+    assert suggested_commands("`milepost run small --take-over`, or milepost run small lets them") == [
         "milepost run small --take-over",
         "milepost run small",
     ]
-    assert told_commands("Runbook: milepost runbook busy") == []
+    assert suggested_commands("Runbook: milepost runbook busy") == []

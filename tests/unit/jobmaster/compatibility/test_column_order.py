@@ -122,9 +122,7 @@ def test_state_whose_ties_were_broken_in_another_order_is_refused(
 
 
 @tied
-def test_a_backfill_makes_the_state_anew_in_the_order_of_the_spec(
-    tmp_path: Path, edits: dict[str, str], t: Any
-) -> None:
+def test_a_backfill_rebuilds_the_state_in_the_order_of_the_spec(tmp_path: Path, edits: dict[str, str], t: Any) -> None:
     """The told way out for who wants the order that the spec has now."""
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))

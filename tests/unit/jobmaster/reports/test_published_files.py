@@ -1,4 +1,4 @@
-"""A published file that somebody deleted: every command names the newest whole checkpoint, and going there mends it."""
+"""A published file was deleted: each command names the newest whole checkpoint, and a rollback to it repairs it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def said(outcome: Outcome) -> str:
     return " ".join((outcome.stdout + outcome.stderr).split())
 
 
-def told_rollback(outcome: Outcome) -> list[str]:
+def suggested_rollback(outcome: Outcome) -> list[str]:
     """Return the rollback that a command names, as words to type."""
     (command,) = set(re.findall(r"milepost (rollback \S+ --to \d+)", said(outcome)))
     return shlex.split(command)
@@ -66,8 +66,8 @@ def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) 
     for command in (["verify"], ["status"], ["read", "seen"]):
         refused = milepost(command[0], job.spec_path, *command[1:])
         assert refused.exit_code == 7
-        assert told_rollback(refused) == ["rollback", str(job.spec_path), "--to", "1"], command
-    assert milepost(*told_rollback(milepost("status", job.spec_path)), "--yes").exit_code == 0
+        assert suggested_rollback(refused) == ["rollback", str(job.spec_path), "--to", "1"], command
+    assert milepost(*suggested_rollback(milepost("status", job.spec_path)), "--yes").exit_code == 0
     job.run(3)
     job.assert_tables_equal_the_oracle()
     verified = milepost("verify", job.spec_path)
@@ -81,9 +81,9 @@ def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) 
 
 
 def test_a_file_that_is_put_back_is_all_that_it_takes(job: CountedJob) -> None:
-    """The first way out that the message says."""
+    """Return the rollback that a message suggests first."""
     file = delete_published(job, 3)
-    assert told_rollback(milepost("status", job.spec_path))[-1] == "2"
+    assert suggested_rollback(milepost("status", job.spec_path))[-1] == "2"
     (trash(job) / file.name).rename(file)
     assert milepost("status", job.spec_path).exit_code == milepost("verify", job.spec_path).exit_code == 0
     job.run()
@@ -94,7 +94,7 @@ def test_where_no_checkpoint_is_whole_the_empty_state_is_named(job: CountedJob) 
     delete_published(job, 1)
     told = milepost("status", job.spec_path)
     assert "the empty state: none is whole" in said(told)
-    assert milepost(*told_rollback(told), "--yes").exit_code == 0
+    assert milepost(*suggested_rollback(told), "--yes").exit_code == 0
     job.run(4)
     job.assert_tables_equal_the_oracle()
 
@@ -118,7 +118,7 @@ def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monke
     delete_published(job, 2)
     ran = milepost("run", job.spec_path)
     assert ran.exit_code == 0 and "checkpoint 4 completed" in ran.stdout
-    assert told_rollback(ran) == ["rollback", str(job.spec_path), "--to", "1"]
+    assert suggested_rollback(ran) == ["rollback", str(job.spec_path), "--to", "1"]
 
 
 def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Database, tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Datab
     staged = job.small.context.sink("table").store
     staged.delete([stat.key for stat in staged.list(f"_milepost/data/chk-{2:020d}/")])
     told = milepost("status", job.spec_path)
-    assert told.exit_code == 7 and told_rollback(told)[-1] == "1"
-    assert milepost(*told_rollback(told), "--yes").exit_code == 0
+    assert told.exit_code == 7 and suggested_rollback(told)[-1] == "1"
+    assert milepost(*suggested_rollback(told), "--yes").exit_code == 0
     job.run(2)
     job.assert_tables_equal_the_oracle()
     assert milepost("status", job.spec_path).exit_code == 0

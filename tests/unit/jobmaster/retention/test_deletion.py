@@ -178,7 +178,9 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     assert [(one.checkpoint_id, one.unconfirmed) for one in job.context.head().state.checkpoints] == [(1, ()), (2, ())]
 
 
-def test_no_subsumption_is_planned_beside_commits_while_an_older_checkpoint_waits_for_its_sink(tmp_path: Path) -> None:
+def test_no_subsumption_is_planned_alongside_commits_while_an_older_checkpoint_waits_for_its_sink(
+    tmp_path: Path,
+) -> None:
     """I8: 1 could go, but the sink has yet to follow 3: its turn comes once all have confirmed."""
     job = SparklessJob.create(tmp_path)
     for number in range(1, 5):

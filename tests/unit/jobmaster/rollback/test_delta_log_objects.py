@@ -1,4 +1,4 @@
-"""Objects that somebody removed from the log of a Delta table: each message says what leads to a table that goes on."""
+"""Objects were removed from the log of a Delta table: each message names the steps to a table that works again."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: Cou
 
 
 @pytest.mark.parametrize("remove", [remove_checkpoint_and_what_it_holds, remove_a_commit, spoil_a_commit])
-def test_a_log_that_lacks_versions_is_restored_or_made_anew_from_the_jobs_state(
+def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(
     job: CountedJob, remove: Callable[[CountedJob, str], object]
 ) -> None:
     """The last resort, typed literally: the log moves away, and `realign` makes the table of the job's own files."""
@@ -129,7 +129,7 @@ def test_a_removed_commit_is_named_by_its_version(job: CountedJob) -> None:
     assert found is not None and f"restore {int(found[1]):020d}.json below" in told.hint
 
 
-def test_of_a_table_that_is_not_the_sinks_nothing_is_made_anew(tmp_path: Path) -> None:
+def test_a_table_that_is_not_the_sinks_is_not_offered_to_be_rebuilt(tmp_path: Path) -> None:
     """A path that the sink has not reserved: moving another's log away would lose its table."""
     job = CountedJob.create(tmp_path / "job", DELTA)
     log = table(job, "seen") / "_delta_log"

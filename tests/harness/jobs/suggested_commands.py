@@ -1,4 +1,4 @@
-"""Commands that pages and messages tell a person to type: found in the text, parsed, and typed literally."""
+"""Find the commands that pages and messages suggest, and type them literally."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.harness.jobs.milepost_cli import Outcome, milepost
 
 CLI: Any = typer.main.get_command(app)
 _USAGE: Any = typer.BadParameter.__bases__[0]
-"""What is raised for words that a command does not take."""
+"""The error of a command line that does not parse."""
 
 READING = frozenset(
     ("status", "show", "list", "history", "lint", "verify", "fsck", "doctor", "plot", "read", "jobs", "savepoint")
 )
-"""Commands that look, and change nothing."""
+"""Commands that change nothing."""
 
 _STEPS = 8
-"""More told steps than this, one after another, lead nowhere."""
+"""A chain of more suggested steps than this is taken as endless."""
 
 
-def told_commands(text: str) -> list[str]:
+def suggested_commands(text: str) -> list[str]:
     """Return the commands that a message names, each as far as it can be typed: prose may follow without a mark."""
     found = []
     for rest in re.split(r"\bmilepost (?=[a-z])", " ".join(text.split()))[1:]:
@@ -67,10 +67,10 @@ def _can_be_typed(words: list[str]) -> bool:
 
 @dataclass
 class Typist:
-    """A person at a shell who does what is told, word for word.
+    """A person at a shell who types each suggested command literally.
 
     Attributes:
-        spec: of the job. values: of the placeholders in capitals that pages have. typed: all that was, in order.
+        spec: of the job. values: of the placeholders in capitals that pages have. typed: the commands so far, in order.
     """
 
     spec: Path
@@ -90,7 +90,7 @@ class Typist:
         return outcome
 
     def carry_out(self, command: str) -> None:
-        """Type a command that acts; where it only shows a plan, also the act; refused, what is told then."""
+        """Type a command. After a plan also type the act, and after a refusal the step that it suggests."""
         for _ in range(_STEPS):
             outcome = self.type(command)
             if outcome.exit_code == 0 and "--dry-run" not in command:
@@ -108,12 +108,11 @@ class Typist:
         raise AssertionError(self._story(self.type("milepost status JOB")))
 
     def _next(self, outcome: Outcome) -> str:
-        """Return the told command to type next: the last one that acts, for what repairs comes before what goes on."""
-        told = outcome.stderr + outcome.stdout
-        commands = told_commands(told)
+        """Return the command to type next: the last one that acts, since repairs are named before the next epoch."""
+        commands = suggested_commands(outcome.stderr + outcome.stdout)
         acting = [one for one in commands if one.split()[1] not in READING]
         fresh = [one for one in acting if one != self.typed[-1]]
-        assert acting, f"no further step is told: {self._story(outcome)}"
+        assert acting, f"no further step is suggested: {self._story(outcome)}"
         return (fresh or acting)[-1]
 
     def _story(self, outcome: Outcome) -> str:
