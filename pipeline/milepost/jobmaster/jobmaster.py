@@ -148,7 +148,7 @@ T = TypeVar("T")
 
 
 class _UseCase(cached_property[T]):
-    """A method of a room, found when it is first asked for; who listens has heard of what it did when it ends.
+    """A method of a room, looked up on first access. When it returns, observers have received its events.
 
     Of the class `JobMaster` it is the function itself, for `help`.
 

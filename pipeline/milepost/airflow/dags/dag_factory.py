@@ -71,21 +71,21 @@ def job_dags(config: Path) -> dict[str, DAG]:
     Whatever one spec raises, the other jobs keep their DAGs: Airflow drops all DAGs of a file with an import error.
     The job of such a spec gets the DAGs of `_broken_dags` in place of its own, until the spec is corrected.
     """
-    asked = get_parsing_context().dag_id
+    only = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
     names: set[str] = set()
     broken: list[_BrokenSpec] = []
     for path in spec_files(config):
-        if asked is not None and _is_of_others(path, asked):
+        if only is not None and _is_of_others(path, only):
             continue
-        made = _spec_dags(path, names, asked)
+        made = _spec_dags(path, names, only)
         if isinstance(made, _BrokenSpec):
             broken.append(made)
         else:
             names.add(made[0])
             dags |= made[1]
     for spec in broken:  # after the others: the name in it may be that of a job whose spec is valid
-        dags |= {dag_id: dag for dag_id, dag in _broken_dags(spec, names).items() if asked in (None, dag_id)}
+        dags |= {dag_id: dag for dag_id, dag in _broken_dags(spec, names).items() if only in (None, dag_id)}
     return dags
 
 
@@ -102,8 +102,8 @@ class _BrokenSpec:
     """A spec of which no job is made.
 
     Attributes:
-        dag_id: of the DAG that is red for it. problem: what is wrong with it, in full.
-        stack: of an exception that nobody expected, else "".
+        dag_id: of the DAG that shows the problem. problem: the whole message.
+        stack: of an unexpected exception, else "".
     """
 
     path: Path
@@ -112,11 +112,11 @@ class _BrokenSpec:
     stack: str = ""
 
 
-def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[str, dict[str, DAG]] | _BrokenSpec:
+def _spec_dags(path: Path, taken: Collection[str], only: str | None) -> tuple[str, dict[str, DAG]] | _BrokenSpec:
     """Return the job's name of a spec file, and its DAGs by id; for a task its own DAG alone.
 
     Args:
-        taken: names of the jobs of other files. asked: as of Airflow; None: all DAGs.
+        taken: names of the jobs of other files. only: id of the DAG that a task needs; None: all.
     """
     try:
         job = parsed_spec(path)
@@ -125,7 +125,7 @@ def _spec_dags(path: Path, taken: Collection[str], asked: str | None) -> tuple[s
             problem = f"{path.name}: another spec in {path.parent} has the job name {name} too; names are unique."
             return _BrokenSpec(path, duplicate_dag_id(name), problem)
         on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
-        made = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if asked in (None, dag_id(name))}
+        made = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if only in (None, dag_id(name))}
         for dag in made.values():
             dag.validate()  # where Airflow does it, an error is one of the whole file
     except CheckpointError as error:
@@ -152,7 +152,7 @@ def epoch_dag(job: LoadedJob) -> DAG:
         on_failure_callback=on_failure(spec),
         default_args=task_defaults(spec),
         render_template_as_native_obj=False,
-        auto_register=False,  # `load_jobs` hands over what was made whole
+        auto_register=False,  # `load_jobs` registers DAGs that are complete
     )
     with dag:
         epoch_tasks(job)
@@ -201,7 +201,7 @@ def _broken_dags(spec: _BrokenSpec, taken: Collection[str]) -> dict[str, DAG]:
 
 
 def _broken_dag(spec: _BrokenSpec, dag_id: str, schedule: ScheduleSpec | None, *, unpaused: bool) -> DAG:
-    """Return a DAG whose run fails with what is wrong with a spec.
+    """Return a DAG whose run fails with the problem of a spec.
 
     Args:
         schedule: when it runs. unpaused: it does so without a person who switches it on.

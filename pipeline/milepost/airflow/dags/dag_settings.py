@@ -86,7 +86,7 @@ def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, form: d
         on_failure_callback=on_failure(job.spec),
         default_args=task_defaults(job.spec),
         render_template_as_native_obj=False,
-        auto_register=False,  # `load_jobs` hands over what was made whole
+        auto_register=False,  # `load_jobs` registers DAGs that are complete
     ) as dag:
         yield dag
     dag.params = form  # last: Airflow copies a DAG's form into each task that is made under it

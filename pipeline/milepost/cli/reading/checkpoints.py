@@ -156,8 +156,8 @@ def verify(
 ) -> None:
     """Check everything that the retained checkpoints refer to: exit 7 when something is missing or changed.
 
-    A table that the spec does not lead to, as its path changed or its sink was dropped, is told and not asked. What
-    only discarded checkpoints need is listed, with exit 0, unless ID is one of them.
+    A table that the spec does not lead to, as its path changed or its sink was dropped, is listed and not
+    checked. Damage that affects discarded checkpoints only is listed, with exit 0, unless ID is one of them.
     """
     output: Output = ctx.obj
     result = open_job(job, ahead=True).verify(checkpoint_id, deep)

@@ -180,7 +180,7 @@ def _at_a_terminal() -> bool:
 
 
 def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -> None:
-    """Say what would have spared most of the epoch's time, where that was the start of a Spark of its own."""
+    """Suggest a Spark server after an epoch that spent most of its time on the start of its own Spark."""
     from milepost.jobmaster.jobmaster import CheckpointDetails
 
     if not isinstance(result, CheckpointDetails) or output.json or loaded.spark_server() is not None:

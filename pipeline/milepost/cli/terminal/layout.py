@@ -25,7 +25,7 @@ class Grid:
         right: of each column, whether it is aligned to the right.
         optional: columns that are left out where they do not fit, the last one first.
         notes: one per row, printed below it; "" for none; () for no row has one.
-        breakable: a word that is longer than its column is broken: values of data, which nobody has to copy.
+        breakable: whether a word that is longer than its column is broken: for values of data, which need no copying.
     """
 
     columns: Sequence[str]

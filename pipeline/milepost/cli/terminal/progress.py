@@ -16,7 +16,7 @@ from milepost.protocol.records.errors import CheckpointError
 _LINE_EVERY_S = 5.0
 _MOVE_EVERY_S = 0.2
 _LONGEST_S = 1.0
-"""How long the end of an epoch waits for an estimate that a store still has not answered."""
+"""How long the end of an epoch waits for a pending estimate."""
 
 _MOST_PERCENT = 99
 """Of a step that is not over yet."""
@@ -25,7 +25,7 @@ _MOST_PERCENT = 99
 class EpochProgress:
     """A context manager that is called with the name of each step of an epoch, which says what the step reads.
 
-    A step whose time is expected has a percentage and the time that is left, by that estimate.
+    A step with an estimate is shown with its percentage and the time that is left.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class EpochProgress:
         self._stopped = threading.Event()
         self._bar: Any = None
         self._task: Any = None
-        # A step can take minutes without a call, so what is shown has a clock of its own.
+        # A step can take minutes without a call, so a thread refreshes the display.
         self._clock = threading.Thread(target=self._show_again, name="epoch-progress", daemon=True)
 
     def __enter__(self) -> EpochProgress:
@@ -71,29 +71,29 @@ class EpochProgress:
     def _show_again(self) -> None:
         every_s = _LINE_EVERY_S if self._bar is None else _MOVE_EVERY_S
         while not self._stopped.wait(every_s):
-            self._ask_estimate()
+            self._read_estimate()
             if self._stopped.is_set():
                 return
             percent, left = self._estimated()
             if self._bar is None:
-                told = f", {left}" if left else ""
-                sys.stderr.write(f"{self._step} ({time.monotonic() - self._started:.0f} s{told})\n")
+                rest = f", {left}" if left else ""
+                sys.stderr.write(f"{self._step} ({time.monotonic() - self._started:.0f} s{rest})\n")
                 sys.stderr.flush()
             elif percent is not None:
                 self._bar.update(self._task, total=100, completed=percent, estimate=left)
 
-    def _ask_estimate(self) -> None:
+    def _read_estimate(self) -> None:
         estimate, self._estimate = self._estimate, None
         if estimate is None:
             return
         began, expected_ms = self._step_began, None
-        with suppress(CheckpointError):  # it is told without an estimate; the epoch meets the error itself
+        with suppress(CheckpointError):  # the step is shown without an estimate; the epoch meets the error itself
             expected_ms = estimate()
         if expected_ms and began == self._step_began:
             self._expected_s = expected_ms / 1000
 
     def _estimated(self) -> tuple[int | None, str]:
-        """Return how much of the current step is done, in percent, and what is left, as text; None, "": not known."""
+        """Return the progress of the current step, in percent and as text; None, "": there is no estimate."""
         expected_s = self._expected_s
         if expected_s is None:
             return None, ""

@@ -320,9 +320,9 @@ class ReadableSink(Protocol):
         """Return how the table shows contents; None: it never did, as far as the job knows. Raises StateCorrupt."""
 
     def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
-        """Return mode and key of the table that is there, which are permanent: the spec may say others since.
+        """Return mode and key of the existing table. They are permanent, even if the spec now has others.
 
-        Where there is none yet, those of the spec.
+        Of a table that does not exist yet, those of the spec.
         """
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:

@@ -229,7 +229,7 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 
 
 def _left_behind(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-    """Complete the row of what is gone from the spec: what is forgotten with it, and where it may be now."""
+    """Complete the row of a removed operator or source: what would be forgotten, and its likely new name."""
     if row["kind"] == "source":
         row["detail"] += f"; {SOURCE_KEEPS}"
     elif row["kind"] == "operator":

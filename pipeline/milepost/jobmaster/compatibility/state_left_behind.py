@@ -1,4 +1,4 @@
-"""State that no operator of the spec restores: the operator that it may belong to, and what the job forgets with it."""
+"""State that no operator of the spec restores: its likely new operator, and what the job forgets without it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def renamed_operators(
         The new uid by the former one, of operators whose state would go on with `renamed_from`. Of several that could
         be, the one with the most similar uid.
     """
-    gone = {uid: signature for uid, signature in recorded.items() if uid not in current}
+    removed = {uid: signature for uid, signature in recorded.items() if uid not in current}
     found: dict[str, str] = {}
     for uid in (one for one in order if one in current and one not in recorded):
-        fits = [former for former in gone if is_continued(_with_names(gone[former], found), current[uid])]
+        fits = [former for former in removed if is_continued(_with_names(removed[former], found), current[uid])]
         if fits:
             former = max(fits, key=lambda name: SequenceMatcher(None, name, uid).ratio())
             found[former] = uid
-            del gone[former]
+            del removed[former]
     return found
 
 

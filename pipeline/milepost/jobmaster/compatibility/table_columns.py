@@ -1,4 +1,4 @@
-"""Columns of the tables that there are, compared with the rows that they would get now, as far as those are known."""
+"""Compare the columns of existing tables with the rows that the spec would write, as far as their types are known."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from milepost.spec.graph.graph import JobGraph, SinkInput
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
-    """Say which columns of a table its rows would not have any more, a line each."""
+    """Yield a line for each column of a table that its rows would no longer have."""
     for name in decode_schema(schema).names:
         if name not in rows.columns:
             yield f"the table's column {name} would be missing from the rows"
 
 
 def changed_types(schema: SchemaText, rows: SinkInput, graph: JobGraph) -> Iterator[str]:
-    """Say which columns of a table its rows would have with another type, a line each."""
+    """Yield a line for each column of a table whose type would change."""
     for field in decode_schema(schema):
         now = known_type(graph, rows.uid, rows.columns.get(field.name))
         # Of nested types two texts may mean the same; the sink compares them when it prepares.

@@ -150,9 +150,9 @@ class Reports:
         return replace(status, month=self.month_cost()) if month else status
 
     def begin_published_check(self) -> Callable[[], None]:
-        """Begin to look for the files of the head's tables; see `health.published_files`.
+        """Start to check, in the background, that the files of the head's tables exist.
 
-        Returns: what waits for the answer. It raises StateCorrupt: files are gone.
+        Returns: a function that waits for the result, and raises StateCorrupt if files are missing.
         """
         from milepost.storage.concurrency.background import begin_beside
 

@@ -94,15 +94,15 @@ def _answers(session: SparkSession, one: Selected, schema: pa.Schema, rows: pa.T
     wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(one.input)])
     try:
         frame = session.createDataFrame(wide, wide_type({one.input: schema}))
-        asked = added(frame, one.made).select(f"`{one.made.column}`")
-        made = collect(asked)
+        selected = added(frame, one.made).select(f"`{one.made.column}`")
+        made = collect(selected)
     except PySparkException as error:
         if len(rows) == 1:
             return [f"fails: {error.getCondition()}"]
         half = len(rows) // 2
         return [*_answers(session, one, schema, rows.slice(0, half)), *_answers(session, one, schema, rows.slice(half))]
     values = [value for value in made.column(0).to_pylist() if value is not None]
-    return [str(arrow_schema(asked.schema).field(0).type), *sorted(map(repr, values))]
+    return [str(arrow_schema(selected.schema).field(0).type), *sorted(map(repr, values))]
 
 
 def pinned_rows(schema: pa.Schema) -> pa.Table:

@@ -1,7 +1,7 @@
-"""Secret checks find credentials that a spec spells out: it is stored with every checkpoint, and shown.
+"""Find credentials that a spec spells out: specs are stored with every checkpoint, and shown.
 
 A reference to an environment variable is judged by what remains without its environment: the default of a variable is
-written in the spec too, and so is what stands beside one that may be empty.
+written in the spec too, and so is the text around one that may be empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES_A_SECRET = re.compile(
 )
 """Of an option or a setting, by the end of its name: `fs.s3a.aws.credentials.provider` is a class.
 
-Azure's have the name of the account behind it: `fs.azure.account.key.lake.dfs.core.windows.net`. Those of Kubernetes
+Azure's end with the name of the account: `fs.azure.account.key.lake.dfs.core.windows.net`. Those of Kubernetes
 name a secret: `spark.kubernetes.driver.secretKeyRef.PASSWORD`.
 """
 _ABSENT = "\0"
@@ -34,7 +34,7 @@ _NO_SECRETS = ("", "true", "false", "bearer", "basic")
 
 
 def secret_problems(spec: JobSpec) -> Iterator[Problem]:
-    """Yield each place of a spec that has a secret in words."""
+    """Yield each place of a spec that spells out a secret."""
     for path, uri in _uris(spec):
         if _has_secret(uri):
             yield Problem(path, _SECRET)

@@ -152,7 +152,7 @@ class _Moments:
         text = _constant_text(node)
         if text is not None:
             is_moment = _MOMENT.fullmatch(text.strip()) and not self._stays_text(node)
-            if is_moment and (node.parent is None or _constant_text(node.parent) is None):  # what is around it is next
+            if is_moment and (node.parent is None or _constant_text(node.parent) is None):  # else see its parent
                 raise SqlProblem(
                     f"the text '{text}' may be read as a moment that depends on when the epoch runs; write the moment "
                     "with its date, or compare it with a text: CAST(x AS STRING)"

@@ -1,4 +1,4 @@
-"""Names that a spec gives to things, and what is said of one that is wrong."""
+"""Names that a spec gives to things, and the end of a message about an unknown one."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ class _Block:
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Return whether the pattern means a name.
 
-    Whoever may land objects chooses their names, so nothing is tried twice: of each text the first place that fits is
-    right, because `*` and `**` take whatever comes between. The time is bounded by the length of the name times that of
-    the pattern: `*_*_*_*.json` against `____…`, as a regular expression, took minutes.
+    Anyone who lands objects chooses their names, so there is no backtracking: the first place where a text fits is
+    right, because `*` and `**` match whatever comes between. The time is bounded by the length of the name times that
+    of the pattern. As a regular expression, `*_*_*_*.json` took minutes on `____…`.
 
     `a/**/b*.csv` and `a/x/bc.csv`: the name gets a slash in front, so that `**/` follows one always. The block `/a/` is
     where the name begins; `/b` and `.csv` are matched from the end backwards, because the last block ends there.

@@ -1,4 +1,4 @@
-"""Which known name a wrong one was probably meant to be. Never one that means the opposite.
+"""Suggest the known name that an unknown one was meant to be, never one that means the opposite.
 
 to_be_not_null  ->  to_not_be_null       the same words in another order
 start_with      ->  startswith           alike

@@ -38,7 +38,7 @@ class DocumentedSpec:
 
 @dataclass(frozen=True, slots=True)
 class DagSpecs:
-    """What a DAG says of jobs; broken: what is wrong with the spec of the job in whose place it stands, or ""."""
+    """The specs that a DAG documents; broken: the problem of the invalid spec that it stands in for, or ""."""
 
     specs: tuple[DocumentedSpec, ...] = ()
     broken: str = ""
@@ -61,10 +61,10 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
             version of Milepost that this server has.
     """
     dag = SerializedDagModel.get_dag(dag_id)
-    told = DagSpecs() if dag is None else specs_of(dag)
-    if told.broken:
-        raise InvalidRequest(told.broken, hint="Correct the spec: Airflow reads it again by itself.")
-    loaded = [spec.load() for spec in told.specs]
+    documented = DagSpecs() if dag is None else specs_of(dag)
+    if documented.broken:
+        raise InvalidRequest(documented.broken, hint="Correct the spec: Airflow reads it again by itself.")
+    loaded = [spec.load() for spec in documented.specs]
     if not loaded:
         raise NotFound(
             f"DAG {dag_id} is not a DAG of a job: no task of it documents a job's spec.",

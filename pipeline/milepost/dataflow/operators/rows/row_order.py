@@ -20,7 +20,7 @@ OrderBy = tuple[tuple[str, bool], ...]
 
 
 def tie_break(columns: pa.Schema, key: Collection[str], order_by: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that decide between rows of one key that an order does not tell apart, as they are compared.
+    """Return the columns that break ties between rows of one key, in the order in which they are compared.
 
     They differ in no column of the key, and in one of the order only where it has two zeros.
 

@@ -42,7 +42,7 @@ class TableOwnership:
         self._adopts, self._only_empty = adopts, only_empty
 
     def reservation(self) -> Reservation | None:
-        """Return whose the table's place is, and how its rows are meant; None: nobody has reserved it."""
+        """Return the reservation of the table's location: its owner, mode and key; None: it is not reserved."""
         return reserved_for(self._store)
 
     def reserved_owner(self) -> TableOwner | None:

@@ -88,7 +88,7 @@ class DeclaredColumns:
 
         Args:
             found: names of the columns that it has. there: they in words: said, and not part of the clause.
-            hint: what may be wrong instead; ends the clause.
+            hint: another likely cause; ends the clause.
         """
         advice = "; name it in `optional_columns` where an object may lack it"
         if not any(name in self.types for name in found):

@@ -49,7 +49,7 @@ def plan_epoch(
 
     Args:
         graph: with what process functions declare.
-        leaves_state: the epoch leaves state behind, as a person has asked for: it runs although it reads nothing.
+        leaves_state: whether the epoch leaves state behind at a person's request; if so, it needs no input.
         drain: the epoch that would have nothing to do is the job's last one, unless that has been.
     """
     record = _planned(context, base, graph, plans, drain=drain, leaves_state=leaves_state)

@@ -1,4 +1,4 @@
-"""Published files that a hand or a lifecycle rule deleted: readers of the table fail, and epochs may not notice."""
+"""Detect published files that were deleted by hand or by a lifecycle rule. Readers fail; epochs may not notice."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 from milepost.storage.concurrency.background import begin_beside
 
 MAX_FILES = 10_000
-"""Of a table with more files none is looked for here: that takes a listing per thousand. `verify` looks for them."""
+"""Tables with more files are skipped here, since a listing takes a request per thousand. `verify` checks them."""
 
 
 def check_published(context: JobContext) -> None:
-    """Look for the files of the head's tables, by a listing of each.
+    """Check that the files of the head's tables exist, by one listing per table.
 
-    What cannot be reached is skipped: whoever needs it reports that.
+    Unreachable stores are skipped: the caller that needs one reports it.
 
-    Raises: StateCorrupt: files are gone.
+    Raises: StateCorrupt: files are missing.
     """
     with suppress(StoreUnavailable, EnvironmentUnusable, InvalidRequest):
         head = context.log.head()
@@ -28,11 +28,11 @@ def check_published(context: JobContext) -> None:
         if base is None:
             return
         for name, contents in base.tables.items():
-            gone = _missing(context, name, contents)
-            if gone and _is_head(context, base.checkpoint_id):
+            missing = _missing(context, name, contents)
+            if missing and _is_head(context, base.checkpoint_id):
                 raise StateCorrupt(
-                    f"sink {name}: {len(gone)} of the {contents.files} files that its table consists of at checkpoint "
-                    f"{contents.checkpoint_id} are missing, {gone[0]} among them. Nothing was changed.",
+                    f"sink {name}: {len(missing)} of the {contents.files} files of its table at checkpoint "
+                    f"{contents.checkpoint_id} are missing, {missing[0]} among them. Nothing was changed.",
                     hint=f"put them back from a copy of the store: milepost verify {context.spec.name} lists them",
                     sink=name,
                 )

@@ -44,7 +44,7 @@ class VerifiedObjects:
     Attributes:
         objects: how many. deep: they were read, not only looked for.
         unasked: tables that the spec does not lead to, of which nothing was looked for, in words.
-        discarded: what is broken and needed by discarded checkpoints alone, in words.
+        discarded: damage that only discarded checkpoints are affected by, as text.
     """
 
     checkpoints: tuple[int, ...]
@@ -149,18 +149,18 @@ class Tables:
             checked += 1 + len(verified.handles) + verified.asked
             for problem in verified.problems:
                 needed_by.setdefault(problem, []).append(checkpoint.checkpoint_id)
-        needed = _needed(state) if at is None else {checkpoint.checkpoint_id for checkpoint in checkpoints}
+        required = _required(state) if at is None else {checkpoint.checkpoint_id for checkpoint in checkpoints}
         problems: list[str] = []
         discarded: list[str] = []
         for problem, by in needed_by.items():
-            (discarded if needed.isdisjoint(by) else problems).append(f"{checkpoints_in_words(by)}: {problem}")
+            (discarded if required.isdisjoint(by) else problems).append(f"{checkpoints_in_words(by)}: {problem}")
         problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             problems += discarded
             shown = "\n".join(problems[:_SHOWN])
             head = state.timeline().head
-            if any(head in needed for needed in needed_by.values()):
+            if any(head in by for by in needed_by.values()):
                 way_on = self._rollback_hint(state)
             else:
                 way_on = "; the head is whole, so the job goes on without them" if head in ids else ""
@@ -210,7 +210,7 @@ class Tables:
         return _retained(self._context.head().state, at)
 
 
-def _needed(state: ManifestState) -> set[CheckpointId]:
+def _required(state: ManifestState) -> set[CheckpointId]:
     """Return the checkpoints that the live timeline or a fork consists of; all others are discarded."""
     timelines = (state.timeline(), *open_forks(state))
     return {one.checkpoint_id for timeline in timelines for one in lineage(state, timeline)}
