@@ -188,7 +188,7 @@ def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -
     start_ms, total_ms = result.phases.get("session_ms"), result.phases.get("total_ms")
     if start_ms and total_ms and 2 * start_ms > total_ms:
         output.note(
-            f"Spark's start took {start_ms / 1000:.1f} s of it. One that stays up spares that: "
+            f"the start of Spark took {start_ms / 1000:.1f} s of it. A Spark that stays up avoids that: "
             "`milepost spark-server`, in another terminal"
         )
 

@@ -18,7 +18,7 @@ storage: ../.milepost/storage            # or s3://bucket/prefix
 
 sources:
   {source_key}:
-    format: csv                            # fields parted by another mark: options: {{delimiter: ";"}}
+    format: csv                            # for another separator: options: {{delimiter: ";"}}
     path: {path}
     schema: {{city: string, visitor: string, minutes: int32, at: "timestamp[us, UTC]"}}
     event_time: at

@@ -48,7 +48,7 @@ def init(
     example: Annotated[
         str | None,
         typer.Option(
-            "--example", metavar="EXAMPLE", help="Write this example instead: join.", autocompletion=_examples
+            "--example", metavar="EXAMPLE", help="Write an example job instead, such as join.", autocompletion=_examples
         ),
     ] = None,
     as_json: Json = False,
@@ -61,7 +61,12 @@ def init(
     if example is not None:
         return _init_example(name, example, output)
     if name is None:
-        raise InvalidRequest("init needs the NAME of the new job, or --example. Nothing was written.")
+        from milepost.cli.workspace.example_files import example_names
+
+        raise InvalidRequest(
+            "init needs the NAME of the new job, or --example. Nothing was written.",
+            hint=f"Use `milepost init visits`, or an example: {', '.join(example_names())}.",
+        )
     missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
     opened = "delta" not in missing
     files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened)
@@ -84,7 +89,7 @@ def _init_example(name: str | None, example: str, output: Output) -> None:
 
     if name is not None:
         raise InvalidRequest(
-            f"--example has the name of its job, and cannot be {name} too. Nothing was written.",
+            f"an example has its own name, and cannot be called {name}. Nothing was written.",
             hint=f"Use `milepost init --example {example}`.",
         )
     written = write_example(example, Path.cwd())
@@ -131,7 +136,7 @@ def lint(
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
-    verdict = "does not fit its head, so that `run` refuses it" if refused else "is valid"
+    verdict = "does not fit its head, so `run` refuses it" if refused else "is valid"
     if not refused and with_head.refused_tables:
         verdict += " by itself, and `run` would refuse a new table"
     output.text(f"{shown_path(loaded.path)}: job {report['job']} {verdict}; exchanges per epoch: {report['levels']}")

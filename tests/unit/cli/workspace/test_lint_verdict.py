@@ -15,7 +15,7 @@ def test_a_spec_that_run_refuses_is_not_called_valid(tmp_path: Path) -> None:
     job.edit("key: [k], aggregates", "key: [v], aggregates")
     told = milepost("lint", job.spec_path)
     first = told.stdout.splitlines()[0]
-    assert first.endswith("job small does not fit its head, so that `run` refuses it; exchanges per epoch: 1")
+    assert first.endswith("job small does not fit its head, so `run` refuses it; exchanges per epoch: 1")
     assert told.exit_code == 2 and told.error[-1].startswith("What to do: ")
 
 
