@@ -41,6 +41,7 @@ from milepost.spec.graph.compatibility import (
     RENAMED_FROM,
     UNCHANGED,
     compare_signatures,
+    retimed_sources,
     state_signatures,
 )
 from milepost.spec.graph.graph import JobGraph
@@ -53,7 +54,7 @@ from milepost.state.runs.evolution import SchemaChange, compare_schemas
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
 CHANGED = "changed"
-"""Of a source, or of SQL, that makes other rows of the same input now; no state depends on it."""
+"""Of a source, or of SQL, that makes other rows of the same input now, or times them otherwise."""
 
 _OLD_ROWS = "what was read by then stays as it was made, unless a backfill reads it again"
 
@@ -86,6 +87,7 @@ def preflight(
     order = [node.uid for node in graph.stateful]
     renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
     stuck = refusals(context.job.spec, base, graph, loaded)
+    retimed = retimed_sources(recorded, signatures)
     filled, begin = filled_sinks(base, graph), operators_that_begin(base, graph)
     for row in rows:
         outcome = RESTORED
@@ -102,6 +104,8 @@ def preflight(
             _sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
             row["detail"] += from_here(context, base.signatures["sources"][row["name"]]["root"])
+        elif row["kind"] == "source" and row["name"] in retimed:
+            outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark begins anew; {_OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
         if row["kind"] == "operator" and row["name"] in begin and row["detail"] == BEGINS_EMPTY:

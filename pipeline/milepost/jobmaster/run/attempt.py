@@ -24,6 +24,7 @@ from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
+from milepost.jobmaster.compatibility.new_clocks import with_new_clocks
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.job.context import JobContext
@@ -80,6 +81,7 @@ def run_opened_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
+    opened = replace(opened, base=with_new_clocks(context.job.spec, opened.loaded.graph, opened.base))
     attempt = _Attempt(context, opened, runner, clock, judged)
     plan = attempt.plan()
     clock("session")

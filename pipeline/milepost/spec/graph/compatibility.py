@@ -14,19 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
+from milepost.spec.graph.checks import late_outputs
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.operators.join import JoinOperator, PairedOperator
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import (
+    AggregateOperator,
     DeduplicateOperator,
     JobSpec,
     ProcessOperator,
     SinkSpec,
+    SourceSpec,
     SqlOperator,
     WindowOperator,
     key_texts,
 )
+from milepost.spec.values.aggregates import BY_EVENT_TIME
+from milepost.spec.values.times.datetime_pattern import accepts_all_of
 from milepost.spec.values.times.durations import format_duration, format_signed_duration, parse_duration
 from milepost.spec.values.times.time_zones import zone_digest
 
@@ -50,6 +55,10 @@ _FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
 """Of each input append, updates or retract: state made of rows that stay cannot tell which one an update replaces."""
 _OUTPUT_KEY = "output_key"
+_EVENT_TIME = "event_time"
+"""Of a source: how its rows are timed. A change is no verdict: operators whose state depends on it have their own."""
+_EVENT_TIME_OF = "event_time of source "
+"""How a source's rows are timed, where state was made by their times: other times would not be comparable with them."""
 _ROWS_OF = "rows_of"
 """The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
 _UPDATES_OF = "updates of "
@@ -69,7 +78,7 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
     """
     return {
         "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
-        "sources": {name: {"root": _root(source.path)} for name, source in spec.streams.items()},
+        "sources": {name: _source(source) for name, source in spec.streams.items()},
         "sinks": {sink.name: _sink(sink, graph) for sink in spec.sinks},
         "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
     }
@@ -82,6 +91,9 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         "key": key_texts(operator),
         _MODES: _modes(graph, node),
     }
+    if _is_timed(spec, graph, node):
+        times = {name: spec.sources[name].event_time for name in sorted(node.sources)}
+        signature |= {_EVENT_TIME_OF + name: time.reading for name, time in times.items() if time is not None}
     if isinstance(operator, WindowOperator | DeduplicateOperator | PairedOperator):
         # What is late, and what has fired, was judged by these sources' watermarks.
         of_inputs = [sorted(graph.nodes[name].sources) for name in node.inputs]
@@ -117,6 +129,20 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if isinstance(operator, DeduplicateOperator):
         signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature
+
+
+def _is_timed(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
+    """Return whether state holds event times, or was made by them. The state of a class may."""
+    operator = spec.operator(node.uid)
+    if isinstance(operator, AggregateOperator):
+        return any(call.function in BY_EVENT_TIME for call in operator.aggregates.values())
+    column = graph.nodes[node.inputs[0]].event_time
+    if isinstance(operator, LatestOperator) and column in operator.sequence_by:
+        return True
+    if isinstance(operator, TopOperator):
+        return any(name == column for name, _ in operator.order_by)
+    has_late_rows = any(uid == node.uid for uid, _ in late_outputs(spec).values())
+    return has_late_rows or isinstance(operator, ProcessOperator)
 
 
 def _modes(graph: JobGraph, node: Node) -> list[str]:
@@ -203,6 +229,11 @@ def with_rows_of(sink: Mapping[str, Any], former: str, uid: str) -> dict[str, An
     return {key: uid if (key, value) == (_ROWS_OF, former) else value for key, value in sink.items()}
 
 
+def _source(source: SourceSpec) -> dict[str, Any]:
+    time = source.event_time
+    return {"root": _root(source.path)} | ({} if time is None else {_EVENT_TIME: time.reading})
+
+
 def _root(path: str) -> str:
     """Return what a source's object keys are relative to: its bucket, or its folder up to the first pattern."""
     scheme, _, rest = path.partition("://")
@@ -232,6 +263,16 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
     return verdicts
 
 
+def retimed_sources(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Return the sources whose event time changed, each with what did. Earlier versions did not record it."""
+    before, found = old.get("sources", {}), {}
+    for name, source in new["sources"].items():
+        was, now = before.get(name, {}).get(_EVENT_TIME), source.get(_EVENT_TIME)
+        if _times_differ(was, now):
+            found[name] = f"{_EVENT_TIME} was {_text(was)}, is {_text(now)}"
+    return found
+
+
 def is_continued(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Return whether an operator of one signature continues the state of an operator of another."""
     return _judge("operators", before, after)[0] == COMPATIBLE
@@ -250,7 +291,7 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     changed = [
         key
         for key in sorted({*before, *after})
-        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _CHANGES.get(key, ne)(before.get(key), after.get(key))
+        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _is_changed(key, before.get(key), after.get(key))
     ]
     if not changed:
         return COMPATIBLE, UNCHANGED
@@ -260,6 +301,15 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
         return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
     # A source remembers object keys below its root: below another root they would mean other objects.
     return NEW_UID, detail
+
+
+def _is_changed(key: str, before: Any, after: Any) -> bool:
+    """Return whether two values of a part of a signature are a change."""
+    if key.startswith(_EVENT_TIME_OF):
+        return _times_differ(before, after)
+    if key == _EVENT_TIME:
+        return False
+    return _CHANGES.get(key, ne)(before, after)
 
 
 def _in_the_spec(key: str, signature: Mapping[str, Any]) -> str:
@@ -280,6 +330,16 @@ def _grows(before: str | None, after: str | None) -> bool:
 def _differs(before: Any, after: Any) -> bool:
     """Return whether both are known and differ: earlier versions did not record it."""
     return before is not None and after is not None and before != after
+
+
+def _times_differ(before: Any, after: Any) -> bool:
+    """Return whether a source's event times are read in another way; further optional parts of a format are none."""
+    if not _differs(before, after):
+        return False
+    if not all(isinstance(one, Mapping) and isinstance(one.get("format"), str) for one in (before, after)):
+        return True
+    same = {**before, "format": after["format"]} == after
+    return not (same and accepts_all_of(after["format"], before["format"]))
 
 
 _CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {

@@ -54,6 +54,13 @@ class EventTimeSpec(SpecModel):
         """Whether its name says it all."""
         return self.unit is None and self.format is None and self.timezone is None
 
+    @property
+    def reading(self) -> str | dict[str, str]:
+        """What decides which time a value is, as a spec says it: UTC is the same as no time zone."""
+        parts = {"unit": self.unit, "format": self.format, "timezone": self.timezone}
+        given = {key: text for key, text in parts.items() if text is not None and (key, text) != ("timezone", "UTC")}
+        return {"column": self.column, **given} if given else self.column
+
     def type_of(self, declared: ColumnType) -> ColumnType:
         """Return the type that the column has in the source's rows."""
         if declared.kind == "timestamp" and (declared.utc or self.timezone is None):

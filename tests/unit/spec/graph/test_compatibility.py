@@ -124,3 +124,42 @@ def test_a_ttl_that_was_for_ever_cannot_become_a_time() -> None:
     before["operators"][1]["ttl"] = None
     rows = {row["uid"]: row for row in compare_signatures(signatures(before), signatures(after))}
     assert (rows["seen"]["verdict"], rows["seen"]["detail"]) == (NEW_UID, "ttl was for ever, is 1d")
+
+
+def with_event_time(column_type: str, event_time: Any) -> dict[str, Any]:
+    value = copy.deepcopy(BASE)
+    value["sources"]["rows"] |= {"schema": {"k": "string", "v": "int32", "t": column_type}, "event_time": event_time}
+    value["operators"].append(
+        {"uid": "own", "kind": "process", "inputs": ["rows"], "key": ["k"], "function": "ops:Own"}
+    )
+    return value
+
+
+@pytest.mark.parametrize(
+    ("column_type", "before", "after", "expected"),
+    [
+        ("int64", {"column": "t", "unit": "s"}, {"column": "t", "unit": "ms"}, {"seen", "hourly", "own"}),
+        ("string", {"column": "t", "format": "dd.MM.yyyy"}, {"column": "t", "format": "MM.dd.yyyy"},
+         {"seen", "hourly", "own"}),
+        ("string", {"column": "t", "format": "dd.MM.yyyy"}, {"column": "t", "format": "dd.MM.yyyy[ HH:mm]"}, set()),
+        ("string", {"column": "t", "format": "dd.MM.yyyy[ HH:mm]"}, {"column": "t", "format": "dd.MM.yyyy HH:mm"},
+         {"seen", "hourly", "own"}),
+        ("date", "t", {"column": "t", "timezone": "Europe/Berlin"}, {"seen", "hourly", "own"}),
+        ("date", "t", {"column": "t", "timezone": "UTC"}, set()),
+        ("date", "t", {"column": "t"}, set()),
+    ],
+)  # fmt: skip
+def test_operators_that_event_time_decides_of_are_refused_under_other_times(
+    column_type: str, before: Any, after: Any, expected: set[str]
+) -> None:
+    """Aggregates without event time go on; of a class it is not known, so that it counts as timed."""
+    old, new = (signatures(with_event_time(column_type, one)) for one in (before, after))
+    assert {row["uid"] for row in compare_signatures(old, new) if row["verdict"] != COMPATIBLE} == expected
+
+
+def test_event_times_that_were_not_recorded_go_on() -> None:
+    before = signatures(with_event_time("int64", {"column": "t", "unit": "s"}))
+    for operator in before["operators"].values():
+        operator.pop("event_time of source rows", None)
+    after = signatures(with_event_time("int64", {"column": "t", "unit": "ms"}))
+    assert {row["verdict"] for row in compare_signatures(before, after)} == {COMPATIBLE}

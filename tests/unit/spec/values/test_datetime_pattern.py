@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from milepost.spec.values.times.datetime_pattern import parse_pattern
+from milepost.spec.values.times.datetime_pattern import accepts_all_of, parse_pattern
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,24 @@ def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dic
 def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "former", "expected"),
+    [
+        ("dd.MM.yyyy", "dd.MM.yyyy", True),
+        ("dd.MM.yyyy[ HH:mm]", "dd.MM.yyyy", True),
+        ("dd.MM.yyyy[ HH:mm]", "dd.MM.yyyy HH:mm", True),
+        ("dd.MM.yyyy[ HH:mm[:ss[.SSS]]]", "dd.MM.yyyy[ HH:mm]", True),
+        ("dd.MM.yyyy HH:mm", "dd.MM.yyyy[ HH:mm]", False),
+        ("MM.dd.yyyy", "dd.MM.yyyy", False),
+        ("dd.MM.yyyy'[ HH]'", "dd.MM.yyyy", False),
+        ("dd.MM.yyyy" + "[.]" * 20, "dd.MM.yyyy", False),
+        ("dd.MM.yyyy", "dd.MM.yyyy" + "[.]" * 20, False),
+        ("dd.MM.yyyy", "dd.MM.yyyy]]", False),
+    ],
+)
+def test_a_pattern_with_further_optional_parts_accepts_the_same_texts(
+    pattern: str, former: str, expected: bool
+) -> None:
+    assert accepts_all_of(pattern, former) is expected

@@ -55,6 +55,7 @@ _KINDS = {
 _NEEDS = {"minute": "hour", "second": "minute", "fraction": "second"}
 _RESERVED = "#{}"
 _LONGEST = 100
+_MOST_OPTIONAL = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,31 @@ def parse_pattern(text: str) -> DatetimePattern:
         raise ValueError(f"{text!r}: each [ needs its ]")
     _check_parts(text, parts, required)
     return DatetimePattern(text, "".join(pieces), frozenset(parts))
+
+
+def accepts_all_of(text: str, other: str) -> bool:
+    """Return whether a pattern accepts each text that `other` does: it has the same parts, and further optional ones.
+
+    False also where a pattern has more optional parts than are compared.
+    """
+    return set() < _expanded(other) <= _expanded(text)
+
+
+def _expanded(text: str) -> set[tuple[str, ...]]:
+    """Return a pattern with and without each of its optional parts; nothing if those are too many."""
+    runs = _runs(text)
+    if runs.count("[") > _MOST_OPTIONAL:
+        return set()
+    levels: list[set[tuple[str, ...]]] = [{()}]
+    for run in runs:
+        if run == "[":
+            levels.append({()})
+        elif run == "]" and len(levels) > 1:
+            inner = levels.pop() | {()}
+            levels[-1] = {(*before, *part) for before in levels[-1] for part in inner}
+        else:
+            levels[-1] = {(*before, run) for before in levels[-1]}
+    return levels[0]
 
 
 def _runs(text: str) -> list[str]:
