@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _MAIN = "main"
-_NO_INPUT = "no-input"
-"""The condition that needs attention although nothing has failed."""
 _LOOK_EVERY_S = 2.0
 _PASSING = ("lag",)
 """Facts that change by themselves as time passes: no reason to show the health again."""
@@ -118,6 +116,13 @@ def show_health(health: Status, output: Output) -> None:
         output.text(f"next: {step}")
 
 
+def _lacks_input(health: Status) -> bool:
+    """Return whether the job needs attention although nothing has failed."""
+    from milepost.jobmaster.jobmaster import Condition
+
+    return health.condition is Condition.NO_INPUT
+
+
 def health_word(health: Status) -> str:
     """Return how the job is in a word or two."""
     if health.job_status == "failed":
@@ -126,7 +131,7 @@ def health_word(health: Status) -> str:
         return "ended"
     if health.exit_code == 1 and health.head is None and health.last_failure is None:
         return "no success yet"
-    if health.condition.value == _NO_INPUT:
+    if _lacks_input(health):
         return "no input"
     return _HEALTH.get(health.exit_code, "failed")
 
@@ -150,7 +155,7 @@ def facts(health: Status) -> list[tuple[str, str]]:
         found.append(("estimate", f"a month costs {month_cost_text(health.month)}"))
     if health.frozen is not None:
         found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
-    if not health.healthy or health.condition.value == _NO_INPUT:
+    if not health.healthy or _lacks_input(health):
         found.append(("runbook", health.runbook))
     return found
 

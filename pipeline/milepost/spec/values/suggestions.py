@@ -4,6 +4,7 @@ to_be_not_null  ->  to_not_be_null       the same words in another order
 start_with      ->  startswith           alike
 median          ->  none, not `min`      a short name has to be almost the same
 is_not_nan      ->  none, not `isnan`    one is negated, the other is not
+to_be_betwixt   ->  to_be_between        one word of several differs, and begins alike
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from os.path import commonprefix
 
 _ALIKE = 0.6
 """Least ratio, of 0 to 1, of two names or words that are alike."""
@@ -57,7 +59,7 @@ def _could_be_meant(written: str, candidate: str) -> bool:
         return False
     if len(candidate) <= _SHORT:
         return written.startswith(candidate) or _is_slip(written, candidate)
-    return _is_alike(*_different_words(written, candidate))
+    return _begins_alike(written, candidate) or _is_alike(*_different_words(written, candidate))
 
 
 def _are_opposite(one: str, other: str) -> bool:
@@ -74,6 +76,15 @@ def _different_words(one: str, other: str) -> tuple[str, str]:
     """Return the words that only one of two names has, in order, without what is between them."""
     ours, theirs = _WORD.findall(one), _WORD.findall(other)
     return "".join(word for word in ours if word not in theirs), "".join(word for word in theirs if word not in ours)
+
+
+def _begins_alike(one: str, other: str) -> bool:
+    """Return whether two names of at least three words differ in a single one, whose first half is the same."""
+    ours, theirs = _WORD.findall(one), _WORD.findall(other)
+    if len(ours) != len(theirs) or len(ours) < 3:
+        return False
+    different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
+    return len(different) == 1 and len(commonprefix(different[0])) * 2 >= max(map(len, different[0]))
 
 
 def _is_alike(one: str, other: str) -> bool:

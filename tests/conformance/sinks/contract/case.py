@@ -164,6 +164,11 @@ class SinkCase:
         """The columns by which the table is partitioned."""
         return () if self.partition is None else self.partition.columns
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row of the table."""
+        return ("k",) if self.mode is SinkMode.UPSERT else ()
+
     @abstractmethod
     def table_format(self, store: ObjectStore) -> TableFormat:
         """Return the format of the table at a store's root."""
@@ -218,7 +223,7 @@ class SinkCase:
             name,
             job=job,
             mode=self.mode,
-            key=("k",) if self.mode is SinkMode.UPSERT else (),
+            key=self.key,
             store=store,
             format_name=self.format_name,
             form=HookedFormat(self.table_format(store), *hooks("format")),

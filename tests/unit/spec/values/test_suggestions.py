@@ -23,6 +23,7 @@ COMMANDS = [command.name or "" for command in app.registered_commands]
         ("expect_column_values_to_be_non_null", "expect_column_values_to_not_be_null"),
         ("expect_column_values_to_be_nul", "expect_column_values_to_be_null"),
         ("expect_column_values_to_be_not_in_set", "expect_column_values_to_not_be_in_set"),
+        ("expect_column_values_to_be_betwixt", "expect_column_values_to_be_between"),
         ("expect_column_values_to_be_inset", "expect_column_values_to_be_in_set"),
         ("expect_column_values_to_not_be_unique", None),
         ("expect_column_values_to_not_be_between", None),

@@ -41,6 +41,10 @@ class Case(LocalParquet):
     mode = SinkMode.UPSERT
 
 
+class OneRow(Case):
+    key = ()
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Story:
     return Case().begin(tmp_path)
@@ -205,9 +209,7 @@ def test_a_fork_compacts_nothing_and_an_abort_takes_what_a_compaction_staged(
 def test_a_table_of_one_row_is_compacted_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no key: the last row of all counts."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", 2)
-    case = Case()
-    job = case.begin(tmp_path)
-    job.sink.key = ()
+    job = OneRow().begin(tmp_path)
     for value in range(5):
         done = job.publish(rows((value, str(value))))
     assert job.sink.read(done.contents).to_pylist() == [{"k": 4, "v": "4"}]
