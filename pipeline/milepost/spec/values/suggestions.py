@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from os.path import commonprefix
 
 _ALIKE = 0.6
 """Least ratio, of 0 to 1, of two names or words that are alike."""
@@ -84,7 +83,12 @@ def _begins_alike(one: str, other: str) -> bool:
     if len(ours) != len(theirs) or len(ours) < 3:
         return False
     different = [(a, b) for a, b in zip(ours, theirs, strict=True) if a != b]
-    return len(different) == 1 and len(commonprefix(different[0])) * 2 >= max(map(len, different[0]))
+    return len(different) == 1 and _half(*different[0]) == _half(*reversed(different[0]))
+
+
+def _half(word: str, other: str) -> str:
+    """Return the beginning of a word, of half the length of the longer of two."""
+    return word[: (max(len(word), len(other)) + 1) // 2]
 
 
 def _is_alike(one: str, other: str) -> bool:
