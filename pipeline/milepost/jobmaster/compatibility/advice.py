@@ -53,13 +53,15 @@ def _ways(spec: JobSpec, graph: JobGraph, refused: Sequence[Row], rebuild: bool,
             f"begin empty from now on: give {operators} a new uid{sinks}, then {again} --allow-non-restored-state, "
             "which forgets the state under the old uid"
         )
-    elif new_tables or other_rows or moved:
-        sinks = _sinks([*new_tables, *other_rows, *(row["name"] for row in moved)])
-        yield f"begin a new table: give {sinks} a new name and path, then {again}"
-    if lost and not changed:
+        return
+    with_sinks = [*new_tables, *other_rows, *(row["name"] for row in moved)]
+    first = f"give {_sinks(with_sinks)} a new name and path, then " if with_sinks else ""
+    if lost:
         forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in lost if "forgets" in row))
         forgets = f", which forgets {forgotten}" if forgotten else ""
-        yield f"leave the state behind for good: {again} --allow-non-restored-state{forgets}"
+        yield f"leave the state behind for good: {first}{again} --allow-non-restored-state{forgets}"
+    elif with_sinks:
+        yield f"begin a new table: {first}{again}"
 
 
 def _shows(graph: JobGraph, mode: str, uid: str, operators: Sequence[str]) -> bool:

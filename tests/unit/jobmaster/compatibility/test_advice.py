@@ -81,6 +81,21 @@ def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJ
     assert job.master.read("seen").num_rows == 7
 
 
+def test_the_flag_is_told_with_the_new_table_that_it_takes_and_leads_out(job: CountedJob) -> None:
+    """Neither the flag nor a new table alone would: the uid behind an upsert sink is another one."""
+    job.edit("uid: latest", "uid: newest")
+    job.edit("name: table, input: latest", "name: table, input: newest")
+    told = last_line(milepost("lint", job.spec_path))
+    way = f"give sink table a new name and path, then milepost run {job.spec_path} --allow-non-restored-state, which "
+    assert f"; or leave the state behind for good: {way}" in told and "begin a new table" not in told
+    job.edit("{name: table,", "{name: newest,")
+    job.edit("lake/table", "lake/newest")
+    job.land([3])
+    assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
+    assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
+    assert job.master.read("newest").num_rows == 3
+
+
 def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob) -> None:
     """Else the spec stays refused until input lands, and the flag would have to be given again then."""
     rename(job)
