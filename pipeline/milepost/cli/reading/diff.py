@@ -84,6 +84,8 @@ def diff(
         if found[0].note:
             output.note(f"{found[0].kind} {found[0].name}: {found[0].note}")
         rows = found[0].changes.rows
+        if not rows.num_rows:
+            output.note(f"{found[0].kind} {found[0].name}: no row differs")
         if left_out := rows.num_rows - rows.num_kept:
             output.note(f"{left_out:,} more rows are left out (--limit)")
         return show_rows(rows, format_, file, output)

@@ -34,7 +34,7 @@ _INSTEAD = {
     "having": "use `kind: aggregate`, and WHERE in a `sql` operator that reads it",
     "qualify": "use `kind: top`",
     "windows": "use `kind: top` for ranks",
-    "distinct": "use `kind: deduplicate`",
+    "distinct": "use `kind: deduplicate`, or over updates `kind: aggregate` with these columns as its key",
     "order": "a table has no order, so leave ORDER BY out",
     "limit": "use `kind: top` with an order",
     "laterals": "write explode(x) AS name in the SELECT list",

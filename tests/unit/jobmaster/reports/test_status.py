@@ -139,6 +139,23 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
     assert told == "no object matches ../landing/*.csv but 2 hidden, 1 empty, 1 badly named"
 
 
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("landing/?.csv", "`*` and `**` are the only wildcards, `?` stands for itself"),
+        ("landing/[ab].csv", "`*` and `**` are the only wildcards, `[` stands for itself"),
+        ("landing", "it has no wildcard; a folder's objects are landing/*"),
+    ],
+)
+def test_a_path_without_a_wildcard_or_with_another_one_is_told_which_there_are(
+    tmp_path: Path, path: str, why: str
+) -> None:
+    job = SparklessJob.create(tmp_path, {"path: ../landing/*.csv": f'path: "../{path}"'})
+    job.land("a.csv")
+    told = job.master.status().sources["rows"].no_match
+    assert told == f"no object matches ../{path} ({why.replace('are landing', 'are ../landing')})"
+
+
 def test_a_job_whose_input_has_stopped_is_beyond_the_lag_although_nothing_is_unread(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     path = age(job.land("a.csv"), 3)

@@ -40,6 +40,8 @@ def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dic
         ("dd.MM", r"has no year \(yyyy\), which a date needs"),
         ("yyyy-MM[-dd]", r"has no day \(dd\)"),
         ("yyyy-MM-dd mm", "has a minute and no hour"),
+        ("dd.mm.yyyy HH:MM", "has the minute, mm, before the hour; the month is MM"),
+        ("yyyy-m-dd hh:MM a", "has the minute, m, before the hour; the month is MM"),
         ("yyyy-MM-dd hh:mm", "h, from 1 to 12, and a, AM or PM, need each other"),
         ("yyyy-MM-dd HH a", "h, from 1 to 12, and a, AM or PM, need each other"),
         ("yyyy-MM-dd MMM", "has the month twice"),

@@ -200,7 +200,16 @@ def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
     """Return that a source's path names no object that could be read, and what it names instead."""
     counts = {"hidden": plan.skipped_hidden, "empty": len(plan.empty), "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
-    return f"no object matches {context.spec.sources[name].path}" + (f" but {others}" if others else "")
+    path = context.spec.sources[name].path
+    return f"no object matches {path}" + (f" but {others}" if others else _wildcards(path))
+
+
+def _wildcards(path: str) -> str:
+    """Return what is likely wrong with a pattern that matches nothing: a shell's wildcard, or none at all."""
+    other = next((sign for sign in "?[" if sign in path), None)
+    if other is not None:
+        return f" (`*` and `**` are the only wildcards, `{other}` stands for itself)"
+    return "" if "*" in path else f" (it has no wildcard; a folder's objects are {path.rstrip('/')}/*)"
 
 
 def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:

@@ -184,6 +184,10 @@ def _check_parts(text: str, parts: list[str], required: set[str]) -> None:
             raise ValueError(f"{text!r} has no {part} ({letters}), which a date needs")
     if ("half_hour" in parts) != ("half" in parts):
         raise ValueError(f"{text!r}: h, from 1 to 12, and a, AM or PM, need each other; H is from 0 to 23")
+    order = [_KINDS.get(part, part) for part in parts]
+    if {"hour", "minute"} <= kinds and order.index("minute") < order.index("hour"):
+        minute = "mm" if "mm" in text else "m"
+        raise ValueError(f"{text!r} has the minute, {minute}, before the hour; the month is MM")
     for part, other in _NEEDS.items():
         if part in kinds and other not in kinds:
             raise ValueError(f"{text!r} has a {part} and no {other}")

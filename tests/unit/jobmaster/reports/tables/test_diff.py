@@ -183,6 +183,8 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
     file = tmp_path / "diff.parquet"
     assert milepost("diff", spec, "1", "2", "--sink", "sums", "--output", file).exit_code == 0
     assert pq.read_table(file).num_rows == 2
+    same = milepost("diff", spec, "1", "1", "--sink", "sums")
+    assert same.exit_code == 0 and "sink sums: no row differs" in same.stderr
     assert_clear_error(milepost("diff", spec, "1", "9"), 3, "retains no completed checkpoint 9")
     assert_clear_error(milepost("diff", spec, "1", "2", "--operator", "nobody"), 3, "known: lasts, totals")
     assert_clear_error(milepost("diff", spec, "1", "2", "--format", "csv"), 2, "one table at a time")
