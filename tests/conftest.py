@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import random
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import hypothesis
@@ -119,11 +122,16 @@ SHARES_NOTHING = (
 )
 """What has a Spark of its own, or needs none: any process may run it."""
 
-LONGEST_FIRST = (
-    *(folder for folders in SHARED.values() for folder in folders),
-    "tests/chaos/",
-    "tests/model/",
-)
+DURATIONS = Path(__file__).with_name("durations.json")
+"""Seconds by test file, as `make durations` recorded them: a file that it does not know is short."""
+
+
+def scope_of(nodeid: str) -> str:
+    """Return what one process runs as a whole: the tests of a share, or those of a file."""
+    file = nodeid.split("::", 1)[0]
+    if nodeid.startswith(SHARES_NOTHING):
+        return file
+    return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -142,12 +150,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the run's share of the referees, and begin with what takes longest: processes shall end together."""
+    """Draw the run's share of the referees, and begin with the longest scopes, so that processes end together."""
     share = config.getoption("share")
     left = [item for item in items if item.get_closest_marker("referee") and _draw(item.nodeid) >= share]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
-    items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in LONGEST_FIRST])
+    seconds: Counter[str] = Counter()
+    for file, spent in json.loads(DURATIONS.read_text(encoding="utf-8")).items():
+        seconds[scope_of(file)] += spent
+    items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
 
 
 def _draw(nodeid: str) -> float:
@@ -164,10 +175,7 @@ class SharedFirst(LoadScopeScheduling):
     """Hands out whole files, and together those of one share."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::", 1)[0]
-        if nodeid.startswith(SHARES_NOTHING):
-            return file
-        return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
+        return scope_of(nodeid)
 
 
 def _draw_secrets(patch: pytest.MonkeyPatch) -> None:
