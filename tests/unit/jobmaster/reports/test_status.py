@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -230,6 +231,20 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
         "source rows: 1 object(s) changed after they were consumed (a.csv: consumed by checkpoint 1"
     )
     assert (status.unread_objects, status.lag_ms, status.head) == (None, None, 1)
+
+
+def test_a_local_file_is_put_back_with_the_time_of_change_that_the_message_names(tmp_path: Path) -> None:
+    """Its bytes alone are another version of it."""
+    job = SparklessJob.create(tmp_path)
+    path = job.land("a.csv")
+    job.epoch()
+    path.write_text(path.read_text())
+    told = job.master.status().next_step
+    assert "Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set " in told
+    consumed = re.search(r"consumed by checkpoint 1 as \d+-(\d+) ", told)
+    assert consumed is not None
+    os.utime(path, ns=(int(consumed[1]), int(consumed[1])))
+    assert job.master.status().healthy
 
 
 def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> None:

@@ -306,7 +306,8 @@ def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) 
         f"source {name}: {len(objects)} object(s) changed after they were consumed."
         f"{named_objects(lines, len(objects))}\n"
         "Nothing was planned; what is published still holds the consumed versions.",
-        hint=f"Put the consumed versions back, or set sources.{name}.on_change to ignore or reprocess.",
+        hint="Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set "
+        f"sources.{name}.on_change to ignore or reprocess.",
         source=name,
         keys=[obj.key for obj in objects],
     )
