@@ -80,7 +80,8 @@ class TableOwnership:
             planned: the table's own identity, as far as the job knows it.
             before_change: is called before a commit is tried; what it raises ends this.
         Returns: True: it is. False: a commit was tried: look at the table again.
-        Raises: InvalidRequest: it is somebody else's, or cannot be made ours. StoreUnavailable, EnvironmentUnusable.
+        Raises: InvalidRequest: it is somebody else's, or cannot be made ours. CommitOutcomeUnknown, StoreUnavailable,
+            EnvironmentUnusable.
         """
         owner = self._owner()
         self.refuse_others(table)
@@ -120,10 +121,10 @@ class TableOwnership:
             if now is None or now.version != table.version or isinstance(error, CommitConflict):
                 return  # it landed, or somebody else's commit came before: decide again
             reason = error.message
-        raise InvalidRequest(
-            f"sink {self._sink}: properties of its table that retained checkpoints need could not be set: {reason} "
+        raise CommitOutcomeUnknown(
+            f"sink {self._sink}: properties of its table that retained checkpoints need are not set yet: {reason} "
             "Nothing was published.",
-            hint=f"ALTER TABLE … SET TBLPROPERTIES ({_sql(lacking)}), then run again",
+            hint=f"try again; if it fails each time: ALTER TABLE … SET TBLPROPERTIES ({_sql(lacking)})",
             sink=self._sink,
         )
 

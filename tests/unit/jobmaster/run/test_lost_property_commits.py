@@ -1,0 +1,42 @@
+"""A commit of a table's properties whose answer is lost costs a try, and never the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.protocol.records.errors import CommitOutcomeUnknown
+from milepost.storage.local.store import LocalStore
+from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from tests.harness.jobs.spec_edits import edit_spec
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_commit_of_properties_whose_answer_is_lost_does_not_fail_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """Rule: a conditional write that nobody answers costs the session one try, as any fault of a store."""
+    job = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"})
+    job.land("1.csv")
+    job.master.run(Session.cli(), SparklessRunner())
+    edit_spec(tmp_path / "config" / "small.yaml", {"timeout: 10m": "timeout: 400h"})
+    job.land("2.csv")
+    create, lost, session = LocalStore.create, list[str](), Session.cli()
+
+    def losing(store: LocalStore, key: str, body: bytes) -> object:
+        if not key.startswith("_delta_log/") or lost:
+            return create(store, key, body)
+        lost.append(key)
+        if landed:
+            create(store, key, body)
+        raise CommitOutcomeUnknown(f"nobody knows whether {key} was written.")
+
+    monkeypatch.setattr(LocalStore, "create", losing)
+    if not landed:
+        with pytest.raises(CommitOutcomeUnknown, match=r"properties of its table .* are not set yet"):
+            job.master.run(session, SparklessRunner())
+    assert isinstance(job.master.run(session, SparklessRunner()), CheckpointDetails)
+    assert lost and job.master.read("table").to_pylist() == [{"k": 1, "rows": 2}]
