@@ -32,8 +32,8 @@ def check_published(context: JobContext) -> None:
             if missing and _is_head(context, base.checkpoint_id):
                 raise StateCorrupt(
                     f"sink {name}: {len(missing)} of the {contents.files} files of its table at checkpoint "
-                    f"{contents.checkpoint_id} are missing, {missing[0]} among them. Nothing was changed.",
-                    hint=f"put them back from a copy of the store: milepost verify {context.spec.name} lists them",
+                    f"{contents.checkpoint_id} are missing, {missing[0]} among them. Their rows cannot be read.",
+                    hint=f"Put them back from a copy of the store: milepost verify {context.spec.name} lists them",
                     sink=name,
                 )
 
