@@ -22,15 +22,17 @@ from tests.harness.law.operators import (
     again,
     apart,
     extremes,
+    fires,
     fires_behind,
     met,
     once,
     operator_of,
+    passed,
     replaced,
 )
 from tests.harness.law.plane import EpochOptions
 from tests.harness.law.readable import BASE_KEYS, CALLS, Readable
-from tests.harness.law.rows import NARROW, ROWS, SCHEMA, TYPES, WIDE, Digits, Domain
+from tests.harness.law.rows import APART, NARROW, ROWS, SCHEMA, TYPES, WIDE, Digits, Domain, of_key
 from tests.harness.law.served import SINK, served_operator
 
 DELAYS = ("0s", "10m", "1h")
@@ -40,7 +42,13 @@ RESCALED = ((2, 2, 1, 3), (3, 3, 2, 1), (1, 3, 1, 2))
 BEHIND: tuple[First, ...] = (once, fires_behind)
 """Rows of a source that may be idle, in flight before an operator that another one waits for."""
 REPLACED: tuple[First, ...] = (replaced, extremes)
-THEMES: tuple[tuple[First, ...], ...] = ((), REPLACED, (apart,), (), BEHIND, REPLACED)
+HELD: tuple[First, ...] = (passed, fires)
+"""Windows behind two subtasks, of which one leaves rows in flight while the other one goes on."""
+HELD_TIMES = 4
+"""So often the rows of its first epoch are there: too many for the epoch's time."""
+HELD_CUTS_MS = (8, 14, 20, 30)
+"""Time enough for the few rows of one subtask, and too little for those of the other."""
+THEMES: tuple[tuple[First, ...], ...] = ((), REPLACED, (apart,), (), BEHIND, HELD, REPLACED, HELD)
 """What an example begins with: chance alone rarely puts these together."""
 TIMEOUT = "1ms"
 """A source in which a trigger finds nothing is idle."""
@@ -118,26 +126,42 @@ def _drawn(max_operators: int, max_rows: int, steps: tuple[int, int]) -> Iterato
 def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> Example:
     digits = Digits(job)
     theme = digits.pick(THEMES)
-    waits = theme is BEHIND
-    cuts, weak = waits or digits.pick((False, True)), digits.pick((False, False, False, True))
-    ends, domain = digits.pick((False, True)), NARROW if theme else digits.pick((WIDE, NARROW))
+    waits, held = theme is BEHIND, theme is HELD
+    cuts, weak = waits or held or digits.pick((False, True)), not held and digits.pick((False, False, False, True))
+    ends, domain = digits.pick((False, True)), APART if held else NARROW if theme else digits.pick((WIDE, NARROW))
     sources = ("a", "b")[: 2 if waits else digits.pick((1, 1, 2))]
     delays = [digits.pick(DELAYS) for _ in sources]
-    subtasks = digits.pick((None, *RESCALED)) if cuts and not theme else None
+    subtasks = (2,) * 3 if held else digits.pick((None, *RESCALED)) if cuts and not theme else None
     may_idle = waits or (len(sources) > 1 and not theme and subtasks is None and digits.pick((True, False)))
     leading = theme or ((again,) if subtasks else (met,) if may_idle else ())
     operators = (operators * max(1, len(leading)))[: max(len(operators), len(leading))]
-    buffer = BUFFERS[-1] if waits else digits.pick(BUFFERS)
+    buffer = BUFFERS[-1] if waits or held else digits.pick(BUFFERS)
     document = job_document(sources, delays, operators, cuts=cuts, leading=leading, buffer=buffer)
     if subtasks:
         steps = (steps * len(subtasks))[: len(subtasks)]
+    if held:
+        steps = _one_sender_behind(steps)
     read = [
         Step.read(number, (left, right)[: len(sources)], cuts=cuts, idle=IDLE if may_idle else ((),))
         for number, left, right in steps
     ]
     for place, parallelism in enumerate(subtasks or ()):
         read[place] = replace(read[place], options=replace(read[place].options, parallelism=parallelism))
+    if held:
+        cut_ms = digits.pick(HELD_CUTS_MS)
+        read = [replace(one, back=0, vetoed=False, options=replace(one.options, cut_ms=cut_ms)) for one in read]
     return Example(JobSpec.model_validate(document), tuple(read), weak, ends, domain)
+
+
+def _one_sender_behind(steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> list[Any]:
+    """Return steps that begin with many rows of one key, and go on with one or two of another one."""
+    slow = [[tuple(of_key(row, 0) for row in side or (0,)) for side in sides] for _, *sides in steps]
+    quick = [[tuple(of_key(row, 1) for row in side[:2] or (0,)) for side in sides] for _, *sides in steps]
+    begin = [many * HELD_TIMES + few for many, few in zip(slow[0], quick[0], strict=True)]
+    return [
+        (number, *(sides if place else begin))
+        for place, ((number, *_), sides) in enumerate(zip(steps, quick, strict=True))
+    ]
 
 
 @dataclass(frozen=True)
@@ -199,7 +223,7 @@ def _job_example(
         document["sources"][FEED] = source_document(FEED, "0s")
         _sink(document["sinks"], FEED, FEED, "append")
     if served:
-        document["operators"].append(served_operator("a"))
+        document["operators"].append(served_operator("a", few=domain is NARROW))
         document["sinks"].append(dict(SINK))
     chosen = (*ACTS, *((AWAY, AWAY) if feed else ()), *((EMPTIED,) if served else ()))
     read = [(Digits(number), (left, right)[: len(sources)] + (left,) * feed) for number, left, right in acts]

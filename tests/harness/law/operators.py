@@ -41,7 +41,7 @@ WITHIN = (["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"], BEFORE, A
 HOWS_ASOF = ("inner", "left")
 EXTREMES = ("min(", "max(", "arg_min(", "arg_max(")
 
-First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable]]
+First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable | None]]
 """Makes an operator over sources, as `operator_of` does."""
 
 KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "sql", "lookup")
@@ -213,6 +213,17 @@ def fires_behind(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[
         return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS)
     left, right = digits.pick(((nodes[-1], nodes[0]), (nodes[0], nodes[-1])))
     return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
+
+
+def passed(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join by name that passes every row of the first source on: each finds itself."""
+    operator, updates, rows = _joined(uid, "join", digits, sources[0], sources[0], ("semi",))
+    return operator | {"key": ["k"], "within": ["0s", "0s"]}, updates, rows
+
+
+def fires(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return windows over the node before that come out once."""
+    return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS[:1])
 
 
 def replaced(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:

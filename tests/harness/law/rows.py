@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -77,6 +77,14 @@ NARROW = Domain(
 """Few keys, so that rows tie and replace each other; of values enough that another one lies between two; times at which
 rules change.
 """
+APART = replace(NARROW, keys=("a", ""))
+"""Each key is of another one of two subtasks."""
+
+
+def of_key(number: int, place: int) -> int:
+    """Return the number of a row of `APART` that differs in its key alone, which is at that place."""
+    unit = len(APART.minutes) * len(APART.edges_us)
+    return number + (place - number // unit % len(APART.keys)) * unit
 
 
 class Digits:

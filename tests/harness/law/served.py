@@ -18,14 +18,20 @@ SINK = {
 }  # fmt: skip
 
 
-def served_operator(source: str) -> dict[str, Any]:
-    """Return an operator with the newest row of each moment, a key that is never null; half of the rows are deletes."""
+def served_operator(source: str, *, few: bool) -> dict[str, Any]:
+    """Return an operator with the newest row of each key, of which some are deletes.
+
+    Args:
+        few: of each name of `NARROW`, so that each object replaces or deletes rows of those before it. Otherwise
+            of each moment. Neither is ever null.
+    """
+    key, sequence = ("k", ["t", "i"]) if few else ("t", ["i", "f"])
     return {
         "uid": SERVED,
         "kind": "latest",
         "inputs": [source],
-        "key": ["t"],
-        "sequence_by": ["i", "f"],
+        "key": [key],
+        "sequence_by": sequence,
         "delete_when": "x > 1",
         "columns": ["t", "i", "f", "k"],
     }
