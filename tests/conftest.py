@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -97,6 +98,9 @@ def pytest_configure() -> None:
             "MILEPOST_SEED": str(SEED),  # for the processes that this one lets run a part of the tests
         }
     )
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell ignores SIGINT in what it runs in the background, and every process that a test starts inherits that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it still speaks when the interpreter ends
 
 
