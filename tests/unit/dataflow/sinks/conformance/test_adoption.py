@@ -48,7 +48,7 @@ class TestDelta(LocalCase, ForeignDelta, SinkAdoptionTests):
                 raise CommitOutcomeUnknown("the library does not do that.")
 
         sink = LongerDelta().open_sink(tmp_path, before=refuse)
-        with pytest.raises(InvalidRequest, match="does not do that") as refused:
+        with pytest.raises(CommitOutcomeUnknown, match="does not do that") as refused:
             Story(sink, job.manifest).complete(job.row())
         assert "ALTER TABLE … SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = " in refused.value.hint
         assert self.engine_rows(tmp_path) == [(1, "main")]
