@@ -79,22 +79,22 @@ referees: env ## the tests that take long: more of chance, bare environments, ve
 
 pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium
 	@$(PY) -m scripts.browser
-	@$(PY) -m tests.harness.browser.pictures
+	@$(PY) -m milepost_testkit.browser.pictures
 
 mutants: env ## break rules on purpose in a copy of the tree: tests must fail (minutes; SAMPLE=300 SEED=1: at random)
 	@$(PY) -m $(if $(SAMPLE),scripts.sampling.sampled_mutants --sample $(SAMPLE) --seed $(SEED),scripts.mutants) --jobs $(JOBS)
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
-	@$(PY) -m tests.harness.tasks.faults.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
+	@$(PY) -m milepost_testkit.tasks.faults.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
 
 law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
-	@$(PY) -m tests.harness.law.run --examples $(EXAMPLES) --seed $(SEED)
+	@$(PY) -m milepost_testkit.law.run --examples $(EXAMPLES) --seed $(SEED)
 
 chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing may be lost or doubled
-	@$(PY) -m tests.harness.chaos.campaign --minutes $(MINUTES) --seed $(SEED)
+	@$(PY) -m milepost_testkit.chaos.campaign --minutes $(MINUTES) --seed $(SEED)
 
 examples: env ## run the example jobs over ROWS=1000000 generated rows, with rollback and backfill (minutes)
-	@$(PY) -m tests.harness.example_jobs.run --rows $(ROWS) --seed $(SEED)
+	@$(PY) -m milepost_testkit.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
 bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12)
 	@$(PY) -m bench.environments

@@ -18,7 +18,7 @@ from collections import Counter
 
 from scripts.processes import ROOT
 
-PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "bench")
+PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "milepost_testkit", "bench")
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
     tokenize.ENDMARKER,

@@ -1,4 +1,4 @@
-"""What every test gets: a clean environment, this run's seed. Machinery lives in tests/harness, one purpose a file."""
+"""What every test gets: a clean environment and this run's seed. Machinery is in milepost_testkit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
+from milepost_testkit.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
+from milepost_testkit.readers.reading_engines import reading_engines
+from milepost_testkit.servers.postgres_server import database, postgres
+from milepost_testkit.servers.s3_servers import ministack, seaweed, seaweed_tables
 from scripts.processes import PYTHON_PATH
-from tests.harness.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
-from tests.harness.readers.reading_engines import reading_engines
-from tests.harness.servers.postgres_server import database, postgres
-from tests.harness.servers.s3_servers import ministack, seaweed, seaweed_tables
 
 __all__ = [
     "database",

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from bench.machine import OthersMeter
 from bench.rounds import Say
 from bench.studies.old_job import rows_of, spec_of
+from milepost_testkit.servers.proxies.delaying_proxy import DelayingProxy, longest_line
+from milepost_testkit.servers.s3_servers import Seaweed
 from scripts.processes import PYTHON_PATH
-from tests.harness.servers.proxies.delaying_proxy import DelayingProxy, longest_line
-from tests.harness.servers.s3_servers import Seaweed
 
 DELAY_MS = 20
 READ_S, DRY_RUN_S, EMPTY_S = 0.5, 1.0, 1.0

@@ -26,10 +26,10 @@ from bench.studies.limited import Used, memory_group, run_limited
 from bench.workloads.generate import bids
 from bench.workloads.shapes import Shape
 from bench.workloads.workloads import AGGREGATES
+from milepost_testkit.jobs.connected_job import lake_connection
+from milepost_testkit.servers.s3_servers import Seaweed
+from milepost_testkit.servers.spark_cluster import SparkCluster, spark_cluster
 from scripts.processes import PYTHON_PATH
-from tests.harness.jobs.connected_job import lake_connection
-from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import SparkCluster, spark_cluster
 
 LIMIT_MB = 1_024
 CHANGED_ROWS = 1_000_000

@@ -20,7 +20,7 @@ from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
 from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
-from tests.harness.servers.spark_cluster import SparkCluster
+from milepost_testkit.servers.spark_cluster import SparkCluster
 
 _TYPES = {
     "auction": "int64",

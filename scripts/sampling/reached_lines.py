@@ -68,7 +68,7 @@ def measure(root: Path, folder: Path, jobs: int) -> Reach:
     Raises: RuntimeError: tests fail without any mutant.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    state = digest_of(root, ("pipeline", "tests", "config"))
+    state = digest_of(root, ("pipeline", "tests", "milepost_testkit", "config"))
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda group: _measure(root, folder, group, state), GROUPS))
     data = coverage.CoverageData(no_disk=True)

@@ -107,7 +107,7 @@ class Judge:
         self._root, self._reach = root, reach
         self._verdicts = kept / "verdicts"
         self._verdicts.mkdir(parents=True, exist_ok=True)
-        self._tests = digest_of(root, ("tests",))
+        self._tests = digest_of(root, ("tests", "milepost_testkit"))
         self._copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
         files = tracked_files(root)
         for number in range(jobs):

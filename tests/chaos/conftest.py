@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.jobs.connected_job import lake_connection
-from tests.harness.servers.proxies.holding_proxy import HoldingProxy
-from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import SparkCluster, spark_cluster
+from milepost_testkit.jobs.connected_job import lake_connection
+from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.servers.s3_servers import Seaweed
+from milepost_testkit.servers.spark_cluster import SparkCluster, spark_cluster
 
 
 @pytest.fixture(scope="module")

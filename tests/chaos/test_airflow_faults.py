@@ -16,11 +16,11 @@ import httpx
 import psutil
 import pytest
 
-from tests.harness.servers.airflow.e2e_job import TASKS, E2eJob
-from tests.harness.servers.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
-from tests.harness.servers.airflow.two_schedulers import SCHEDULERS, TwoSchedulers
-from tests.harness.servers.proxies.holding_proxy import HoldingProxy
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.servers.airflow.e2e_job import TASKS, E2eJob
+from milepost_testkit.servers.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
+from milepost_testkit.servers.airflow.two_schedulers import SCHEDULERS, TwoSchedulers
+from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.servers.s3_servers import Ministack
 
 pytestmark = pytest.mark.referee
 

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 
 def run_campaign(*options: str) -> str:
     """Run a campaign; return its last line."""
-    words = [sys.executable, "-m", "tests.harness.chaos.campaign", *options]
+    words = [sys.executable, "-m", "milepost_testkit.chaos.campaign", *options]
     done = subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True, timeout=1_500)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]

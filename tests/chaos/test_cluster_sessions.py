@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.records.errors import SparkLost
-from tests.harness.jobs.flights.clustered_flights import COMMIT, DRIVER_PHASES, PHASES, Matches
-from tests.harness.jobs.milepost_cli import assert_clear_error
-from tests.harness.servers.cluster_faults import (
+from milepost_testkit.jobs.flights.clustered_flights import COMMIT, DRIVER_PHASES, PHASES, Matches
+from milepost_testkit.jobs.milepost_cli import assert_clear_error
+from milepost_testkit.servers.cluster_faults import (
     frozen_driver,
     goes_on_behind_its_copy,
     killed_driver,
@@ -18,11 +18,11 @@ from tests.harness.servers.cluster_faults import (
     shuffled_is_lost,
     stands_still_beyond_the_deadline,
 )
-from tests.harness.servers.cluster_runs import PATIENCE_S, Running, first, held_at, running
-from tests.harness.servers.processes.processes import wait_until
-from tests.harness.servers.proxies.holding_proxy import HoldingProxy
-from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.servers.spark_cluster import SparkCluster
+from milepost_testkit.servers.cluster_runs import PATIENCE_S, Running, first, held_at, running
+from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.servers.s3_servers import Seaweed
+from milepost_testkit.servers.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.referee
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.servers.processes.own_process import in_own_process
-from tests.harness.tasks.faults.worker_faults import KillExecutor, Workers
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.servers.processes.own_process import in_own_process
+from milepost_testkit.tasks.faults.worker_faults import KillExecutor, Workers
 
 
 @pytest.mark.referee

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.chaos.commands import Act, Command, Running
-from tests.harness.jobs.flights.kill_chain import KillChain
-from tests.harness.servers.processes.own_process import in_own_process
+from milepost_testkit.chaos.commands import Act, Command, Running
+from milepost_testkit.jobs.flights.kill_chain import KillChain
+from milepost_testkit.servers.processes.own_process import in_own_process
 
 LEASE_OVER_MS = 660_000
 """Longer than the timeout of a checkpoint, and than a heartbeat counts."""

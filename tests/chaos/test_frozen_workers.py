@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster
-from tests.harness.jobs.flights.kill_chain import KillChain
-from tests.harness.servers.processes.mortal_processes import SECONDS
-from tests.harness.servers.processes.processes import wait_until
-from tests.harness.tasks.faults.frozen_worker import FrozenWorker
+from milepost_testkit.jobs.flights.kill_chain import KillChain
+from milepost_testkit.servers.processes.mortal_processes import SECONDS
+from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.tasks.faults.frozen_worker import FrozenWorker
 
 pytestmark = pytest.mark.referee
 

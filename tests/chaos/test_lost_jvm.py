@@ -12,10 +12,10 @@ import pytest
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.servers.processes.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
-from tests.harness.servers.processes.own_process import in_own_process
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.servers.processes.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
+from milepost_testkit.servers.processes.own_process import in_own_process
 
 MOMENTS = 12
 """So many requests of an epoch, spread over all of them."""

@@ -15,11 +15,11 @@ from milepost.protocol.failure.restart import is_curable
 from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.servers.connect_server import ConnectServer, connect_server
-from tests.harness.servers.processes.lost_jvm import number
-from tests.harness.servers.processes.lost_server import Asked, Calls, calls_to
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.servers.connect_server import ConnectServer, connect_server
+from milepost_testkit.servers.processes.lost_jvm import number
+from milepost_testkit.servers.processes.lost_server import Asked, Calls, calls_to
 
 pytestmark = pytest.mark.referee
 

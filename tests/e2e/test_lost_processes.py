@@ -14,10 +14,10 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_prefix
-from tests.harness.servers.airflow.airflow_instance import RUN_S, AirflowInstance
-from tests.harness.servers.airflow.e2e_job import OF_ITS_OWN, E2eJob
-from tests.harness.servers.proxies.holding_proxy import Hold, HoldingProxy
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.servers.airflow.airflow_instance import RUN_S, AirflowInstance
+from milepost_testkit.servers.airflow.e2e_job import OF_ITS_OWN, E2eJob
+from milepost_testkit.servers.proxies.holding_proxy import Hold, HoldingProxy
+from milepost_testkit.servers.s3_servers import Ministack
 
 ORPHAN_S = 240.0
 _TOKEN = re.compile(r"/t([0-9]{20})/")

@@ -10,12 +10,12 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.airflow_instance import ROLES, AirflowInstance
+from milepost_testkit.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.servers.airflow.form_run import FormRun
 from scripts.airflow_home import LOCK_S
 from scripts.airflow_rest import AirflowRest
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.airflow_instance import ROLES, AirflowInstance
-from tests.harness.servers.airflow.e2e_job import E2eJob
-from tests.harness.servers.airflow.form_run import FormRun
 
 OPERATE = "shared__operate"
 PAGES = ("", "/checkpoints", "/checkpoints/1", "/charts", "/summary", "/rewind", "/configuration", "/log")

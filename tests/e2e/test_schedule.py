@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance
-from tests.harness.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.servers.airflow.e2e_job import E2eJob
 
 
 def just_past(moment: datetime) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance
-from tests.harness.servers.airflow.e2e_job import CARRIERS
-from tests.harness.servers.airflow.form_run import FormRun
-from tests.harness.servers.mail_server import mail_server
+from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.servers.airflow.e2e_job import CARRIERS
+from milepost_testkit.servers.airflow.form_run import FormRun
+from milepost_testkit.servers.mail_server import mail_server
 
 TOLD = CARRIERS.replace(
     "airflow: {{",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers.airflow.airflow_instance import AirflowInstance
-from tests.harness.servers.airflow.e2e_job import E2eJob
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.servers.s3_servers import Ministack
 
 LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 

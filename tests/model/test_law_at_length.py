@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.harness.law.examples import Example, JobExample, examples, job_examples
-from tests.harness.law.run import hold, hold_job
+from milepost_testkit.law.examples import Example, JobExample, examples, job_examples
+from milepost_testkit.law.run import hold, hold_job
 
 
 @pytest.mark.referee

@@ -10,7 +10,7 @@ import milepost.api
 from milepost.api import JobMaster
 from milepost.jobmaster.jobmaster import _UseCase
 from milepost.jobmaster.reports.reports import Reports
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 def test_dir_lists_the_names_of_the_surface() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from milepost.api import JobMaster
 from milepost.spec.load.lint import json_schema
+from milepost_testkit.servers.processes.processes import REPOSITORY
 from scripts.reference.pages import PAGES
 from scripts.site_pages import ELSEWHERE, turned_links
-from tests.harness.servers.processes.processes import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 NOT_BY_HAND = {*(REPOSITORY / place for place in PAGES), *(REPOSITORY / place for place in ELSEWHERE)}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
+from milepost_testkit.import_rules import FOLDER, files
+from milepost_testkit.servers.processes.processes import REPOSITORY
 from scripts.mutants import tracked_files
-from tests.harness.import_rules import FOLDER, files
-from tests.harness.servers.processes.processes import REPOSITORY
 
 DESIGN = (REPOSITORY / "docs" / "DESIGN.md").read_text(encoding="utf-8")
 PROTOCOL = REPOSITORY / FOLDER / "protocol"
@@ -23,7 +23,7 @@ def test_every_rule_that_code_cites_is_one_of_the_design() -> None:
         for number in re.findall(r"^(\d)\. \*\*", text, re.M)
     }
     assert len(rules) == 14
-    for file in [*files(FOLDER, "tests", "scripts", "bench"), PROTOCOL / "PROTOCOL.md"]:
+    for file in [*files(FOLDER, "tests", "milepost_testkit", "scripts", "bench"), PROTOCOL / "PROTOCOL.md"]:
         text = file.read_text(encoding="utf-8")
         assert set(re.findall(r"[( ,](I(?:[1-9]|1\d))(?=[,):;. ])", text)) <= rules, file
         assert set(re.findall(r"DESIGN (\d(?:\.\d)?)", text)) <= sections, file

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.import_rules import FOLDER, PACKAGE, files
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.import_rules import FOLDER, PACKAGE, files
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 WITH_EXAMPLES = [file for file in files(FOLDER) if ">>> " in file.read_text(encoding="utf-8")]
 

@@ -17,8 +17,8 @@ import milepost
 import milepost.protocol.retention.lineage
 import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
+from milepost_testkit.servers.processes.processes import REPOSITORY, run_python
 from scripts.sampling.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
-from tests.harness.servers.processes.processes import REPOSITORY, run_python
 
 PRODUCT = Path(milepost.__file__).parent
 LOOSE = "def first(found: list) -> object:\n    return found[0]\n"
@@ -68,7 +68,7 @@ def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Pa
         assert f"[{expected}]" in found.stdout if expected else not found.returncode, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("package", [milepost.__name__, "tests"])
+@pytest.mark.parametrize("package", [milepost.__name__, "tests", "milepost_testkit"])
 def test_a_warning_of_our_own_code_is_an_error(package: str) -> None:
     for name in (package, f"{package}.canary"):
         with pytest.raises(DeprecationWarning):

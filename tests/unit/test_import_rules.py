@@ -13,7 +13,7 @@ import pytest
 
 from milepost import api
 from milepost.jobmaster import jobmaster
-from tests.harness.import_rules import (
+from milepost_testkit.import_rules import (
     ALLOWED,
     FLOORS,
     FOLDER,
@@ -34,7 +34,7 @@ from tests.harness.import_rules import (
     thick,
     upward,
 )
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 MAX_LINES = 400
 MAX_LINES_WITH_REASON = 600
@@ -129,7 +129,7 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
         (around_the_facade, "cli/canary.py", "def late():\n    from {package}.jobmaster.run.epochs import Epochs"),
         (around_the_task_sdk, "airflow/canary.py", "from airflow.models import DagRun"),
         (below_the_surface, "../../config/canary.py", "from {package}.storage.open import open_store"),
-        (of_tools, "state/canary.py", "from tests.harness.tasks.dataplane import rows"),
+        (of_tools, "state/canary.py", "from milepost_testkit.tasks.dataplane import rows"),
         (thick, "../../dags/canary.py", "from {package}.jobmaster import JobMaster"),
     ],
 )

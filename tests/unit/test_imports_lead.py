@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.import_rules import files
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.import_rules import files
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
-ROOTS = {"milepost": "pipeline", "tests": ".", "scripts": ".", "bench": "."}
+ROOTS = {"milepost": "pipeline", "tests": ".", "milepost_testkit": ".", "scripts": ".", "bench": "."}
 """What lies in this repository -> the folder that it is imported from."""
 
 EVERYTHING = frozenset({"__getattr__", "*"})
@@ -60,7 +60,7 @@ def lost(tree: ast.AST) -> Iterator[str]:
 
 def test_what_is_imported_is_there() -> None:
     """Of the product's own imports mypy says it."""
-    around = files("tests", "scripts", "bench", "dags", "plugins")
+    around = files("tests", "milepost_testkit", "scripts", "bench", "dags", "plugins")
     broken = {str(file.relative_to(REPOSITORY)): [*lost(ast.parse(file.read_text("utf-8")))] for file in around}
     assert not {file: imported for file, imported in broken.items() if imported}
 
@@ -69,7 +69,7 @@ def test_what_is_imported_is_there() -> None:
     ("text", "named"),
     [
         ("from milepost.storage.s3.store import probe", "milepost.storage.s3.store.probe"),
-        ("from tests.harness.stores import faulty_disk", "tests.harness.stores.faulty_disk"),
+        ("from milepost_testkit.stores import faulty_disk", "milepost_testkit.stores.faulty_disk"),
         ("def late():\n    import scripts.nothing", "scripts.nothing"),
         ("from milepost.nowhere import anything", "milepost.nowhere.anything"),
     ],

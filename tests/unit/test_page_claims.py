@@ -15,8 +15,8 @@ from milepost.cli.workspace.scaffold import write_job
 from milepost.extras import EXTRAS
 from milepost.spec.load.document import read_document
 from milepost.spec.load.validation import validate_spec
+from milepost_testkit.servers.processes.processes import REPOSITORY
 from scripts.transcripts import blocks
-from tests.harness.servers.processes.processes import REPOSITORY
 
 PAGES = [page for folder in ("tutorial", "how-to") for page in sorted((REPOSITORY / "docs" / folder).glob("*.md"))]
 PAGES_BY_NAME = [pytest.param(page, id=page.name) for page in PAGES]

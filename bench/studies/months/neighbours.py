@@ -15,7 +15,7 @@ from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.storage.kept import KEPT
-from tests.harness.stores.counted_stores import Requests
+from milepost_testkit.stores.counted_stores import Requests
 
 if TYPE_CHECKING:
     from milepost.api import JobMaster

@@ -8,11 +8,11 @@ import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit.servers.s3_servers import Ministack
 from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.timelines import SinkSwitchTests
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.parquet_sink import ParquetCase
-from tests.harness.servers.s3_servers import Ministack
 
 
 class OnMinistack:

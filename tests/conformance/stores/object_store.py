@@ -19,8 +19,8 @@ from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.manifest_logs import create_job, new_log
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.manifest_logs import create_job, new_log
 
 # In byte order of whole keys, which is not the order of directories: "-" < "." < "/" < "0" < "A" < "_" < "a" < "ä".
 ORDERED_KEYS = [

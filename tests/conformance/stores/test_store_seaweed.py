@@ -6,8 +6,8 @@ import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
+from milepost_testkit.servers.s3_servers import Seaweed
 from tests.conformance.stores.s3_store import S3StoreTests, every_call
-from tests.harness.servers.s3_servers import Seaweed
 
 
 class TestSeaweedStore(S3StoreTests):

@@ -11,9 +11,9 @@ from fastapi.routing import APIRoute
 from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.airflow.page.checkpoints_page import CheckpointsPage
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url, runbook_url
+from milepost_testkit.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow
+from milepost_testkit.browser.tours import tour_of
 from scripts.browser.visits import Report
-from tests.harness.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow
-from tests.harness.browser.tours import tour_of
 
 pytestmark = pytest.mark.referee
 VIEWS = CheckpointsPage.external_views

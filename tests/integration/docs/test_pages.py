@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from milepost_testkit.servers.connect_server import ConnectServer, connect_server
+from milepost_testkit.servers.processes.processes import REPOSITORY
 from scripts.stack import REMOTE_VARIABLE
 from scripts.transcripts import page_environ, pages, run_page
-from tests.harness.servers.connect_server import ConnectServer, connect_server
-from tests.harness.servers.processes.processes import REPOSITORY
 
 IN_EVERY_RUN = ("README.md", "docs/tutorial/first-job.md")
 """What newcomers type first; the others are the referees'."""

@@ -14,9 +14,9 @@ from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import SINKS, without_quality
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
+from milepost_testkit.stores.hooked_store import HookedStore
 
 
 def _job(folder: Path, edit: dict[str, str] | None = None) -> FlightsJob:

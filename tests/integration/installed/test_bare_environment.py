@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.bare_environment import BareEnvironment, bare_environment
-from tests.harness.distribution import build, copy_sources
-from tests.harness.servers.processes.processes import REPOSITORY
-from tests.harness.servers.s3_servers import S3Server
+from milepost_testkit.bare_environment import BareEnvironment, bare_environment
+from milepost_testkit.distribution import build, copy_sources
+from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.s3_servers import S3Server
 
 TOKEN = "of-this-test"
 PATHS = "import sys, milepost; print(milepost.__file__, *sys.path, sep='\\n')"

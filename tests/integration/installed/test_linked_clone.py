@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost_testkit.bare_environment import bare_environment
+from milepost_testkit.distribution import copy_sources
 from scripts import bootstrap
-from tests.harness.bare_environment import bare_environment
-from tests.harness.distribution import copy_sources
 
 FOUND = """
 from importlib.metadata import distributions, entry_points, version

@@ -10,10 +10,10 @@ import httpx
 import psutil
 import pytest
 
+from milepost_testkit.bare_environment import BareEnvironment, bare_environment
+from milepost_testkit.distribution import build, copy_sources
+from milepost_testkit.servers.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
 from scripts.airflow_rest import AirflowRest
-from tests.harness.bare_environment import BareEnvironment, bare_environment
-from tests.harness.distribution import build, copy_sources
-from tests.harness.servers.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
 from tests.integration.installed.test_constraints import constraint
 
 THREE_LINES = """\

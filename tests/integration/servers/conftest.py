@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.servers.proxies.recording_proxy import RecordingProxy
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.servers.s3_servers import Ministack
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.task_runs import run_epoch_tasks
-from tests.harness.servers.proxies.recording_proxy import RecordingProxy
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.task_runs import run_epoch_tasks
+from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.servers.s3_servers import Ministack
 
 LANDED = 1_001
 """More than a page of a listing has: each listing of the source is two requests."""

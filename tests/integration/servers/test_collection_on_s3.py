@@ -9,9 +9,9 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.records.layout import token_prefix
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.servers.s3_servers import Ministack
-from tests.harness.stores.job_stores import LaterStore
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.servers.s3_servers import Ministack
+from milepost_testkit.stores.job_stores import LaterStore
 
 DAY_MS = 24 * 3_600_000
 SESSION = Session.cli().session_id

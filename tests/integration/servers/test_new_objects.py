@@ -15,8 +15,8 @@ from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailab
 from milepost.protocol.records.object_store import Credentials
 from milepost.spec.job.connections import Connection, connection_of
 from milepost.storage.s3.queue import NewObjectsQueue
-from tests.harness.servers.processes.processes import free_ports
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.servers.processes.processes import free_ports
+from milepost_testkit.servers.s3_servers import Ministack
 
 REGION = "us-east-1"
 

@@ -12,11 +12,11 @@ from milepost.jobmaster.reports.timings import REQUEST_PHASES
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_of
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.proxies.recording_proxy import RecordingProxy
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.servers.s3_servers import Ministack
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
-from tests.harness.jobs.flights import flights
-from tests.harness.servers.processes.processes import REPOSITORY
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.jobs.flights import flights
+from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.s3_servers import Ministack
 
 SPEC = load_job(REPOSITORY / "config" / "flights.yaml").spec.sources["flights"]
 PATTERN = split_path(SPEC.path)[1]

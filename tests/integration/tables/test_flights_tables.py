@@ -9,9 +9,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.flights.open_flights import FILTERS
-from tests.harness.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back
-from tests.harness.readers.reading_engines import ENGINES, SPARK, ReadingEngines, all_engines
+from milepost_testkit.jobs.flights.open_flights import FILTERS
+from milepost_testkit.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back
+from milepost_testkit.readers.reading_engines import ENGINES, SPARK, ReadingEngines, all_engines
 
 FORMATS = ("delta", "iceberg")
 

@@ -15,8 +15,8 @@ from milepost.airflow.dags.task_group import MilepostTaskGroup
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.servers.mail_server import mail_server
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.servers.mail_server import mail_server
 
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 ARGUMENTS = (

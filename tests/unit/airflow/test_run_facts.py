@@ -16,7 +16,7 @@ from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import QualityGateFailed
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 VALUE = "return_value"
 IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}

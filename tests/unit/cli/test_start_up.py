@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.processes.processes import REPOSITORY
-from tests.harness.servers.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
-from tests.harness.servers.s3_servers import Ministack
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
+from milepost_testkit.servers.s3_servers import Ministack
 
 EPOCHS = 6
 _TRIES = 3

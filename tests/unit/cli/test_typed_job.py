@@ -10,9 +10,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

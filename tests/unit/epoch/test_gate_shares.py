@@ -21,7 +21,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import QualitySpec
 from milepost.storage.open import open_store
-from tests.harness.tasks.staging import stage_each
+from milepost_testkit.tasks.staging import stage_each
 
 UNIQUE = {"type": "expect_column_values_to_be_unique", "column": "v"}
 MEDIAN = {"type": "expect_column_median_to_be_between", "column": "v", "min_value": 400, "max_value": 600}

@@ -14,9 +14,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.tables import assert_same_rows
 
 SINKS = (
     "sinks:\n  - {name: all, input: rows, format: parquet, path: ../lake/all, mode: append}\n"

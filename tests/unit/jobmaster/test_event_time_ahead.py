@@ -13,9 +13,9 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.jobmaster.reports.checkpoint.details import AheadObject, RowsAheadReport
 from milepost.storage.local.store import LocalStore
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.tables import assert_same_rows
 
 DAY_S = 86_400
 WINDOW = {

@@ -21,12 +21,12 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.lineage.settings import nowhere
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.lineage_schemas import assert_valid
-from tests.harness.servers.lineage_receiver import LineageReceiver
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.lineage_schemas import assert_valid
+from milepost_testkit.servers.lineage_receiver import LineageReceiver
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 GATE = """\
 quality:

@@ -9,8 +9,8 @@ import deltalake
 import pyarrow as pa
 import pytest
 
+from milepost_testkit.servers.s3_servers import S3Server
 from scripts import duckdb_cli
-from tests.harness.servers.s3_servers import S3Server
 
 ROWS = pa.table({"carrier": ["UA", "B6"], "mean": [1.5, 2.0]})
 

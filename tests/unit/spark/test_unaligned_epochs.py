@@ -18,7 +18,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.wire.exchange import BufferLimits
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane, ticking
+from milepost_testkit.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane, ticking
 
 FINAL = EpochAlignment(None, None, 0, True)
 SMALL = BufferLimits(bytes=10**6, rows=3)

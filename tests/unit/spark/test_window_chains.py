@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from tests.harness.tasks.dataplane import DataPlane, ticking
+from milepost_testkit.tasks.dataplane import DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, cut, events, nothing, open_plane
 
 HOUR_US = 3_600_000_000

@@ -17,7 +17,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import checked
 from milepost.storage.checked import check_handle, handle_file, read_handle, stat_handle, write_content_addressed
 from milepost.storage.open import open_store
-from tests.harness.stores.hooked_store import HookedStore, PiecesOnly
+from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
 
 
 @pytest.fixture

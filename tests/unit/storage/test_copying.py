@@ -22,8 +22,8 @@ from milepost.storage import checked, copying
 from milepost.storage.below import StoreBelow
 from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
 from milepost.storage.open import open_store
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.hooked_store import HookedStore, PiecesOnly
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
 
 
 def opened(folder: Path) -> ObjectStore:

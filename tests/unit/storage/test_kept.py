@@ -6,7 +6,7 @@ import pytest
 
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.storage.kept import KeptObjects
-from tests.harness.stores.memory_store import MemoryStore
+from milepost_testkit.stores.memory_store import MemoryStore
 
 HERE, ELSEWHERE = MemoryStore("s3://here"), MemoryStore("s3://elsewhere")
 

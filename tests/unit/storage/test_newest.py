@@ -13,7 +13,7 @@ from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key, mani
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.newest import newest_object
 from milepost.storage.open import open_store
-from tests.harness.stores.called_store import CalledStore
+from milepost_testkit.stores.called_store import CalledStore
 
 
 class Told(CalledStore):

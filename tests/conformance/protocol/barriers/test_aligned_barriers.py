@@ -6,7 +6,7 @@ import pytest
 
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_states import AlignmentState
-from tests.harness.tasks.input_gate import Cancel, Data, End, InputGate, Payload, barrier
+from milepost_testkit.tasks.input_gate import Cancel, Data, End, InputGate, Payload, barrier
 
 SUBSUMED = CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier, Prioritise, TriggerCheckpoint
 from milepost.protocol.subtask.barrier_states import AlignmentState
-from tests.harness.tasks.input_gate import (
+from milepost_testkit.tasks.input_gate import (
     Announcement,
     Cancel,
     Data,

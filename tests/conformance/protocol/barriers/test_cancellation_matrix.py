@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milepost.protocol.subtask.barrier_events import CheckpointBarrier
-from tests.harness.tasks.input_gate import Cancel, InputGate, unaligned
+from milepost_testkit.tasks.input_gate import Cancel, InputGate, unaligned
 
 B10, B20, C10, C20 = unaligned(10), unaligned(20), Cancel(10), Cancel(20)
 Event = CheckpointBarrier | Cancel

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
-from tests.harness.tasks.input_gate import (
+from milepost_testkit.tasks.input_gate import (
     Cancel,
     Data,
     End,

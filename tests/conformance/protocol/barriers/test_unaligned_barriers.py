@@ -7,7 +7,7 @@ import pytest
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import AbortCheckpoint, Command, StopRecording, TriggerCheckpoint
 from milepost.protocol.subtask.barrier_states import AlignmentState
-from tests.harness.tasks.input_gate import Cancel, Data, End, InputGate, unaligned
+from milepost_testkit.tasks.input_gate import Cancel, Data, End, InputGate, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 

@@ -16,10 +16,10 @@ from milepost.protocol.records.layout import checkpoint_prefix
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.state.layers.key_groups import key_group_range
 from milepost.storage.notices import AbortNotice, read_notice
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store, later
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store, later
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKe
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.source_spec import SourceSpec
-from tests.harness.jobs.job_log import EXPECTED, A, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.job_log import EXPECTED, A, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 TWO_SOURCES = {
     "operators:": """\

@@ -17,11 +17,11 @@ from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, 
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
-from tests.harness.jobs.job_log import A, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.job_log import A, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 DECLINED = CheckpointFailureReason.CHECKPOINT_DECLINED
 OURS = frozenset(list(CheckpointFailureReason)[24:])

@@ -14,10 +14,10 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import MANIFEST_PREFIX, checkpoint_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.retention import minimum_grace_ms
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store, later
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store, later
 
 READS_BACK = 5
 """How often a put without an answer is looked for; afterwards the store answers again, so an abort would land."""

@@ -34,13 +34,13 @@ from milepost.protocol.subtask.subtask_commands import (
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.storage.layout import state_prefix
 from milepost.storage.local.store import LocalStore
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.job_stores import break_store
-from tests.harness.tasks.dataplane import FIRST, DataPlane
-from tests.harness.tasks.subtask_driver import barrier
-from tests.harness.tasks.task_driver import TaskDriver
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.job_stores import break_store
+from milepost_testkit.tasks.dataplane import FIRST, DataPlane
+from milepost_testkit.tasks.subtask_driver import barrier
+from milepost_testkit.tasks.task_driver import TaskDriver
 from tests.unit.spark.test_unaligned_epochs import events
 
 ID, TOKEN = CheckpointId(4), FencingToken(9)

@@ -20,10 +20,10 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store
 
 SINK = "sinks:\n"
 SECOND_SINK = "sinks:\n  - {name: table, input: latest, format: parquet, path: ../lake/other, mode: upsert}\n"

@@ -26,9 +26,9 @@ from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
-from tests.harness.jobs.job_log import EXPECTED, A, B, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.job_log import EXPECTED, A, B, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 CHECKPOINT, TOKEN = CheckpointId(1), FencingToken(3)
 SENDERS = (ConsumedAttempt(0, 0, "a0"), ConsumedAttempt(0, 1, "a1"))

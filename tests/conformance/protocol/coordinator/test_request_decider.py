@@ -10,8 +10,8 @@ from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.records.errors import Busy, JobNotRunnable
 from milepost.protocol.retention.retention import MAX_UNCONFIRMED
-from tests.harness.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 @pytest.mark.parametrize("ends", ["complete", "abort"])

@@ -8,8 +8,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 NEW_OPERATOR = "  - {uid: values, kind: aggregate, inputs: [rows], key: [v], aggregates: {rows: count(*)}}\nsinks:\n"
 KEYS = range(40)

@@ -22,11 +22,11 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 TWO_SOURCES = {
     "operators:\n": "  other: {format: csv, path: ../other/*.csv, settle: 0s, schema: {k: int64}}\noperators:\n"

@@ -28,8 +28,8 @@ from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleane
 from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
-from tests.harness.jobs.job_log import A, B, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.job_log import A, B, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 End = Callable[[JobLog], object]
 

@@ -35,11 +35,11 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.stores.hooked_store import HookedStore
 
 LONG_S = 240.0
 SWEPT = CheckpointFailureReason.LEADER_TAKEN_OVER

@@ -45,9 +45,9 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.jobs.job_log import JobLog
-from tests.harness.servers.s3_servers import Seaweed
-from tests.harness.stores.manifest_logs import create_job, new_log
+from milepost_testkit.jobs.job_log import JobLog
+from milepost_testkit.servers.s3_servers import Seaweed
+from milepost_testkit.stores.manifest_logs import create_job, new_log
 
 RACERS = 4
 WAIT_S = 240.0

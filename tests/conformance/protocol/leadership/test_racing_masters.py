@@ -17,8 +17,8 @@ from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 pytestmark = pytest.mark.long
 

@@ -9,8 +9,8 @@ import pytest
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Busy, JobNotRunnable, SubtaskDeclined
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

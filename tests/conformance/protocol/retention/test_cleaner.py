@@ -13,10 +13,10 @@ from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_ga
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, deletable, minimum_grace_ms, subsumable
-from tests.harness.jobs.job_log import A, B, JobLog
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.job_stores import LaterStore
+from milepost_testkit.jobs.job_log import A, B, JobLog
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.job_stores import LaterStore
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 

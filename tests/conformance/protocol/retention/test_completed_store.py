@@ -34,10 +34,10 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
-from tests.harness.jobs.job_log import A, B, JobLog, epochs, refused
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.job_log import A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 
 def ids(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[int]:

@@ -28,9 +28,9 @@ from milepost.state.buffers.channel_state import ChannelFile, encode_channel_sta
 from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.layout import channel_prefix
-from tests.harness.jobs.job_log import A, JobLog
-from tests.harness.jobs.models.state_lineage import GROUPS, SCHEMA, StateLineage, table
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.job_log import A, JobLog
+from milepost_testkit.jobs.models.state_lineage import GROUPS, SCHEMA, StateLineage, table
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:

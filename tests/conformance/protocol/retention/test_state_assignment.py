@@ -26,10 +26,10 @@ from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from tests.harness.jobs.models.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.tasks.key_hashes import KEYED
+from milepost_testkit.jobs.models.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.key_hashes import KEYED
 
 Handles = list[ChannelStateHandle | None]
 

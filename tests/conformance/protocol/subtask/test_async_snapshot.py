@@ -14,7 +14,7 @@ from milepost.protocol.subtask.subtask_commands import (
     DiscardSnapshot,
     RecordIncomplete,
 )
-from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier
+from milepost_testkit.tasks.subtask_driver import SubtaskDriver, barrier
 
 ID = CheckpointId(1)
 GONE = (CancelUpload(ID), DiscardSnapshot(ID), RecordIncomplete(ID))

@@ -29,7 +29,7 @@ from milepost.protocol.subtask.subtask_commands import (
     RecordIncomplete,
     StartChannelState,
 )
-from tests.harness.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
+from milepost_testkit.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 

@@ -17,11 +17,11 @@ from milepost.protocol.subtask.subtask_commands import (
     DeclineCheckpoint,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.tasks.input_gate import Data, End, InputGate, timeoutable, unaligned
-from tests.harness.tasks.input_gate import barrier as aligned
-from tests.harness.tasks.subtask_driver import barrier
-from tests.harness.tasks.task_driver import TaskDriver
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.tasks.input_gate import Data, End, InputGate, timeoutable, unaligned
+from milepost_testkit.tasks.input_gate import barrier as aligned
+from milepost_testkit.tasks.subtask_driver import barrier
+from milepost_testkit.tasks.task_driver import TaskDriver
 
 
 def finished(checkpoint_id: int) -> AcknowledgeCheckpoint:

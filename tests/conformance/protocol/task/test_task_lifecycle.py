@@ -35,13 +35,13 @@ from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.local.store import LocalStore
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
-from tests.harness.tasks.dataplane import SCHEMA, DataPlane
-from tests.harness.tasks.subtask_driver import barrier, data, unaligned
-from tests.harness.tasks.task_driver import TaskDriver
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
+from milepost_testkit.tasks.dataplane import SCHEMA, DataPlane
+from milepost_testkit.tasks.subtask_driver import barrier, data, unaligned
+from milepost_testkit.tasks.task_driver import TaskDriver
 
 Reason = CheckpointFailureReason
 ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.close]

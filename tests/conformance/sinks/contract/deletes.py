@@ -15,8 +15,8 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import compaction
 from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost_testkit.stores.tables.played_manifest import Completed
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, format_decides, pairs, rows
-from tests.harness.stores.tables.played_manifest import Completed
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])
 

@@ -13,8 +13,8 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.job.connections import PostgresAccess
+from milepost_testkit.servers.postgres_server import Database, PostgresServer
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
-from tests.harness.servers.postgres_server import Database, PostgresServer
 
 
 class PostgresCase(SinkCase):

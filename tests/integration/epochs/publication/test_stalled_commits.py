@@ -16,9 +16,9 @@ from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import SINKS, without_quality
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 
 @pytest.mark.parametrize(

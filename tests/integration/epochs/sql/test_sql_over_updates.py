@@ -17,8 +17,8 @@ from milepost.spark.driver.sql_projection import collect
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
-from tests.harness.jobs.reference_job import NAMED, TOTALS, tables_with_references
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
+from milepost_testkit.tasks.tables import assert_same_rows
 
 SPEC = """\
 name: parcels

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.spark.driver.runner import SparkEpochRunner
-from tests.harness.example_jobs.example_job import ExampleJob, ExampleRun
-from tests.harness.example_jobs.run import JOBS
+from milepost_testkit.example_jobs.example_job import ExampleJob, ExampleRun
+from milepost_testkit.example_jobs.run import JOBS
 
 ROWS_PER_EPOCH = 300
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.flights.watched_flights import begun, there_and_back
-from tests.harness.readers.reading_engines import ReadingEngines, all_engines
+from milepost_testkit.jobs.flights.watched_flights import begun, there_and_back
+from milepost_testkit.readers.reading_engines import ReadingEngines, all_engines
 
 
 @pytest.mark.referee

@@ -20,9 +20,9 @@ from milepost.spark.driver.epoch_graph import Stage
 from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.jobs.flights.kill_chain import without_quality
-from tests.harness.jobs.spec_edits import edit_spec
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.jobs.spec_edits import edit_spec
 
 ROWS = pa.schema([("subtask", pa.int32()), ("said", pa.string())])
 

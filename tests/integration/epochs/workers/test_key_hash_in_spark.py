@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from milepost.jobmaster.job.context import JobContext
-from tests.harness.jobs.flights.flights_job import FlightsJob
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 
 def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.task_runs import InProcessRun
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.task_runs import InProcessRun
 
 
 def epoch(job: SparklessJob) -> None:

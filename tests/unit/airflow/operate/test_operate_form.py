@@ -10,7 +10,7 @@ import pytest
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.task_runs import InProcessRun
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.task_runs import InProcessRun
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store
 
 KEYS = {"a": [1], "b": [1, 2], "c": [3]}
 TABLES = {0: {}, 1: {1: 1}, 2: {1: 2, 2: 1}, 3: {1: 2, 2: 1, 3: 1}}

@@ -10,10 +10,10 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.servers.airflow.page_client import PageClient, page_client
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.servers.airflow.page_client import PageClient, page_client
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store
 
 CHECKPOINTS = "/jobs/small__epoch/checkpoints"
 

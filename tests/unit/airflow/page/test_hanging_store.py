@@ -15,9 +15,9 @@ from milepost.airflow.page.jobs.readings import Readings
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.servers.airflow.page_client import page_client
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.stores.job_stores import hook_stores
 
 JOB = "/jobs/small__epoch"
 

@@ -15,7 +15,7 @@ from milepost.airflow.page.jobs.next_step import EPOCH, next_step, step_of_error
 from milepost.airflow.page.jobs.readings import Reading
 from milepost.jobmaster.jobmaster import Condition, Status
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 @pytest.fixture

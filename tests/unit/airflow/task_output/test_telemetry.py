@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.servers.otlp_receiver import otlp_receiver
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.servers.otlp_receiver import otlp_receiver
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 _TASK = """
 import sys
@@ -21,8 +21,8 @@ from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry import trace
 from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 configure_otel(conf)
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
 with trace.get_tracer("airflow").start_as_current_span("worker.subsume"):

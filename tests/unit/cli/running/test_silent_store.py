@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from milepost.storage.s3 import probe
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.servers.processes.processes import free_ports
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.servers.processes.processes import free_ports
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.milepost_cli import Outcome, milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.jobs.milepost_cli import Outcome, milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edit_spec
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edit_spec
 
 
 @pytest.fixture

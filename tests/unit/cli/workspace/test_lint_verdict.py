@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 def test_a_spec_that_run_refuses_is_not_called_valid(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 UTC = pa.timestamp("us", "UTC")
 ORDERS = pa.schema([("id", pa.int32()), ("status", pa.string()), ("lsn", pa.int64())])

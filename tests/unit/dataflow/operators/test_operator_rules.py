@@ -26,8 +26,8 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Windo
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
-from tests.harness.tasks.operators.timers import next_timer
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.timers import next_timer
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 MINUTE_US = 60_000_000

@@ -21,8 +21,8 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
-from tests.harness.tasks.operators.timers import next_timer
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.timers import next_timer
 
 EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_US = 3_600_000_000

@@ -25,7 +25,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_waterma
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 MINUTE_US = 60_000_000
 DELAY_US = 10 * MINUTE_US

@@ -11,8 +11,8 @@ from milepost.dataflow.operators.contract import ONLY_TABLE
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.dataplane import operators
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.dataplane import operators
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 ROWS = pa.table({"k": [n % 7 for n in range(40)], "v": [n * n for n in range(40)]})
 

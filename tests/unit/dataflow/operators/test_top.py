@@ -18,7 +18,7 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int64())])
 

@@ -15,8 +15,8 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.storage.local.store import LocalStore
-from tests.harness.stores.memory_store import MemoryStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.stores.memory_store import MemoryStore
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int64())])
 WEIGHTED = VIEWS.append(pa.field(WEIGHT_COLUMN, pa.int64()))

@@ -32,9 +32,9 @@ from milepost.protocol.records.errors import (
 )
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.processes.processes import REPOSITORY
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.processes.processes import REPOSITORY
 
 IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "column": "v"}

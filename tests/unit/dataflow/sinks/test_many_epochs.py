@@ -15,10 +15,10 @@ from pyiceberg.table.snapshots import Operation
 
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, Story
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import TABLE, IcebergCase
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
 
 PER_EPOCH = 1000
 MOST_FILES = 40

@@ -31,10 +31,10 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import LIFE, SCHEMA, Story, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.hooked_store import HookedStore
 
 
 class Case(LocalParquet):

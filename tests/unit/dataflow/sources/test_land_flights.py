@@ -17,10 +17,10 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
+from milepost_testkit.jobs.flights import flights
+from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.tasks.oracle import expected_tables
 from scripts.demo import DAYS_PER_EPOCH
-from tests.harness.jobs.flights import flights
-from tests.harness.servers.processes.processes import REPOSITORY
-from tests.harness.tasks.oracle import expected_tables
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from milepost.protocol.records.errors import Busy
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.protocol.retention.lineage import open_forks
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob, mortal_session
-from tests.harness.stores.called_store import WRITES
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
+from milepost_testkit.stores.called_store import WRITES
+from milepost_testkit.stores.job_stores import hook_stores
 
 pytestmark = pytest.mark.long
 

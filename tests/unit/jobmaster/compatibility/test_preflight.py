@@ -13,7 +13,7 @@ from milepost.jobmaster.compatibility.preflight import preflight, report_lines
 from milepost.jobmaster.job.code import read_code
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from tests.harness.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
+from milepost_testkit.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.health.sources import BadNames
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.checked import read_handle
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 SETTLES = {"settle: 0s": "settle: 1h"}
 DATED = {"../landing/*.csv": "../landing/**/*.csv", "limits_per_epoch: {max_files: 1}": "partitions: {dt: date}"}

@@ -23,11 +23,11 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.kept import KeptObjects
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.job_log import KEY_HASH_SECRET
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store
-from tests.harness.tasks.key_hashes import KEYED
+from milepost_testkit.jobs.job_log import KEY_HASH_SECRET
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store
+from milepost_testkit.tasks.key_hashes import KEYED
 
 GOLDEN = Path(__file__).parent / "golden"
 CHANNEL = ChannelStateHandle(

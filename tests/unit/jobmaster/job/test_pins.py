@@ -10,9 +10,9 @@ import pytest
 from milepost.jobmaster.job.pins import HOLD_MS, pin_for_read
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 
 @pytest.fixture

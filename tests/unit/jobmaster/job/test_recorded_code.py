@@ -14,8 +14,8 @@ from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest
 from milepost.protocol.records.errors import Fenced, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 AGGREGATE = "{uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}"
 PROCESS = "{uid: latest, kind: process, inputs: [rows], key: [k], function: counting:Counting}"

@@ -12,9 +12,9 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.notices import AbortNotice, read_notice
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 Reason = CheckpointFailureReason
 

@@ -19,8 +19,8 @@ from milepost.protocol.records.errors import (
     SubtaskDeclined,
 )
 from milepost.protocol.records.layout import heartbeat_key
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.stores.hooked_store import HookedStore
 
 SOON_S = 0.01
 LONG_S = 240.0

@@ -13,7 +13,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.protocol.records.errors import Busy
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 Meanwhile = Callable[[], object]
 Change = Callable[[CheckpointMetadata], CheckpointMetadata]

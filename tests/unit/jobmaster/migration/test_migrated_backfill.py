@@ -9,9 +9,9 @@ import pytest
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 
 THERE = TableAddress("delta", "../lake/open")
 

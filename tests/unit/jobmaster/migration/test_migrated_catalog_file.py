@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
-from tests.harness.jobs.sparkless.migrating_job import MigratingJob
+from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
 
 TARGET = TableAddress(
     "iceberg", "../lake/ice-seen", "small.seen", CatalogAddress("sql", "sqlite:///../catalog.db", "milepost", {})

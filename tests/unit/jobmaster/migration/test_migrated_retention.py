@@ -12,9 +12,9 @@ from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.sparkless.migrating_job import SINKS, MigratingJob
-from tests.harness.readers.reading_engines import ReadingEngines
-from tests.harness.stores.job_stores import LaterStore, later
+from milepost_testkit.jobs.sparkless.migrating_job import SINKS, MigratingJob
+from milepost_testkit.readers.reading_engines import ReadingEngines
+from milepost_testkit.stores.job_stores import LaterStore, later
 
 HOUR_MS = 3_600_000
 HOURS = 2

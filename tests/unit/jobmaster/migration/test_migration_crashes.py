@@ -10,9 +10,9 @@ import pytest
 from milepost.protocol.manifest.transaction.requests import ThawRequest
 from milepost.protocol.records.errors import CheckpointError, CommitConflict
 from milepost.protocol.records.ids import SessionId
-from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
-from tests.harness.stores.called_store import WRITES
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob, delta
+from milepost_testkit.stores.called_store import WRITES
+from milepost_testkit.stores.job_stores import hook_stores
 
 pytestmark = pytest.mark.long
 

@@ -20,9 +20,9 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.ids import NO_CHECKPOINT
-from tests.harness.jobs.sparkless.migrating_job import MigratingJob, delta
-from tests.harness.jobs.sparkless.saved_job import stored
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob, delta
+from milepost_testkit.jobs.sparkless.saved_job import stored
+from milepost_testkit.stores.job_stores import hook_stores
 
 SQL = CatalogAddress("sql", "sqlite:///catalog.db", "milepost", {})
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
-from tests.harness.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
+from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 
 EPOCHS = 3
 

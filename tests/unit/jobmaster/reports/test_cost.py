@@ -13,8 +13,8 @@ from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.spec.job.prices_spec import PricesSpec
 from milepost.spec.values.times.cron import DAYS_OF_MONTH
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from tests.unit.jobmaster.job.test_metadata import golden
 
 ASKED = {"plan": StoreRequests(puts=2, gets=1), "tasks": StoreRequests(1000, 4000, 3, 10**9, 3 * 10**9)}

@@ -13,8 +13,8 @@ from milepost.jobmaster.reports.history import history
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.log.read_ahead import AT_ONCE
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.stores.job_stores import hook_stores
 
 
 @pytest.fixture(scope="module")

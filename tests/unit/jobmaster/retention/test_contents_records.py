@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.dataflow.sinks.records.contents import MAX_RECORDS
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.stores.job_stores import later
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.stores.job_stores import later
 
 DAY_MS = 24 * 3_600_000
 EPOCHS = 2 * MAX_RECORDS + 3

@@ -30,8 +30,8 @@ from milepost.protocol.records.layout import checkpoint_prefix
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.local.store import LocalStore
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.stores.hooked_store import HookedStore
 
 DAY_MS = 24 * 3_600_000
 

@@ -9,9 +9,9 @@ import pytest
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.layout import staged_files_prefix
-from tests.harness.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
-from tests.harness.servers.postgres_server import Database
-from tests.harness.stores.job_stores import later
+from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
+from milepost_testkit.servers.postgres_server import Database
+from milepost_testkit.stores.job_stores import later
 
 SINK = '  - {name: table, input: latest, format: postgres, dsn: "${env:PG_DSN}", table: public.totals, mode: upsert}\n'
 HOUR_MS = 3_600_000

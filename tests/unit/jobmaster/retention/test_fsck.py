@@ -16,11 +16,11 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import stored
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.job_stores import later
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import stored
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.job_stores import later
 
 
 def job_with_epochs(folder: Path, count: int, last: int = 3) -> SparklessJob:

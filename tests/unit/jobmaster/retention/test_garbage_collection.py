@@ -30,9 +30,9 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.hooked_store import HookedStore
 
 DAY_MS = 24 * 3_600_000
 SESSION = Session.cli().session_id

@@ -17,9 +17,9 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
-from tests.harness.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from tests.harness.stores.hooked_store import HookedStore
-from tests.harness.stores.manifest_logs import MAX_TOMBSTONE_BYTES
+from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
+from milepost_testkit.stores.hooked_store import HookedStore
+from milepost_testkit.stores.manifest_logs import MAX_TOMBSTONE_BYTES
 
 HOUR_MS = 3_600_000
 

@@ -19,10 +19,10 @@ from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.hooked_store import Hook
-from tests.harness.stores.job_stores import LaterStore
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.hooked_store import Hook
+from milepost_testkit.stores.job_stores import LaterStore
 
 HOUR_MS = 3_600_000
 HOURS = 2

@@ -20,12 +20,12 @@ from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.airflow.page_client import page_client
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.job_stores import break_store
 from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.retention.test_pruning import at_hour
 

@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
 EPOCHS = 11
 DELTA = {f"format: parquet, path: ../lake/{sink}": f"format: delta, path: ../lake/{sink}" for sink in ("seen", "table")}

@@ -13,9 +13,9 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.stores.job_stores import hook_stores
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, RewindPoint
 from milepost.protocol.records.errors import CheckpointError
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.stores.job_stores import hook_stores
 
 EPOCHS = 5
 

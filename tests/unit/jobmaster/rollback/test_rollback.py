@@ -28,9 +28,9 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import JobStatus
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.job_stores import hook_stores, later
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.job_stores import hook_stores, later
 
 EPOCHS = 5
 DAY_MS = 24 * 3_600_000

@@ -18,12 +18,12 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.called_store import WRITES
-from tests.harness.stores.faulty_store import Effect, Fault
-from tests.harness.stores.hooked_store import Hook
-from tests.harness.stores.job_stores import break_store, hook_stores
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.called_store import WRITES
+from milepost_testkit.stores.faulty_store import Effect, Fault
+from milepost_testkit.stores.hooked_store import Hook
+from milepost_testkit.stores.job_stores import break_store, hook_stores
 
 pytestmark = pytest.mark.long
 

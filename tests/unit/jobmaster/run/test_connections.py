@@ -8,7 +8,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
 def test_one_use_case_goes_by_one_look_at_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

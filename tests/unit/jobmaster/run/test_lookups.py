@@ -16,8 +16,8 @@ from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.checked import handle_of
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

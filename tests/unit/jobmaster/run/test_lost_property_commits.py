@@ -9,9 +9,9 @@ import pytest
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.storage.local.store import LocalStore
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edit_spec
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edit_spec
 
 
 @pytest.mark.parametrize("landed", [False, True])

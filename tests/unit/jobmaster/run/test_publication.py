@@ -12,9 +12,9 @@ from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.job_stores import hook_stores
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.job_stores import hook_stores
 
 
 @pytest.fixture(scope="module")

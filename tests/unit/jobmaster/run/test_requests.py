@@ -11,9 +11,9 @@ from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.requests import StoreRequests
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.counted_stores import count_requests
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.counted_stores import count_requests
 
 EMPTY = 6
 NORMAL = {"trigger": 6, "run": 10, "complete": 2, "after": 17}

@@ -11,9 +11,9 @@ import pytest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.ids import CheckpointId
-from tests.harness.law.examples import source_document
-from tests.harness.law.job import LawJob
-from tests.harness.law.rows import rows_table
+from milepost_testkit.law.examples import source_document
+from milepost_testkit.law.job import LawJob
+from milepost_testkit.law.rows import rows_table
 
 FEED = "feed"
 

@@ -15,8 +15,8 @@ from milepost.protocol.records.errors import CheckpointError, Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.log.records import Landed
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 SESSION = Session.cli()
 

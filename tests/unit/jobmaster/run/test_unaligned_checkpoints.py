@@ -10,10 +10,10 @@ from typing import Any
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.ids import CheckpointId
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.law.examples import source_document
-from tests.harness.law.job import LawJob
-from tests.harness.law.rows import rows_table
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.law.examples import source_document
+from milepost_testkit.law.job import LawJob
+from milepost_testkit.law.rows import rows_table
 
 DOCUMENT: dict[str, Any] = {
     "name": "law",

@@ -32,14 +32,14 @@ from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.lineage import open_forks
 from milepost.storage.copying import MAX_OBJECT_BYTES
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob, moved, stored, tampered
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.servers.s3_servers import Ministack
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved, stored, tampered
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.s3_servers import Ministack
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import stored
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store, hook_stores, later
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import stored
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store, hook_stores, later
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.lineage import open_forks
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import SINKS, OtherJob, moved, stored
-from tests.harness.stores.faulty_store import Effect, Fault, at
-from tests.harness.stores.job_stores import break_store, hook_stores, later
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import SINKS, OtherJob, moved, stored
+from milepost_testkit.stores.faulty_store import Effect, Fault, at
+from milepost_testkit.stores.job_stores import break_store, hook_stores, later
 
 SAME_PLACES = {"../lake/other-": "../lake/"}
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}

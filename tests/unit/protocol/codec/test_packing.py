@@ -19,7 +19,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionDigest
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
-from tests.harness.jobs.job_log import A, JobLog, airflow_run
+from milepost_testkit.jobs.job_log import A, JobLog, airflow_run
 
 _SCALARS = st.none() | st.booleans() | st.integers(0, 2) | st.floats(0, 1) | st.sampled_from(["", "a"])
 _JSON = st.recursive(

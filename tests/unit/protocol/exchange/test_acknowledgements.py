@@ -21,7 +21,7 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import EXPECTED
+from milepost_testkit.jobs.job_log import EXPECTED
 
 CHECKPOINT, TOKEN = CheckpointId(42), FencingToken(107)
 

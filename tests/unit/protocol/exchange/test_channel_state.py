@@ -21,7 +21,7 @@ from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.tasks.subtask_driver import CHANNEL, SpillFile, data, stored
+from milepost_testkit.tasks.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 OWN = CheckpointFailureReason.OPERATOR_ERROR

@@ -21,7 +21,7 @@ from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, m
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
-from tests.harness.jobs.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, refused
+from milepost_testkit.jobs.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, refused
 
 
 def running(session: str = A, rebinds: int = 1) -> JobLog:

@@ -11,7 +11,7 @@ from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.manifest_state import CleanUp, Garbage, JobStatus, ManifestState, Pin, Timeline
-from tests.harness.jobs.job_log import A, JobLog
+from milepost_testkit.jobs.job_log import A, JobLog
 
 
 def running() -> tuple[ManifestState, Timeline, PendingCheckpoint]:

@@ -22,7 +22,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import (
+from milepost_testkit.jobs.job_log import (
     AIR_1,
     AIR_2,
     EXPECTED,

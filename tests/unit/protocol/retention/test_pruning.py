@@ -9,7 +9,7 @@ import pytest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.retention.pruning import look_is_due, may_be_listed, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, epochs
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, epochs
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 

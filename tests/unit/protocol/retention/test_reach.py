@@ -8,7 +8,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import mark_key, registered_table_key, token_prefix
 from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, object_status, staged_status
-from tests.harness.jobs.job_log import A, B, JobLog
+from milepost_testkit.jobs.job_log import A, B, JobLog
 
 
 def listed(log: JobLog) -> Listed:

@@ -13,8 +13,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
-from tests.harness.jobs.job_log import A, B, JobLog, epochs
-from tests.harness.jobs.models.lineage_model import HOUR_MS, kept_by_a_plain_reading
+from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
+from milepost_testkit.jobs.models.lineage_model import HOUR_MS, kept_by_a_plain_reading
 
 SAMPLE = JobLog()
 SAMPLE.epoch(A)

@@ -26,7 +26,7 @@ from milepost.protocol.subtask.subtask_commands import (
     FinishInput,
     FreezeState,
 )
-from tests.harness.tasks.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
+from milepost_testkit.tasks.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER

@@ -24,8 +24,8 @@ from milepost.protocol.subtask.subtask_commands import (
     BroadcastCancelMarker,
     DeclineCheckpoint,
 )
-from tests.harness.tasks.input_gate import Cancel, Data, End, InputGate
-from tests.harness.tasks.subtask_driver import SubtaskDriver, data
+from milepost_testkit.tasks.input_gate import Cancel, Data, End, InputGate
+from milepost_testkit.tasks.subtask_driver import SubtaskDriver, data
 
 CHANNELS = 3
 TIMEOUT_MS = 50

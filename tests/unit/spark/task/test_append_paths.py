@@ -14,8 +14,8 @@ from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import encode_channel_state
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner, no_sql
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner, no_sql
 
 SPEC = """\
 name: job

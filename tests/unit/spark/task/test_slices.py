@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.state.keyed.slices import slices_within
-from tests.harness.tasks.dataplane import DataPlane, ticking
-from tests.harness.tasks.faults.limited_task import ROWS, rows_of
+from milepost_testkit.tasks.dataplane import DataPlane, ticking
+from milepost_testkit.tasks.faults.limited_task import ROWS, rows_of
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, assert_equal, cut, events, nothing, open_plane
 
 TINY = MemoryBudget(bytes=4_000)
@@ -95,7 +95,7 @@ LIMIT_MB = 384
 
 
 def in_limited_process(folder: Path, budget: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.harness.tasks.faults.limited_task", str(folder), str(LIMIT_MB), budget]
+    command = [sys.executable, "-m", "milepost_testkit.tasks.faults.limited_task", str(folder), str(LIMIT_MB), budget]
     environment = {**os.environ, "PYSPARK_EXECUTOR_MEMORY_MB": str(LIMIT_MB)}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 

@@ -17,8 +17,8 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.task.processing import Processing
 from milepost.storage.local.store import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.tasks.dataplane import FIRST, DataPlane, ticking
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.tasks.dataplane import FIRST, DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
 
 

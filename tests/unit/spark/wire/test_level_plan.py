@@ -24,7 +24,7 @@ from milepost.spark.wire.level_plan import (
 from milepost.spec.graph.edges import edge_names
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
-from tests.harness.tasks.dataplane import SCHEMA, operators
+from milepost_testkit.tasks.dataplane import SCHEMA, operators
 
 SOURCE = SourceClock("clicks", 10, 5)
 IDLE = SourceClock("other", 4, 5, idle_before=True, idle=True)

@@ -19,7 +19,7 @@ from milepost.spec.graph.rules.join import SIDES
 from milepost.spec.job.spec import JobSpec, SqlOperator
 from milepost.spec.values.types import ColumnType
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 HOUR_US = 3_600_000_000
 TIMES = {"at": "timestamp[us, UTC]", "k": "string"}

@@ -13,8 +13,8 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
 from milepost.spec.values.patterns import ANY, IN_A_PART, Step, can_name, matcher
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

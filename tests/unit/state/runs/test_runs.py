@@ -23,8 +23,8 @@ from milepost.state.layers.layer import KeySpec, Layer, sort_rows
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.run_columns import order_by_key
 from milepost.state.runs.runs import check_body, decode_run, encode_run
-from tests.harness.tasks.key_hashes import KEYED
-from tests.harness.tasks.operators.timers import next_timer
+from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.tasks.operators.timers import next_timer
 
 KEYS = KeySpec(("k",), ("k",), KEYED)
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("total", pa.int64()), ("worst", pa.int64())])

@@ -34,11 +34,11 @@ from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStor
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.servers.processes.processes import run_python, wait_until
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
-from tests.harness.stores.hooked_store import HookedStore
-from tests.harness.stores.manifest_logs import create_job, new_log, trigger_checkpoint
-from tests.harness.stores.memory_store import MemoryStore
+from milepost_testkit.servers.processes.processes import run_python, wait_until
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.hooked_store import HookedStore
+from milepost_testkit.stores.manifest_logs import create_job, new_log, trigger_checkpoint
+from milepost_testkit.stores.memory_store import MemoryStore
 
 MANIFEST_PUT = at("create", "manifest/")
 
@@ -346,8 +346,8 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from tests.harness.stores.faulty_store import *
-from tests.harness.stores.manifest_logs import *
+from milepost_testkit.stores.faulty_store import *
+from milepost_testkit.stores.manifest_logs import *
 store = FaultyStore(open_store(StoreConfig(sys.argv[1])), [Fault(at("create", "manifest/"), Effect.{effect})])
 new_log(store).transact(create_job("flights"))
 """

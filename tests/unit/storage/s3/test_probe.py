@@ -9,7 +9,7 @@ from milepost.protocol.records.layout import PROBE_PREFIX
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 
 def store_that_repeats(folder: Path, *, skip: int) -> FaultyStore:

@@ -16,7 +16,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema(
     {"k": pa.string(), "v": pa.int64(), "d": pa.decimal128(9, 2), "x": pa.float64(), WEIGHT_COLUMN: pa.int64()}

@@ -22,7 +22,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 NAN = float("nan")
 

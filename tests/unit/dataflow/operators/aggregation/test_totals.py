@@ -20,7 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema({"v": pa.int64(), "b": pa.bool_()})
 WEIGHTED = SCHEMA.append(pa.field(WEIGHT_COLUMN, pa.int64()))

@@ -20,9 +20,9 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from tests.harness.law.kinds.aggregate_calls import said
-from tests.harness.tasks.key_hashes import KEYED, WEAK
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.law.kinds.aggregate_calls import said
+from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 COLUMNS = {"k": pa.string(), "x": pa.float64(), "i": pa.int64(), "s": pa.string(), "b": pa.bool_()}
 SCHEMA = pa.schema([*COLUMNS.items(), (WEIGHT_COLUMN, pa.int64())])

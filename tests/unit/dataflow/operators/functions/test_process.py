@@ -25,8 +25,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import ProcessOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
-from tests.harness.tasks.operators.timers import next_timer
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.timers import next_timer
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 START = datetime(1970, 1, 1, tzinfo=UTC)

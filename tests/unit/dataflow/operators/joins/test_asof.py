@@ -17,8 +17,8 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.tasks.key_hashes import KEYED, WEAK
-from tests.harness.tasks.operators.two_inputs import TwoInputRun
+from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
 READINGS = pa.schema([("device", pa.int32()), ("at", pa.timestamp("us", "UTC")), ("value", pa.float64())])
 DEVICES = pa.schema(

@@ -20,8 +20,8 @@ from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.rules.join import SIDES
-from tests.harness.tasks.key_hashes import KEYED, WEAK
-from tests.harness.tasks.operators.two_inputs import TwoInputRun
+from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
 MINUTE = timedelta(minutes=1)
 MINUTE_US = 60_000_000

@@ -19,7 +19,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.string()), ("b", pa.bool_()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000

@@ -26,7 +26,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("f", pa.float64()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000

@@ -20,8 +20,8 @@ from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from tests.harness.tasks.operators.subtasks import OperatorRun
-from tests.harness.tasks.operators.timers import next_timer
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
+from milepost_testkit.tasks.operators.timers import next_timer
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.float64()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000

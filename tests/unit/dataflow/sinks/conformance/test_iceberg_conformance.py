@@ -10,6 +10,8 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit.readers.reading_engines import ReadingEngines
+from milepost_testkit.stores.tables.iceberg_writers import compact
 from tests.conformance.sinks.contract.case import Pairs, pairs
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
@@ -19,8 +21,6 @@ from tests.conformance.sinks.contract.small_files import SmallFilesTests
 from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
-from tests.harness.readers.reading_engines import ReadingEngines
-from tests.harness.stores.tables.iceberg_writers import compact
 
 
 class LocalCase(IcebergCase):

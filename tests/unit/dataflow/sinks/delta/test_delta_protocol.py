@@ -14,8 +14,8 @@ from deltalake import CommitProperties
 from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.stores.tables.delta_table import (
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.stores.tables.delta_table import (
     DAY_MS,
     OWNER,
     SCHEMA,

@@ -20,9 +20,9 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import SinkSpec
+from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, deleting, pairs, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
-from tests.harness.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.unit.dataflow.sinks.conformance.test_delta_conformance import LocalCase as LocalDelta
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])

@@ -30,13 +30,13 @@ from milepost.dataflow.sinks.staging import small_files
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 from tests.conformance.sinks.contract.case import SinkCase, Story, rows
 from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import TABLE, IcebergCase
-from tests.harness.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "text": (pa.string(), [None, "a", "a b/c=%41ä?#&+\n\"'", "__HIVE_DEFAULT_PARTITION__", "null", "x" * 300, " "]),

@@ -29,8 +29,8 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.open import open_store
-from tests.harness.stores.held_rows import hold_few_rows
-from tests.harness.stores.memory_store import MemoryStore
+from milepost_testkit.stores.held_rows import hold_few_rows
+from milepost_testkit.stores.memory_store import MemoryStore
 
 _NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 _FLAT = pa.table(

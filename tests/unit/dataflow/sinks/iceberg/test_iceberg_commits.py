@@ -24,12 +24,12 @@ from milepost.protocol.records.errors import (
     ProtocolViolation,
     StoreUnavailable,
 )
-from tests.harness.servers.proxies.holding_proxy import HoldingProxy
-from tests.harness.servers.proxies.recording_proxy import RecordingProxy
-from tests.harness.servers.proxies.repeating_proxy import RepeatingProxy
-from tests.harness.servers.proxies.tls_proxy import TlsProxy
-from tests.harness.servers.s3_servers import SeaweedTables
-from tests.harness.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
+from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.servers.proxies.repeating_proxy import RepeatingProxy
+from milepost_testkit.servers.proxies.tls_proxy import TlsProxy
+from milepost_testkit.servers.s3_servers import SeaweedTables
+from milepost_testkit.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 
 _RACERS = 6
 

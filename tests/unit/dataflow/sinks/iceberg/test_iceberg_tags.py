@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
+from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake
 from tests.conformance.sinks.contract.case import rows
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.conformance.sinks.formats.local_cases import LocalCase
-from tests.harness.stores.tables.iceberg_lake import SCHEMA, IcebergLake
 
 
 def tags(lake: IcebergLake) -> set[str]:

@@ -16,9 +16,9 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.spec.job.connections import PostgresAccess
+from milepost_testkit.servers.postgres_server import PostgresServer
 from tests.conformance.sinks.contract.case import SCHEMA, rows
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase, table_name
-from tests.harness.servers.postgres_server import PostgresServer
 
 FUNCTION = "CREATE OR REPLACE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
 CALLS = "ON {} EXECUTE FUNCTION nothing()"

@@ -17,8 +17,8 @@ from milepost.dataflow.sinks.formats.postgres.open_postgres_table import column_
 from milepost.dataflow.sinks.formats.postgres.postgres_types import check_columns, check_rows
 from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit.servers.postgres_server import PostgresServer
 from tests.conformance.sinks.formats.postgres_sink import shared_database
-from tests.harness.servers.postgres_server import PostgresServer
 
 TEXT = pa.string()
 NUMBER = pa.decimal128(38, 10)

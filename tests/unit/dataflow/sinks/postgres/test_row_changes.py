@@ -23,9 +23,9 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
-from tests.harness.stores.hooked_store import HookedStore
 
 
 class Upsert(LocalParquet):

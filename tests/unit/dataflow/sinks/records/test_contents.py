@@ -25,7 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import contents_prefix
 from milepost.storage.open import open_store
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
 

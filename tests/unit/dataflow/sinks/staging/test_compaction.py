@@ -26,10 +26,10 @@ from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage import checked
+from milepost_testkit.stores.hooked_store import HookedStore
+from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS
 from tests.conformance.sinks.contract.case import SCHEMA, Story, deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
-from tests.harness.stores.hooked_store import HookedStore
-from tests.harness.tasks.staging import HASHER, KEY_GROUPS
 
 EPOCH = st.tuples(
     st.lists(st.sets(st.integers(0, 30), max_size=6), min_size=1, max_size=3), st.sets(st.integers(0, 30), max_size=8)

@@ -17,7 +17,7 @@ from milepost.dataflow.sources.planning.objects import Listing
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import ProtocolViolation, SourceChanged
-from tests.harness.stores.memory_store import MemoryStore
+from milepost_testkit.stores.memory_store import MemoryStore
 
 AFTER = 100
 

@@ -21,7 +21,7 @@ from milepost.spec.job.event_time_spec import EventTimeSpec
 from milepost.spec.values.times.moments import EPOCH
 from milepost.spec.values.times.time_zones import zone_data, zone_of
 from milepost.spec.values.types import parse_type, to_arrow
-from tests.harness.jobs.landing import Landing, source
+from milepost_testkit.jobs.landing import Landing, source
 
 UTC_US = pa.timestamp("us", "UTC")
 FORMS: dict[str, tuple[str, Any, list[Any], str, str]] = {

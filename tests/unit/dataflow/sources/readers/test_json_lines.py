@@ -11,7 +11,7 @@ import pytest
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
-from tests.harness.jobs.landing import Landing, source
+from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 GOOD = '{"n": 1, "name": "a", "at": "2013-01-01T10:00:00Z"}\n'

@@ -29,7 +29,7 @@ from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local.store import LocalStore
-from tests.harness.stores.called_store import CalledStore, T
+from milepost_testkit.stores.called_store import CalledStore, T
 
 ROWS = 100_000
 TABLE = pa.table({"k": pa.array(range(ROWS)), "t": pa.array([f"text {number}" for number in range(ROWS)])})

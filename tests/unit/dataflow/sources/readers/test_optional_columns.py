@@ -13,7 +13,7 @@ import pytest
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, whole
-from tests.harness.jobs.landing import Landing, source
+from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int64", "note": "string", "price": "decimal(10,2)", "day": "date"}
 OPTIONAL = ["note", "price", "day"]

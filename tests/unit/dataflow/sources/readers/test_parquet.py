@@ -17,7 +17,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers import parquet
 from milepost.spec.values.types import parse_type, to_arrow
-from tests.harness.jobs.landing import Landing, source
+from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 AT = datetime(2013, 1, 1, 10, tzinfo=UTC)

@@ -25,7 +25,7 @@ from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.types import parse_type
-from tests.harness.stores.memory_store import MemoryStore
+from milepost_testkit.stores.memory_store import MemoryStore
 
 DECLARED = DeclaredColumns("s", {"k": parse_type("int64"), "t": parse_type("string")})
 

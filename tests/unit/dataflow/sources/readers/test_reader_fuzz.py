@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.tasks.faults.reader_fuzz import fuzz
+from milepost_testkit.tasks.faults.reader_fuzz import fuzz
 
 pytestmark = pytest.mark.long
 

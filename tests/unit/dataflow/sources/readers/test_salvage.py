@@ -20,7 +20,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.spark.worker.worker_memory import is_out_of_memory
-from tests.harness.jobs.landing import Landing, source
+from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
 T = "2013-01-01T10:00:00Z"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.law.job import LawJob
+from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.law.job import LawJob
+from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_()), ("t", pa.timestamp("us", "UTC"))])
 CALLS = {"n": "count(*)", "values": "count(distinct v)", "some": "count(distinct v) filter (where b)"}

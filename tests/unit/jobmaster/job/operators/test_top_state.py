@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.law.job import LawJob
+from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
 FIRST = {"uid": "first", "kind": "top", "inputs": ["a"], "key": ["k"], "order_by": [{"v": "desc"}], "n": 2,

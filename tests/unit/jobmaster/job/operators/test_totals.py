@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.explain import explained_edges, explained_node
-from tests.harness.law.job import LawJob
+from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 CALLS = {"n": "count(*)", "total": "sum(v)", "values": "count(distinct v)"}

@@ -11,7 +11,7 @@ import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.lint import lint_report
-from tests.harness.law.job import LawJob
+from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_())])
 CALLS = {"low": "min(v)", "high": "max(v)", "values": "count(distinct v)", "of": "arg_max(k, n)", "some": "any(once)"}

@@ -28,11 +28,11 @@ from milepost.jobmaster.reports.tables.row_changes import (
 )
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
-from tests.harness.jobs.milepost_cli import assert_clear_error, milepost
-from tests.harness.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.held_rows import hold_few_rows
-from tests.harness.stores.hooked_store import HookedStore
+from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.held_rows import hold_few_rows
+from milepost_testkit.stores.hooked_store import HookedStore
 
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
 

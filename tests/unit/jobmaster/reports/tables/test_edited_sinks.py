@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
 
 @pytest.fixture(scope="module")

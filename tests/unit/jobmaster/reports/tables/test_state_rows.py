@@ -23,10 +23,10 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs import runs
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.stores.held_rows import hold_few_rows
-from tests.harness.stores.memory_store import MemoryStore
-from tests.harness.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.stores.held_rows import hold_few_rows
+from milepost_testkit.stores.memory_store import MemoryStore
+from milepost_testkit.tasks.key_hashes import KEYED, WEAK
 
 SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64()), ("v", pa.int64()), ("__expires", pa.int64())])
 KEY, GROUPS = ("k", "n"), 8

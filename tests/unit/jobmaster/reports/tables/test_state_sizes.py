@@ -11,7 +11,7 @@ from milepost.jobmaster.reports.tables import state_sizes
 from milepost.jobmaster.reports.tables.state_sizes import LEAST_SPAN_MS
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 
 
 def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:

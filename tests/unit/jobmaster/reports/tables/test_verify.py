@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.protocol.records.errors import StateCorrupt
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 
 def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 8, path: ../lake/table"}

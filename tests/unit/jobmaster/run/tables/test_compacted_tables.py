@@ -10,10 +10,10 @@ from milepost.dataflow.sinks.staging import compaction, small_files
 from milepost.dataflow.sinks.staging.compaction import CompactionPlan
 from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.backfill_job import BackfillJob
-from tests.harness.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 
 EPOCHS = 9
 

@@ -11,11 +11,11 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION
 from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.saved_job import OtherJob
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edit_spec
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 
 NEVER_HAD = "variantType"
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us"))])

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.jobs.spec_edits import edit_spec
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edit_spec
 
 SPEC = """\
 name: stock

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.migrating_job import MigratingJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
 SECOND = TABLE.replace("table", "second")

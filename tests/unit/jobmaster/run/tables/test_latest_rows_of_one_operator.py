@@ -8,10 +8,10 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.tables import assert_same_rows
 
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
 LATEST = "  - {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}\n"

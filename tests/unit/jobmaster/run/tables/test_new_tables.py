@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.milepost_cli import milepost
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.jobs.sparkless.saved_job import OtherJob
+from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 
 ANOTHERS = "is reserved for sink table of job small"
 

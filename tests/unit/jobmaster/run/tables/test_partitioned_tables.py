@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.protocol.records.errors import InvalidRequest
-from tests.harness.jobs.sparkless.counted_job import CountedJob
-from tests.harness.readers.reading_engines import ENGINES, ReadingEngines
-from tests.harness.tasks.tables import assert_same_rows
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.tasks.tables import assert_same_rows
 
 PLAIN = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
 BY_KEY = {"format: parquet, path: ../lake/seen": "format: delta, partition_by: [k], path: ../lake/seen"}

@@ -14,9 +14,9 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.storage.open import open_store
-from tests.harness.jobs.sparkless.sparkless_job import SparklessJob
-from tests.harness.jobs.sparkless.sparkless_runner import SparklessRunner
-from tests.harness.stores.faulty_store import Effect, Fault, FaultyStore, at
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 OURS = reservation(TableOwner("small", "a" * 32, "table"), "parquet", "upsert", ("k",))
 

@@ -9,7 +9,7 @@ from milepost.protocol.records.ids import session_digest
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import A, B, JobLog, refused
 
 
 def failed() -> JobLog:

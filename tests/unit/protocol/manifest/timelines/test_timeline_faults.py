@@ -17,7 +17,7 @@ from milepost.protocol.records.manifest_state import (
     Savepoint,
     TimelineRole,
 )
-from tests.harness.jobs.job_log import PLAN, A, B, JobLog
+from milepost_testkit.jobs.job_log import PLAN, A, B, JobLog
 
 
 def switched() -> ManifestState:

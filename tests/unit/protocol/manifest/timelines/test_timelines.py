@@ -20,7 +20,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, epochs, refused
 
 
 def roles(log: JobLog) -> dict[str, str]:

@@ -20,7 +20,7 @@ from milepost.protocol.records.errors import Busy
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog
 
 NEWCOMER = SessionId(B)
 

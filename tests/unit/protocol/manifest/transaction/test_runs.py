@@ -9,7 +9,7 @@ import pytest
 from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import SessionId
-from tests.harness.jobs.job_log import CLI_RUN, JobLog, airflow_run
+from milepost_testkit.jobs.job_log import CLI_RUN, JobLog, airflow_run
 
 MAY_2 = "2013-05-02T00:00:00+00:00"
 

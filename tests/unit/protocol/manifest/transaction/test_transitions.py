@@ -19,7 +19,7 @@ from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus
-from tests.harness.jobs.job_log import A, JobLog
+from milepost_testkit.jobs.job_log import A, JobLog
 from tests.unit.protocol.codec.test_codec import ENTRIES
 
 SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}

@@ -24,7 +24,7 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 

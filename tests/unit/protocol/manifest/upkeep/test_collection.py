@@ -7,7 +7,7 @@ from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.retention.retention import collectable, deletable, minimum_grace_ms
-from tests.harness.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 

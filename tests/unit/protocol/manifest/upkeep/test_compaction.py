@@ -12,7 +12,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, L
 from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import SessionId
-from tests.harness.jobs.job_log import A, B, JobLog, epochs
+from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
 
 
 def test_all_that_is_older_than_everything_retained_may_go_and_nothing_else() -> None:

@@ -25,7 +25,7 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 from milepost.protocol.retention.retention import collectable_lists, deletable_lists
-from tests.harness.jobs.job_log import A, B, JobLog
+from milepost_testkit.jobs.job_log import A, B, JobLog
 
 GRACE_MS = 60_000
 LISTED = "1" * 64

@@ -13,7 +13,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import copying_pin, savepoint_root
 from milepost.protocol.records.manifest_state import Pin
 from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
-from tests.harness.jobs.job_log import MINUTE_MS, A, B, epochs, refused
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
 
 
 def test_a_pinned_checkpoint_is_a_root_until_it_is_let_go() -> None:

@@ -14,7 +14,7 @@ from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
-from tests.harness.jobs.job_log import MINUTE_MS, A, B, epochs, refused
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
 
 
 def test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of() -> None:

@@ -1,0 +1,97 @@
+"""Jobs that have something to show on every page, and the Airflow that shows them, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.records.errors import QualityGateFailed
+from milepost.spec.load.load import load_job
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
+from milepost_testkit.jobs.sparkless.sparkless_job import SPEC
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.jobs.spec_edits import edited
+from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+
+WELL, FAILED, FRESH = "orders", "payments", "sensors"
+GATE = """quality:
+  - sink: table
+    expectations:
+      - {type: expect_column_values_to_be_between, column: k, max_value: 90, severity: critical}
+checkpointing:"""
+_EDIT = {
+    "sinks:\n": "  - {uid: unique, kind: deduplicate, inputs: [rows], key: [k, v]}\nsinks:\n" + SEEN_SINK,
+    "last: 1": "last: 20",
+    "checkpointing:": GATE,
+}
+
+
+@dataclass(frozen=True)
+class ShownJob:
+    """A job whose spec lies in Airflow's folder, and whose epochs are run here."""
+
+    folder: Path
+    spec: Path
+
+    @classmethod
+    def create(cls, name: str, folder: Path, config: Path, edit: Mapping[str, str] | None = None) -> ShownJob:
+        (folder / "landing").mkdir(parents=True)
+        text = edited(SPEC, {**_EDIT, "name: small": f"name: {name}", **(edit or {})})
+        spec = config / f"{name}.yaml"
+        spec.write_text(text.replace("../", f"{folder}/"), encoding="utf-8")
+        return cls(folder, spec)
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(load_job(self.spec))
+
+    def land(self, *numbers: int) -> None:
+        for n in numbers:
+            (self.folder / "landing" / f"{n:04}.csv").write_text(f"k,v\n0,{n}\n{n},{n}\n{-n},{n}\n")
+
+    def run(self, epochs: int = 1) -> None:
+        for _ in range(epochs):
+            self.master.run(Session.cli(), SparklessRunner())
+
+
+def make_jobs(folder: Path, config: Path) -> None:
+    """Write the specs of the three jobs and run their epochs: one that is well, one that is FAILED, one that never ran.
+
+    The one that is well went back once, so that it has two timelines, and has a savepoint.
+    """
+    well = ShownJob.create(WELL, folder / WELL, config)
+    well.land(*range(1, 7))
+    well.run(5)
+    well.master.rollback(Session.cli(), 3, detail="the prices of Monday were wrong")
+    well.run(2)
+    well.master.create_savepoint("before-june")
+    failed = ShownJob.create(FAILED, folder / FAILED, config)
+    failed.land(1, 2, 95)
+    failed.run(2)
+    with pytest.raises(QualityGateFailed):
+        failed.run()
+    ShownJob.create(FRESH, folder / FRESH, config)
+
+
+@contextmanager
+def shown_airflow(folder: Path, *services: str) -> Iterator[AirflowInstance]:
+    """Run an Airflow that has the jobs, until the block ends.
+
+    Args:
+        services: which of Airflow's processes run beside its server and the one that parses DAG files.
+    """
+    instance = AirflowInstance(folder, services=("api-server", "dag-processor", *services))
+    make_jobs(folder / "jobs", instance.config)
+    try:
+        instance.stack.start_airflow()
+        wanted = {epoch_dag_id(name) for name in (WELL, FAILED, FRESH)}
+        instance.until(lambda: wanted <= instance.rest.dags().keys(), "the jobs are listed")
+        yield instance
+    finally:
+        instance.stop()

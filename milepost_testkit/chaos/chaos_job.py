@@ -1,0 +1,218 @@
+"""A random job in a bucket behind a proxy on which requests fail, with what has landed for it, and its model."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.jobmaster.jobmaster import JobMaster
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit.chaos.commands import Command, Running
+from milepost_testkit.chaos.gates import random_gate
+from milepost_testkit.chaos.model import Model
+from milepost_testkit.chaos.object_formats import object_body, random_format, storable
+from milepost_testkit.chaos.places import Places, served_operators
+from milepost_testkit.chaos.reach import check_reachable, check_whole
+from milepost_testkit.chaos.small_limits import small_limits
+from milepost_testkit.law.examples import cuts_epochs
+from milepost_testkit.law.kinds.lookups import STATIC, static_rows
+from milepost_testkit.law.kinds.process_law import CODE, MODULE, counting_operator
+
+TIMEOUT = "30s"
+"""Of a checkpoint: what waits for a process that is gone waits no longer."""
+_OF_SPARK = "2m"
+
+
+@dataclass
+class ChaosJob:
+    """One job, its landing places and its tables.
+
+    Attributes:
+        document: its spec. places: of its tables. client: of S3, beside the proxy. limits: of its processes.
+        landing: URL below which objects land. landed: versions of each object, by source and name.
+        saved: numbers of savepoints that were asked for. leaves: state of operators that are gone is left behind.
+        on_spark: its epochs run there.
+    """
+
+    folder: Path
+    document: dict[str, Any]
+    places: Places
+    client: Any
+    bucket: str
+    landing: str
+    limits: dict[str, int]
+    model: Model
+    landed: dict[str, dict[str, list[tuple[str, pa.Table]]]] = field(default_factory=dict)
+    saved: list[int] = field(default_factory=list)
+    leaves: bool = False
+    on_spark: bool = False
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        document: dict[str, Any],
+        places: Places,
+        client: Any,
+        store: dict[str, str],
+        random: Random,
+        spark: Mapping[str, Any] | None = None,
+    ) -> ChaosJob:
+        """A job that has run nothing; its epochs read one object of each source.
+
+        Args:
+            store: how S3 is reached. spark: where it runs, as its spec says; None: its epochs run in the process that
+                asks for them.
+        """
+        bucket = places.root.split("/")[2]
+        document |= {"storage": f"{places.root}/store", "store": store}
+        landing = f"{places.root}/landing"
+        _choose_sources(document["sources"], landing, random, on_spark=spark is not None)
+        if spark is not None:
+            document["checkpointing"].pop("aligned_timeout", None)  # where a real clock cuts, no second try does
+        document["checkpointing"] |= {
+            "retained": {"last": random.choice((2, 5, 50))},
+            "tolerable_failures": 1000,
+            "timeout": TIMEOUT if spark is None else _OF_SPARK,
+        }
+        for part in ("config", "captured"):
+            (folder / part).mkdir(parents=True)
+        (folder / "config" / f"{MODULE}.py").write_text(CODE)
+        document["spark"] |= spark or {}
+        _add_operators(document, random, on_spark=spark is not None)
+        job = cls(
+            folder,
+            document,
+            places,
+            client,
+            bucket,
+            landing,
+            {} if spark else small_limits(random),
+            Model(folder / "captured"),
+            on_spark=spark is not None,
+        )
+        places.choose(document, random, job.checked)
+        job.write()
+        if spark is None and random.random() < 0.4:
+            document["quality"] = random_gate(random, job.checked())
+        if STATIC in document["sources"]:
+            job.put(STATIC, "0", static_rows(random.randrange(1, 12)))
+        return job.write()
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "config" / "law.yaml"
+
+    @property
+    def loaded(self) -> LoadedJob:
+        return load_job(str(self.spec))
+
+    def write(self) -> ChaosJob:
+        """Write the spec as it is now."""
+        self.spec.write_text(json.dumps(self.document, indent=1))
+        return self
+
+    def checked(self) -> JobGraph:
+        """Write the spec as it is now, and return its graph. Raises InvalidRequest: it is refused."""
+        return self.write().loaded.graph()
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Write the spec anew, with so many subtasks of every level."""
+        self.document["spark"]["parallelism"] = parallelism
+        self.write()
+
+    def relax(self) -> None:
+        """Give up the gate, as people do when its rows are found to be right."""
+        self.document.pop("quality", None)
+        self.write()
+
+    def land(self, source: str, rows: pa.Table) -> None:
+        """Land rows as one object."""
+        objects, rows = self.landed.setdefault(source, {}), storable(self.document["sources"][source], rows)
+        name = f"{len(objects):04}"
+        objects[name] = [(self.put(source, name, rows), rows)]
+
+    def replace(self, random: Random, rows: pa.Table) -> str:
+        """Put another version in the place of one of a source's objects, consumed or not. Returns what was replaced."""
+        chances = [(source, name) for source, objects in self.landed.items() for name in objects]
+        if not chances:
+            return "nothing"
+        source, name = random.choice(chances)
+        rows = storable(self.document["sources"][source], rows)
+        self.landed[source][name].append((self.put(source, name, rows), rows))
+        return f"{source}/{name}"
+
+    def put(self, source: str, name: str, rows: pa.Table) -> str:
+        """Store rows as an object of a source. Returns its etag."""
+        document = self.document["sources"][source]
+        key = "/".join(document["path"].replace("*", name).split("/")[3:])
+        reply = self.client.put_object(Bucket=self.bucket, Key=key, Body=object_body(document, rows))
+        return str(reply["ETag"]).strip('"')
+
+    def savepoint(self, random: Random) -> str | None:
+        """Return where one of its savepoints is; None: it has none."""
+        found = [one.location for one in JobMaster(self.loaded).list_savepoints() if one.location]
+        return random.choice(found) if found else None
+
+    def begin(self, command: Command) -> Running:
+        """Begin a command in a process of its own."""
+        return Running(self.spec, self.folder / "captured", command, self.limits)
+
+    def check(self) -> None:
+        """Everything equals the model's, and nothing is amiss in the stores. Raises AssertionError."""
+        job = self.loaded
+        self.model.check(job, self.landed)
+        check_whole(job)
+
+    def check_collected(self) -> int:
+        """Each object that is stored of it is needed. Returns how many there are. Raises AssertionError."""
+        job, (_, _, _, *below) = self.loaded, self.places.root.split("/")
+        tables = [f"lake/{one['name']}" for one in self.document["sinks"] if "path" in one]  # of others nothing is ours
+        prefixes = [f"{'/'.join(below)}/{part}/" for part in ("store", *tables)]
+        return check_reachable(job, self.client, self.bucket, prefixes)
+
+    def fork(self, folder: Path, places: Places, random: Random) -> ChaosJob:
+        """A new job of the same spec, with a storage and tables of its own; what lands for one of them both read."""
+        document = copy.deepcopy(self.document) | {"name": "fork", "storage": f"{places.root}/store"}
+        document.pop("quality", None)
+        document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns("catalog.db*"))
+        model = Model(folder / "captured", dict(self.model.renamed), self.model.by_token(self.loaded))
+        return replace(self, folder=folder, document=document, places=places, model=model, saved=[]).write()
+
+
+def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on_spark: bool) -> None:
+    """Say of each source where its objects land and how they look; an epoch reads one object of each stream."""
+    for name, source in sources.items():
+        plain = name == STATIC or on_spark  # what Spark has read is made once more from Parquet
+        how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
+        source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
+        if name != STATIC:
+            source |= {"limits_per_epoch": {"max_files": 1}, "on_change": random.choice(("ignore", "reprocess"))}
+
+
+def _add_operators(document: dict[str, Any], random: Random, *, on_spark: bool) -> None:
+    """Add, by chance, operators that random jobs do not have: a process function, and a table that can be served."""
+    source = random.choice([one for one in document["sources"] if one != STATIC])
+    # Where epochs are cut rows of a key may be counted epochs later.
+    if not on_spark and not cuts_epochs(document) and random.random() < 0.3:
+        _add(document, counting_operator("counted", source), "append")
+    if random.random() < 0.6:
+        clean, served = served_operators(source, random)
+        _add(document, clean, "append")  # what nobody reads but with marks of deletes is not looked at
+        _add(document, served, "upsert")
+
+
+def _add(document: dict[str, Any], operator: dict[str, Any], mode: str) -> None:
+    """Add an operator to a spec, with a table of its rows."""
+    document["operators"].append(operator)
+    document["sinks"].append({"name": operator["uid"], "input": operator["uid"], "mode": mode})

@@ -1,0 +1,276 @@
+"""What people and schedules ask of a job, each in a process of its own that may be killed or frozen at any moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import psutil
+
+from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.protocol.manifest.transaction.requests import UnpinRequest
+from milepost.protocol.records.errors import CheckpointError
+from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit.chaos.small_limits import shorten_grace, shrink
+from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
+from milepost_testkit.servers.processes.mortal_run import plan_stores
+from milepost_testkit.servers.processes.processes import wait_until
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+    [
+        __name__,
+        "boto3",
+        "great_expectations",
+        "pandas",
+        "psycopg",
+        "milepost.dataflow.quality.library",
+        "milepost.dataflow.sinks.formats.delta.delta_format",
+        "milepost.dataflow.sinks.formats.iceberg.iceberg_format",
+        "milepost.dataflow.sinks.formats.postgres.postgres_format",
+        "milepost.jobmaster.backfill.backfill",
+        "milepost.jobmaster.compatibility.preflight",
+        "milepost.jobmaster.leadership.lifecycle",
+        "milepost.jobmaster.reports.checkpoint.details",
+        "milepost.jobmaster.reports.reports",
+        "milepost.jobmaster.retention.garbage_collection",
+        "milepost.jobmaster.retention.subsumption",
+        "milepost.jobmaster.rollback.rollback",
+        "milepost.jobmaster.run.epochs",
+        "milepost.jobmaster.run.judgement",
+        "milepost.jobmaster.savepoints.restore",
+        "milepost.jobmaster.savepoints.savepoints",
+        "milepost.storage.s3.store",
+        "milepost_testkit.jobs.duckdb_sql",
+    ]
+)
+"""Imported once: each command is a fork of a process that has them."""
+ENDS_WITHIN_S = 240.0
+"""A command that takes longer hangs: all of its waits are bounded by less."""
+
+
+class Act(Enum):
+    """What is asked."""
+
+    EPOCH = "epoch"
+    ROLLBACK = "rollback"
+    BACKFILL = "backfill"
+    REBUILD = "backfill from the beginning"
+    SAVEPOINT = "savepoint"
+    DISPOSE = "dispose of a savepoint"
+    CANCEL = "cancel"
+    CANCEL_SAVED = "cancel with a savepoint"
+    START = "start"
+    START_FROM = "start from a savepoint"
+    CLAIM = "start from a savepoint and claim it"
+    RESUME = "resume"
+    ABORT = "abort what runs"
+    GC = "gc"
+    COLLECT = "gc without grace"
+    FSCK = "fsck"
+    SETTLE = "finish what a decision left at the sinks"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        back: checkpoints before the head, where it goes back. number: of a savepoint. place: of a savepoint elsewhere.
+        leaves: state that nothing restores may be left behind.
+    """
+
+    act: Act
+    back: int = 0
+    number: int = 0
+    place: str = ""
+    leaves: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.act.value} {self.back or ''}".strip()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        error: its class and message; None: well. typed: it is one of ours. took_s: from its beginning.
+        tried: checkpoint id and token of the last try that it ran to its end; None: it ran none.
+    """
+
+    command: Command
+    said: str
+    error: str | None = None
+    typed: bool = True
+    took_s: float = 0.0
+    tried: tuple[int, int] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The class of its error, or `well`."""
+        return self.error.partition(":")[0] if self.error else "well"
+
+
+class Running:
+    """A command that is under way."""
+
+    def __init__(
+        self,
+        spec: Path,
+        captured: Path,
+        command: Command,
+        limits: Mapping[str, int] = MappingProxyType({}),
+        plan: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Begin it. Args: plan: of its stores, as in `mortal_run`."""
+        self.command = command
+        self._began_s = time.monotonic()
+        self._said, said = _SERVER.Pipe(duplex=False)
+        self._process = _SERVER.Process(
+            target=_run_under,
+            args=(dict(plan), str(spec), str(captured), command, dict(limits), dict(os.environ), said),
+            daemon=True,
+        )
+        self._process.start()
+        said.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def wait_until_frozen(self) -> bool:
+        """Wait until it has stopped itself, as its plan says. Returns False: it has ended instead."""
+        process = psutil.Process(self._process.pid)
+        wait_until(
+            lambda: not self._process.is_alive() or process.status() == psutil.STATUS_STOPPED,
+            seconds=ENDS_WITHIN_S,
+            what=f"the moment at which `{self.command}` freezes",
+        )
+        return self._process.is_alive()
+
+    def wake(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self._process.pid is not None and self._process.is_alive():
+            os.kill(self._process.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long for its end. Returns whether it has ended."""
+        self._process.join(seconds)
+        return not self._process.is_alive()
+
+    def ended(self) -> Ended:
+        """Wait for its end. Raises TimeoutError: it hangs."""
+        if not self.wait(ENDS_WITHIN_S):
+            self.kill()
+            raise TimeoutError(f"`{self.command}` did not end within {ENDS_WITHIN_S:.0f} s")
+        try:
+            ended: Ended = self._said.recv()
+        except EOFError:
+            ended = Ended(self.command, f"ended by signal {-(self._process.exitcode or 0)}")
+        return replace(ended, took_s=time.monotonic() - self._began_s)
+
+
+def _run_under(plan: dict[str, Any], *arguments: Any) -> None:
+    if plan:
+        plan_stores(plan)
+    _run(*arguments)
+
+
+def _run(
+    spec: str, captured: str, command: Command, limits: Mapping[str, int], environment: dict[str, str], said: Connection
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    runner: CapturingRunner | SparkRunner | None = None
+    ended = Ended(command, "")
+    try:
+        shrink(limits)
+        job = load_job(spec)
+        runner = new_runner(job, Path(captured))
+        with leaving_origins(Path(captured)):
+            ended = replace(ended, said=str(_done(job, runner, command))[:200])
+    except CheckpointError as error:
+        ended = replace(ended, error=f"{type(error).__name__}: {error.message}")
+    except BaseException as error:  # noqa: BLE001 - the campaign is told, and fails
+        ended = replace(ended, error="".join(traceback.format_exception(error)), typed=False)
+    newest = None if runner is None else runner.newest
+    said.send(ended if newest is None else replace(ended, tried=(newest.checkpoint_id, newest.token)))
+
+
+def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Command) -> Any:
+    from milepost_testkit.law.job import lineage_of
+
+    master, session = JobMaster(job), Session.cli()
+    match command.act:
+        case Act.EPOCH:
+            return type(master.run(session, runner, allow_non_restored_state=command.leaves)).__name__
+        case Act.ROLLBACK:
+            lineage = lineage_of(job)
+            return master.rollback(session, lineage[-1 - command.back]) if len(lineage) > command.back else "too young"
+        case Act.BACKFILL:
+            lineage = (0, *lineage_of(job))
+            if len(lineage) <= command.back:
+                return "too young"
+            return master.backfill(session, runner, from_checkpoint=lineage[-1 - command.back], ranges_per_epoch=2)
+        case Act.REBUILD:
+            return master.backfill(session, runner, from_checkpoint=0, ranges_per_epoch=2)
+        case Act.SAVEPOINT:
+            return master.create_savepoint(f"chaos-{command.number}")
+        case Act.DISPOSE:
+            return master.dispose_savepoint(f"chaos-{command.number}")
+        case Act.CANCEL:
+            return master.cancel()
+        case Act.CANCEL_SAVED:
+            return master.cancel(savepoint=True)
+        case Act.START:
+            return master.start()
+        case Act.START_FROM | Act.CLAIM:
+            return _started(master, command)
+        case Act.RESUME:
+            return master.resume()
+        case Act.ABORT:
+            return master.abort_running()
+        case Act.GC:
+            return master.collect_garbage().deleted_objects
+        case Act.COLLECT:
+            shorten_grace(master.context.timeout_ms)
+            _unpin_all(master, session)
+            found = master.collect_garbage()
+            listed = len(found.listed) + sum(len(table.listed) for table in found.tables)
+            return found.deleted_objects + found.pruned_files + listed + len(found.staged)
+        case Act.FSCK:
+            return master.fsck().exit_code
+        case Act.SETTLE:
+            return master.finish_reconciliation(session)
+
+
+def _unpin_all(master: JobMaster, session: Session) -> None:
+    """Take every pin off the list: as nothing runs, who held one was killed, and its time may be over as well."""
+    for pin in master.context.head().state.pins:
+        master.context.transact(UnpinRequest(session.session_id, pin.name))
+
+
+def _started(master: JobMaster, command: Command) -> Any:
+    """Start from a savepoint: one elsewhere, or one of the job's own."""
+    if command.place:
+        return master.start(command.place)
+    own = master.list_savepoints()
+    if not own:
+        return "no savepoint"
+    chosen = own[command.number % len(own)].name
+    return master.start(chosen, claim=command.act is Act.CLAIM)

@@ -1,0 +1,49 @@
+"""What the nodes of a job on Spark must have put out: its tries once more, in this process and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.spec.load.load import LoadedJob
+from milepost_testkit.chaos.tries import Try
+from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
+
+
+def replayed(
+    job: LoadedJob, tries: Sequence[Try], versions: Mapping[str, Mapping[tuple[str, str], pa.Table]], folder: Path
+) -> list[Try]:
+    """Return tries with what their nodes put out, each from where the one before it ended.
+
+    Args:
+        versions: rows of each version of an object (name, etag), by source.
+    """
+    plane, base = Plane(job.spec, folder), Checkpoint()
+    numbers = []
+    for one in tries:
+        objects: dict[str, tuple[SourceObject, ...]] = {
+            source: tuple(
+                plane.put(source, f"{name}-{etag}.parquet", versions[source][name, etag]) for name, etag in read
+            )
+            for source, read in one.inputs.items()
+        }
+        idle_before, idle = one.begin.idle_before, one.begin.idle
+        base = plane.epoch(base, objects, EpochOptions(one.parallelism, idle_before=idle_before, idle=idle))
+        numbers.append(base.number)
+    return [
+        replace(
+            one,
+            pieces=[
+                (node, stamp_us, rows)
+                for node, pieces in plane.captured.pieces.items()
+                for epoch, stamp_us, rows in pieces
+                if epoch == number
+            ],
+            schemas=plane.schemas,
+        )
+        for one, number in zip(tries, numbers, strict=True)
+    ]

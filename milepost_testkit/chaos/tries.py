@@ -1,0 +1,176 @@
+"""What each try of an epoch read and put out, left in a file by its process before any of it can be committed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.savepoints import restored_copy
+from milepost.protocol.records.checkpoints import PendingCheckpoint
+from milepost.protocol.records.ids import TimelineId
+from milepost.spark.driver.engines.standalone import is_standalone
+from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spark.task.row_steps.lookup_stage import read_copy
+from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spec.job.spec import QualitySpec
+from milepost.spec.load.load import LoadedJob
+from milepost.storage.open import open_store
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.law.captured import Begin
+from milepost_testkit.law.plane import ticking
+
+Piece = tuple[str, int | None, pa.Table]
+"""A node's output (`<uid>.late` of its late rows), the lateness stamp of its rows (us; None: none), and these."""
+
+
+@dataclass
+class Try:
+    """One try of an epoch.
+
+    Attributes:
+        base: checkpoint that it continues. inputs: versions of objects (name, etag) that it reads, by source.
+        uids, sinks: of the spec that it ran by. quality: suites that judged it.
+        begin: from where it began.
+        pieces: what its nodes put out, in order. schemas: of every node's rows. Of Spark's tries `replay` says both.
+    """
+
+    checkpoint_id: int
+    token: int
+    base: int
+    inputs: Mapping[str, tuple[tuple[str, str], ...]]
+    uids: frozenset[str]
+    sinks: frozenset[str]
+    quality: tuple[QualitySpec, ...]
+    parallelism: int
+    begin: Begin
+    pieces: list[Piece] = field(default_factory=list)
+    schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.checkpoint_id}-{self.token}"
+
+    def rows(self, output: str) -> pa.Table:
+        """Return all rows of one output."""
+        empty = self.schemas[output].empty_table()
+        return pa.concat_tables([empty, *(rows for name, _, rows in self.pieces if name == output)])
+
+
+def read_try(folder: Path, checkpoint_id: int, token: int) -> Try:
+    """Return what a try left."""
+    made: Try = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
+    return made
+
+
+def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[str, pa.Schema]) -> Try:
+    """Leave what a try did, at once and whole; return it."""
+    spec = plan.spec
+    made = Try(
+        checkpoint_id=int(plan.checkpoint_id),
+        token=int(plan.token),
+        base=int(plan.base),
+        inputs={
+            one.name: tuple((PurePosixPath(obj.key).name.partition(".")[0], obj.etag) for obj in one.objects)
+            for one in plan.inputs
+        },
+        uids=frozenset(one.uid for one in spec.operators),
+        sinks=frozenset(one.name for one in spec.sinks),
+        quality=tuple(spec.quality),
+        parallelism=spec.spark.parallelism,
+        begin=Begin.of(plan),
+        pieces=pieces,
+        schemas=dict(schemas),
+    )
+    _put(folder / made.name, made)
+    return made
+
+
+def _put(file: Path, content: object) -> None:
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_bytes(pickle.dumps(content))
+    part.rename(file)
+
+
+@contextmanager
+def leaving_origins(folder: Path) -> Iterator[None]:
+    """Each checkpoint that is restored meanwhile leaves of which one it is a copy, before it can be complete."""
+    as_imported = restored_copy.as_imported
+
+    def leaving(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
+        origin = int(metadata.checkpoint_id), int(metadata.token)
+        _put(folder / f"{pending.checkpoint_id}-{pending.token}", origin)
+        return as_imported(metadata, pending, timeline)
+
+    with patch.object(restored_copy, "as_imported", leaving):
+        yield
+
+
+def read_origin(folder: Path, checkpoint_id: int, token: int) -> tuple[int, int]:
+    """Return of which checkpoint, and of which token of it, a restored one is a copy."""
+    origin: tuple[int, int] = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
+    return origin
+
+
+class CapturingRunner(SparklessRunner):
+    """A data plane that leaves what its nodes put out in a file of each try, before any of it can be committed.
+
+    Attributes:
+        newest: the last try that it left; None: none yet.
+    """
+
+    def __init__(self, job: LoadedJob, folder: Path) -> None:
+        super().__init__(seen=self._keep, sql=any(one.kind == "sql" for one in job.spec.operators), clock=ticking())
+        self._folder = folder
+        self._pieces: list[Piece] = []
+        self.newest: Try | None = None
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self._pieces.clear()
+        answers = super().run(plan)
+        self.newest = _leave(plan, self._folder, [*_dimensions(plan), *self._pieces], answers.schemas)
+        return answers
+
+    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
+        if isinstance(item, Rows):
+            self._pieces.append((item.node, item.lateness_us, item.rows))
+
+
+class SparkRunner(SparkEpochRunner):
+    """Spark itself, which leaves of each try what it read. newest: the last try; None: none yet."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.newest: Try | None = None
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        answers = super().run(plan)
+        self.newest = _leave(plan, self._folder, [], answers.schemas)
+        return answers
+
+
+def _dimensions(plan: EpochPlan) -> Iterator[Piece]:
+    """Yield what the epoch looked rows up in."""
+    for name, dimension in plan.dimensions.items():
+        yield name, None, read_copy(open_store(plan.job_store), dimension)
+
+
+def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
+    """Return the data plane of a job's spec: Spark where it names a server or a cluster, else this process."""
+    return SparkRunner(folder) if runs_on_spark(job) else CapturingRunner(job, folder)
+
+
+def runs_on_spark(job: LoadedJob) -> bool:
+    """Return whether the spec of a job names a server of Spark, or a cluster."""
+    return job.spark_server() is not None or is_standalone(job.spec.spark.master)

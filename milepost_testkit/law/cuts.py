@@ -1,0 +1,66 @@
+"""Cut against uncut: the same input in epochs that are cut, in whole ones and in one comes to the same tables.
+
+What is promised (`docs/reference/event-time.md`): a row is stamped when it is read, and the stamp decides for ever
+whether it is late, whatever the epoch in which it is processed. So where an epoch is cut changes nothing, and how the
+input is divided into epochs changes nothing but which rows are late.
+
+Two things are not promised. Where a source that was idle comes back behind what had fired without it, its rows are late
+for what has come out, and that depends on the cut. And which row of a key `deduplicate` lets through is nobody's, nor
+what a lookup finds in a later epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.spec.job.spec import JobSpec
+from milepost_testkit.law.oracle import Watermarks, has_late_rows, hold_same
+from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
+
+Objects = Mapping[str, tuple[SourceObject, ...]]
+_ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "sql")
+"""Kinds whose rows follow from their input's, in whatever order these come."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of an epoch."""
+
+    objects: Objects
+    options: EpochOptions
+
+
+def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Iterator[str]:
+    """Run what led to a checkpoint again, in whole epochs and in one; yield what came to the same. Raises Broken.
+
+    Args:
+        cut: with nothing in flight. asked: of each epoch.
+    """
+    if not _goes_one_way(plane.spec):
+        return
+    epochs = [asked[number] for number in cut.lineage]
+    whole = Checkpoint()
+    for one in epochs:
+        whole = plane.epoch(whole, one.objects, replace(one.options, cut_ms=None))
+    watermarks = Watermarks(plane.spec, plane.graph, plane.captured, frozenset(plane.ended))
+    if not watermarks.came_back_behind(whole.lineage):
+        hold_same(plane.spec, plane.graph, plane.captured, plane.schemas, (cut.lineage, whole.lineage))
+        yield "uncut"
+    ended = frozenset(plane.ended)
+    if cut.number in ended and not has_late_rows(
+        plane.spec, plane.graph, plane.captured, plane.schemas, cut.lineage, ended
+    ):
+        at_once = plane.epoch(Checkpoint(), _together(epochs), EpochOptions(last=True))
+        hold_same(plane.spec, plane.graph, plane.captured, plane.schemas, (cut.lineage, at_once.lineage))
+        yield "in one epoch"
+
+
+def _goes_one_way(spec: JobSpec) -> bool:
+    return all(one.kind in _ONE_WAY and getattr(one, "tombstone_ttl", None) is None for one in spec.operators)
+
+
+def _together(epochs: Sequence[Asked]) -> Objects:
+    names = dict.fromkeys(name for one in epochs for name in one.objects)
+    return {name: tuple(obj for one in epochs for obj in one.objects.get(name, ())) for name in names}

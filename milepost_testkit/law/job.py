@@ -1,0 +1,322 @@
+"""A whole job under the law: its master, its tables, and histories with rollbacks, backfills and tries that fail."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sinks.files.deletes import rows_that_stay
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.records.errors import NotFound, StoreUnavailable
+from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.law.captured import Begin, Captured
+from milepost_testkit.law.oracle import check
+from milepost_testkit.law.plane import ticking
+from milepost_testkit.law.served import drop_table, empty_table, served_rows
+from milepost_testkit.tasks.tables import assert_same_rows
+
+
+@dataclass
+class LawJob:
+    """A job below a folder (`config`, `landing`, `store`, `lake`), and what its nodes put out, by checkpoint.
+
+    Attributes:
+        schemas: of every node's rows, late ones included. landed: the rows of each source's objects.
+        away: a source that has left the spec, and its sinks; None: none has.
+    """
+
+    folder: Path
+    document: dict[str, Any]
+    captured: Captured = field(default_factory=Captured)
+    schemas: dict[str, pa.Schema] = field(default_factory=dict)
+    landed: dict[str, list[pa.Table]] = field(default_factory=dict)
+    away: tuple[str, dict[str, Any], list[dict[str, Any]]] | None = None
+
+    @classmethod
+    def create(cls, folder: Path, document: dict[str, Any]) -> LawJob:
+        """A job that has run nothing; its epochs read one object of each source."""
+        for source in document["sources"].values():
+            source |= {"settle": "0s", "limits_per_epoch": {"max_files": 1}}
+        document["checkpointing"] |= {"retained": {"last": 50}, "tolerable_failures": 100}
+        (folder / "config").mkdir(parents=True)
+        for name in document["sources"]:
+            (folder / "landing" / name).mkdir(parents=True)
+        if any(one["format"] == "postgres" for one in document["sinks"]):
+            drop_table()  # of another job
+        job = cls(folder, document)
+        job.set_parallelism(1)
+        return job
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Write the spec anew, with so many subtasks of every level."""
+        self.document["spark"]["parallelism"] = parallelism
+        self._write()
+
+    def drop(self, source: str) -> None:
+        """Take a source that sinks alone read out of the spec, with these."""
+        sinks = [one for one in self.document["sinks"] if one["input"] == source]
+        self.document["sinks"] = [one for one in self.document["sinks"] if one not in sinks]
+        self.away = source, self.document["sources"].pop(source), sinks
+        self._write()
+
+    def bring_back(self) -> None:
+        """Have the source that is away in the spec again, if one is, and its sinks."""
+        if self.away is not None:
+            source, document, sinks = self.away
+            self.document["sources"][source] = document
+            self.document["sinks"] += sinks
+            self.away = None
+            self._write()
+
+    def _write(self) -> None:
+        (self.folder / "config" / "law.yaml").write_text(json.dumps(self.document))
+
+    @property
+    def loaded(self) -> LoadedJob:
+        return load_job(str(self.folder / "config" / "law.yaml"))
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(self.loaded)
+
+    def shown(self, sink: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table, sorted."""
+        return sorted(tuple(row.values()) for row in self.master.read(sink).to_pylist())
+
+    def land(self, source: str, rows: pa.Table) -> None:
+        """Land rows as one object."""
+        objects = self.landed.setdefault(source, [])
+        objects.append(rows)
+        pq.write_table(rows, self.folder / "landing" / source / f"{len(objects):04}.parquet")
+
+    def run(self, *, cut_short: bool = False) -> CheckpointReport | NothingToDo:
+        """Run one epoch by a new session; one that is cut short first fails when all of its tasks are through."""
+        left: dict[str, Any] = {"allow_non_restored_state": True} if self.away else {}
+        if cut_short:
+            with suppress(StoreUnavailable):
+                self.master.run(Session.cli(), self.runner(fails=True), **left)
+        return self.master.run(Session.cli(), self.runner(), **left)
+
+    def rollback(self, back: int) -> None:
+        """Go back so many checkpoints, if there are so many."""
+        lineage = self.lineage
+        if len(lineage) > back:
+            self.master.rollback(Session.cli(), lineage[-1 - back])
+
+    def backfill(self, back: int, ranges_per_epoch: int) -> None:
+        """Process what was read since so many checkpoints ago again, if anything was, and switch to it."""
+        lineage = (0, *self.lineage)
+        pieces = (one for name in self.document["sources"] for one in self.captured.pieces.get(name, ()))
+        if len(lineage) > back and {epoch for epoch, *_ in pieces}.intersection(lineage[-back:]):
+            self.master.backfill(
+                Session.cli(),
+                self.runner(),
+                from_checkpoint=lineage[-1 - back],
+                ranges_per_epoch=ranges_per_epoch,
+            )
+
+    def empty_and_realign(self, sink: str) -> None:
+        """Empty a table in Postgres behind the job's back, if there is one, and have it put right."""
+        if self.lineage:
+            empty_table()
+            self.master.realign(Session.cli(), self.master.plan_realign(sink))
+
+    def runner(self, *, fails: bool = False) -> SparklessRunner:
+        """The data plane, watched; one that fails does so when everything is staged and uploaded."""
+
+        def end(plan: EpochPlan) -> None:
+            if fails:
+                raise StoreUnavailable("the try is cut short")
+
+        return _Watched(self, after=end, clock=ticking())
+
+    @property
+    def lineage(self) -> tuple[int, ...]:
+        """The checkpoints that the live head continues, itself included, oldest first."""
+        return lineage_of(self.loaded)
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes that the live head left in flight."""
+        context = JobContext(self.loaded)
+        head = context.log.head()
+        base = None if head is None else context.base_metadata(head.state, head.state.timeline().head)
+        return 0 if base is None else base.in_flight_bytes
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return what each table shows of which anything was published."""
+        found = {one.name: _shown(self.master, one.name) for one in self.loaded.spec.sinks if self.lineage}
+        return {name: rows for name, rows in found.items() if rows is not None}
+
+    def check(self) -> None:
+        """Every node keeps its law at the head, if nothing is in flight there; every table shows what its node put out.
+
+        No object has been read twice, and tables in Postgres are, by SQL and by what the sink finds, as they should be.
+
+        Raises AssertionError.
+        """
+        lineage = self.lineage
+        if not lineage:
+            return
+        wholes = {} if self.in_flight else {lineage[-1]: lineage}
+        check_job(self.loaded, self.captured, self.schemas, lineage, wholes=wholes)
+        self.check_read(lineage, whole=False)
+        for sink in self.loaded.spec.sinks:
+            if sink.format == "postgres":
+                _check_served(self.master, sink.name)
+
+    def check_read(self, lineage: tuple[int, ...], *, whole: bool) -> None:
+        """Each row that landed was read once; or not yet, unless all was. Raises AssertionError."""
+        for name, objects in self.landed.items():
+            landed = Counter(repr(row) for rows in objects for row in rows.to_pylist())
+            pieces = (rows for at, _, rows in self.captured.pieces.get(name, ()) if at in lineage)
+            read = Counter(repr(row) for rows in pieces for row in rows.to_pylist())
+            assert read <= landed, f"source {name}: read more often than it landed: {read - landed}"
+            assert not whole or read == landed, f"source {name}: never read: {landed - read}"
+
+
+def _shown(master: JobMaster, sink: str) -> pa.Table | None:
+    """Return what a table shows; None: no epoch has had the sink."""
+    try:
+        return master.read(sink)
+    except NotFound:
+        return None
+
+
+def _check_served(master: JobMaster, sink: str) -> None:
+    """Raises AssertionError: a table in Postgres has other rows than its checkpoint, by SQL, or by its sink."""
+    rows = master.read(sink)
+    assert_same_rows(served_rows(rows.schema), rows, f"table {sink} in Postgres")
+    fault = master.plan_realign(sink).fault
+    assert fault is None, f"sink {sink} finds {fault}"
+
+
+def lineage_of(job: LoadedJob) -> tuple[int, ...]:
+    """Return the checkpoints that a job's live head continues, itself included, oldest first."""
+    return tuple(int(one.checkpoint_id) for one in completed_of(job))
+
+
+def completed_of(job: LoadedJob) -> tuple[CompletedEpoch, ...]:
+    """Return what the log says of the checkpoints that the live head continues, itself included, oldest first."""
+    context = JobContext(job)
+    head = context.log.head()
+    if head is None:
+        return ()
+    known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
+    at, found = head.state.timeline().head, []
+    while at:
+        found.append(known[at])
+        at = known[at].parent
+    return tuple(found[::-1])
+
+
+def check_job(
+    job: LoadedJob,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    lineage: tuple[int, ...],
+    began: Began | None = None,
+    shown: Callable[[str], Captured] | None = None,
+    wholes: Mapping[int, tuple[int, ...]] | None = None,
+) -> None:
+    """Every node keeps its law at the head of a lineage, and every table shows what its node put out.
+
+    Args:
+        captured, schemas: what the nodes put out in those checkpoints, and of every node's rows.
+        began: what is not as old as the job; None: all is.
+        shown: returns what a sink's table was given, where that is not `captured`.
+        wholes: checkpoints with nothing in flight, at which nodes keep their law; None: the head is one.
+    Raises: AssertionError.
+    """
+    if not lineage:
+        return
+    began = began or Began()
+    graph, master = job.graph(), JobMaster(job)
+    wholes = {lineage[-1]: lineage} if wholes is None else wholes
+    check(job.spec, graph, captured, schemas, wholes, since=began.operators)
+    for name, sink in graph.sink_inputs.items():
+        table = _shown(master, name)
+        if table is None and sink.output not in schemas:
+            continue  # of a source that no epoch has had
+        given = captured if shown is None else shown(name)
+        pieces, first = given.pieces.get(sink.output, ()), began.sinks.get(name, 0)
+        rows = {at: [rows for epoch, _, rows in pieces if epoch == at] for at in lineage if at >= first}
+        empty = schemas[sink.output].empty_table()
+        epochs = {at: pa.concat_tables([empty, *found]) for at, found in rows.items()}
+        if sink.mode == "changelog":
+            expected = changelog(epochs, sink.op, graph.nodes[sink.uid].key, empty)
+        else:
+            put_out = pa.concat_tables([empty, *epochs.values()])
+            expected = newest(put_out, sink.key) if sink.mode == "upsert" else put_out
+        assert_same_rows(expected.slice(0, 0) if table is None else table, expected, f"table {name}")
+
+
+@dataclass(frozen=True)
+class Began:
+    """The first epoch of operators, by uid, and of sinks, by name, that came to a job which had run already."""
+
+    operators: Mapping[str, int] = field(default_factory=dict)
+    sinks: Mapping[str, int] = field(default_factory=dict)
+
+
+def changelog(epochs: Mapping[int, pa.Table], op: str, key: tuple[str, ...], empty: pa.Table) -> pa.Table:
+    """Return what a changelog has of each epoch: every row, with what it does; a delete has its key alone.
+
+    Args:
+        op: what a row that is no delete does.
+    """
+    found: list[dict[str, Any]] = []
+    for checkpoint_id, rows in epochs.items():
+        for row in rows.to_pylist():
+            deleted = row.pop(DELETED_COLUMN, False)
+            kept = {name: value for name, value in row.items() if not deleted or name in key}
+            found.append({**kept, "_op": "delete" if deleted else op, "_checkpoint": checkpoint_id})
+    columns = [column for column in empty.schema if column.name != DELETED_COLUMN]
+    more = [pa.field("_op", pa.string()), pa.field("_checkpoint", pa.int64())]
+    return pa.Table.from_pylist(found, pa.schema([*columns, *more]))
+
+
+class _Watched(SparklessRunner):
+    """A data plane that tells a job what its nodes put out."""
+
+    def __init__(self, job: LawJob, **options: Any) -> None:
+        sql = any(one.kind == "sql" for one in job.loaded.spec.operators)
+        super().__init__(seen=self._keep, sql=sql, **options)
+        self._job = job
+
+    def run(self, plan: EpochPlan) -> EpochAnswers:
+        self._job.captured.forget(int(plan.checkpoint_id))
+        self._job.captured.begins[int(plan.checkpoint_id)] = Begin.of(plan)
+        answers = super().run(plan)
+        self._job.schemas |= answers.schemas
+        return answers
+
+    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
+        if isinstance(item, Rows):
+            self._job.captured.add(item.node, int(plan.checkpoint_id), item.lateness_us, item.rows)
+
+
+def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key, but for those that are deletes."""
+    return rows_that_stay(last_of_each_key(rows, key))
+
+
+def last_of_each_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Return the last row of each key, whatever it says."""
+    last = {repr(tuple(row[name] for name in key)): place for place, row in enumerate(rows.to_pylist())}
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))

@@ -1,0 +1,261 @@
+"""Random operators for the law, hard where the rules have edges, each a whole number that is read digit by digit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from milepost.spec.graph.rules.join import LEFT_ALONE
+from milepost_testkit.law.kinds.lookups import KEYS as LOOKED_UP
+from milepost_testkit.law.kinds.lookups import SCHEMA as STATIC_SCHEMA
+from milepost_testkit.law.kinds.lookups import STATIC
+from milepost_testkit.law.readable import BASE_KEYS, CALLS, OVER_CHOSEN, Readable, over_updates
+from milepost_testkit.law.rows import Digits
+from milepost_testkit.law.sql_operators import sql_operator
+
+SIZES = ({"tumbling": "1h"}, {"tumbling": "30m"}, {"tumbling": "7m"})
+CALENDARS = (
+    {"tumbling": "1d", "timezone": "America/St_Johns"},
+    {"tumbling": "1h", "offset": "25m"},
+    {"tumbling": "1d", "timezone": "Europe/London", "offset": "30m"},
+    {"tumbling": "1mo"},
+    {"tumbling": "1w", "timezone": "Asia/Kolkata", "offset": "3d"},
+    {"sliding": {"size": "3d", "slide": "1d"}, "timezone": "America/St_Johns", "offset": "30m"},
+    {"sliding": {"size": "1h", "slide": "15m"}, "offset": "5m"},
+    {"sliding": {"size": "2mo", "slide": "1mo"}, "timezone": "Asia/Kolkata"},
+)
+SLIDING = tuple(
+    {"sliding": {"size": size, "slide": slide}} for size, slide in (("1h", "15m"), ("14m", "7m"), ("2h", "30m"))
+)
+SESSIONS = tuple({"session": {"gap": gap}} for gap in ("30m", "15m", "1h", "1s"))
+WINDOWS = (SIZES, SLIDING, SESSIONS, SIZES, CALENDARS)
+LATENESS = ("0s", "30m", "1h")
+TTLS = ("30m", "1h", "1s")
+ORDERS = (("x",), ("f", "x"), ("k",), ("d", "i"), ("t",))
+WINDOW_ORDERS = (("n",), ("window_start", "n"))
+DELETES = ("i < 0", None, "x IS NULL OR x > 1", "d < 0")
+WINDOW_DELETES = ("n < 2", None)
+BEFORE, AFTER = ["-1h", "-30m"], ["30m", "1h"]
+WITHIN = (["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"], BEFORE, AFTER)
+HOWS_ASOF = ("inner", "left")
+EXTREMES = ("min(", "max(", "arg_min(", "arg_max(")
+
+First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable | None]]
+"""Makes an operator over sources, as `operator_of` does."""
+
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "sql", "lookup")
+
+
+def operator_of(
+    uid: str, digits: Digits, nodes: list[Readable], kinds: Sequence[str]
+) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return an operator, whether its rows are updates, and what may read them."""
+    kind = digits.pick(kinds)
+    updated = [node for node in nodes if node.numbered]
+    if updated and digits.pick((True, False)):  # chains of updates and SQL are rare otherwise
+        nodes, updated, kind = updated[-1:], updated[-1:], digits.pick(("sql", "aggregate", "top"))
+    if kind == "sql":
+        if updated:
+            return sql_operator(uid, digits, digits.pick(updated))
+        kind = "aggregate"
+    if kind in ("join", "asof"):
+        return _paired(uid, kind, digits, nodes)
+    if kind == "top":
+        return _top(uid, digits, digits.pick(nodes))
+    kept = [node for node in nodes if kind == "aggregate" or not node.updates]
+    if kind == "lookup":
+        return _lookup(uid, digits, digits.pick([node for node in kept if node.event_time == "t"]))
+    rows = digits.pick(kept)
+    keys = [one for one in rows.keys if kind != "window" or "window_start" not in one]
+    key = digits.pick([*keys, ()] if kind == "aggregate" else keys)
+    operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
+    if kind == "latest":
+        operator |= _latest(digits, rows, key)
+        return operator, True, _of_latest(uid, operator, rows)
+    if kind == "aggregate":
+        calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
+        parts = tuple((name,) for name in key)
+        keys = (*parts, ("n",), *([key] if key else []))
+        totals = Readable(uid, keys, _over(key, calls), "", updates=True, key=key, numbered=True)
+        return operator | {"aggregates": calls}, True, totals
+    if kind == "window":
+        return _window(uid, digits, rows, key, LATENESS)
+    if kind == "ttl":
+        operator |= {"kind": "deduplicate", "ttl": digits.pick(TTLS)}
+        operator["key"] = list(dict.fromkeys((*key, *digits.pick(((rows.event_time,), ())))))
+    return operator, False, replace(rows, name=uid)
+
+
+def _window(
+    uid: str, digits: Digits, rows: Readable, key: tuple[str, ...], latenesses: Sequence[str]
+) -> tuple[dict[str, Any], bool, Readable]:
+    lateness, calls, window = digits.pick(latenesses), digits.pick(rows.calls), digits.pick(digits.pick(WINDOWS))
+    operator: dict[str, Any] = {"uid": uid, "kind": "window", "inputs": [rows.name], "key": list(key)}
+    operator |= {"window": window, "allowed_lateness": lateness, "aggregates": calls}
+    if digits.pick((False, False, False, True)):
+        operator["emit"] = "early"
+    if lateness != "0s" or "emit" in operator:
+        keys = (("window_start",), key, (*key, "window_start"), ("n",))
+        timed = () if "session" in window else ({"n": "first(n)", "last_n": "last(n)", "end": "last(window_start)"},)
+        further = (*_over((*key, "window_start"), calls), *timed)
+        return operator, True, Readable(uid, keys, further, "", updates=True)
+    keys = (("window_start",), (*key, "window_start"), key)
+    more = (
+        {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
+        {"n": "count(distinct n)", "ends": "count(distinct window_end)"},
+        {"n": "last(n)", "least": "arg_min(window_start, n)", "spread": "var(n)"},
+    )
+    return operator, False, Readable(uid, keys, more, "window_end")
+
+
+def _over(key: Sequence[str], calls: Mapping[str, str]) -> tuple[dict[str, str], ...]:
+    """Return what may be aggregated of an operator's updates: of its key, and of what its calls come to."""
+    flags = [name for name, call in calls.items() if call.startswith(("any(", "every("))]
+    return over_updates([*key, *(name for name in calls if name != "n")], flags)
+
+
+def _lookup(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable | None]:
+    key = digits.pick((("k",), ("i",), ("f",), ("k", "i")))
+    pairs = [{one: LOOKED_UP[one]} for one in key]
+    taken = {LOOKED_UP[one] for one in key}
+    new = {f"{uid}_{name}": f"right.{name}" for name in STATIC_SCHEMA.names if name not in taken}
+    operator = {"uid": uid, "kind": "lookup", "inputs": [rows.name, STATIC], "key": pairs,
+                "how": digits.pick(("left", "inner")), "order_by": [{"label": digits.pick(("desc", "asc"))}],
+                "columns": new}  # fmt: skip
+    found = replace(rows, name=uid, keys=(*rows.keys, (f"{uid}_label",)), columns=(*rows.columns, *new))
+    return operator, False, found
+
+
+def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable | None]:
+    key = digits.pick(rows.keys)
+    if rows.updates:
+        order = digits.pick((digits.pick(rows.orders), (*key, *rows.orders[0])))
+    else:
+        order = digits.pick(ORDERS if rows.event_time == "t" else WINDOW_ORDERS)
+    operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key),
+                "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
+                "n": digits.pick((2, 1, 3))}  # fmt: skip
+    if digits.pick((False, False, True)):
+        return operator, True, replace(_chosen(uid, rows), key=None)
+    operator["rank"] = f"place_{uid}"
+    keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
+    return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"))
+
+
+def _chosen(uid: str, rows: Readable) -> Readable:
+    """Return what may read rows of which some are chosen, whole."""
+    if rows.updates:
+        return replace(rows, name=uid)
+    of_source = rows.event_time == "t"
+    calls, orders = (OVER_CHOSEN, ORDERS) if of_source else (over_updates(rows.keys[-1]), WINDOW_ORDERS)
+    return Readable(uid, rows.keys, calls, "", updates=True, orders=orders)
+
+
+def _of_latest(uid: str, operator: dict[str, Any], rows: Readable) -> Readable:
+    """Return what may read the newest rows: all of their columns, or a few."""
+    shown = operator.get("columns")
+    if shown is None:
+        numbered = rows.event_time == "t"
+        key, value = tuple(operator["key"]), "CAST(i AS BIGINT)" if numbered else "n"
+        return replace(_chosen(uid, rows), key=key, value=value, numbered=numbered)
+    keys, sums = tuple((name,) for name in shown), ({"n": "count(*)"}, {"n": f"count({shown[0]})"})
+    calls = over_updates(shown, by=shown[0], sums=sums)
+    return Readable(uid, keys, calls, "", updates=True, orders=keys)
+
+
+def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, Any]:
+    """Return what a latest operator says: few sequences, so that rows tie, and deletes at any place among them."""
+    of_source = rows.event_time == "t"
+    order = list(dict.fromkeys(digits.pick(ORDERS if of_source else WINDOW_ORDERS)))
+    said: dict[str, Any] = {"sequence_by": order}
+    condition = digits.pick(DELETES if of_source else WINDOW_DELETES)
+    if condition is not None:
+        said |= {"delete_when": condition} | digits.pick(({}, {"tombstone_ttl": digits.pick(TTLS)}))
+    return said | digits.pick(({}, {"columns": list(dict.fromkeys((*order[:1], *key)))}))
+
+
+def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join, as of a time or not, of two sources, or of one node with itself; and what may read it."""
+    sources = [node for node in nodes if node.name in ("a", "b")]
+    left, right = digits.pick(sources), digits.pick(sources)
+    if digits.pick((False, False, True)):
+        left = right = digits.pick([node for node in nodes if node.columns])
+    return _joined(uid, kind, digits, left, right)
+
+
+def met(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join, as of a time or not, of two sources with each other."""
+    left, right = digits.pick((sources, sources[::-1]))
+    return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
+
+
+def again(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return windows that come out again."""
+    return _window(uid, digits, digits.pick(sources), digits.pick(BASE_KEYS), LATENESS[1:])
+
+
+def apart(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join whose sides are apart in time, so that a row may be on time and yet have nothing to wait for."""
+    how, within = digits.pick((("left", BEFORE), ("anti", BEFORE), ("right", AFTER)))
+    operator, updates, rows = _joined(uid, "join", digits, digits.pick(sources), digits.pick(sources), (how,))
+    return operator | {"within": within}, updates, rows
+
+
+def once(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return an operator that passes rows of the last source on, which the one behind it may have to wait for."""
+    return operator_of(uid, digits, sources[-1:], ("ttl",))
+
+
+def fires_behind(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return windows over the node before, or a join of it with the first source, as of a time or not."""
+    if digits.pick((True, False)):
+        return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS)
+    left, right = digits.pick(((nodes[-1], nodes[0]), (nodes[0], nodes[-1])))
+    return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
+
+
+def passed(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join by name that passes every row of the first source on: each finds itself."""
+    operator, updates, rows = _joined(uid, "join", digits, sources[0], sources[0], ("semi",))
+    return operator | {"key": ["k"], "within": ["0s", "0s"]}, updates, rows
+
+
+def fires(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return windows over the node before that come out once."""
+    return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS[:1])
+
+
+def replaced(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return an operator over a source whose rows replace each other."""
+    return operator_of(uid, digits, sources, ("latest", "aggregate", "top"))
+
+
+def extremes(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
+    """Return the least and greatest values of the rows of the node before, which replace each other."""
+    rows = nodes[-1]
+    texts = dict.fromkeys(text for one in rows.calls for text in one.values() if text.startswith(EXTREMES))
+    some = [*texts][digits.pick((0, 1, 2)) :: 3]
+    calls = {"n": "count(*)", **{f"extreme{place}": text for place, text in enumerate(some)}}
+    keys = ((), (), (), *rows.keys)
+    return operator_of(uid, digits, [replace(rows, calls=(calls,), keys=keys, numbered=False)], ("aggregate",))
+
+
+def _joined(
+    uid: str, kind: str, digits: Digits, left: Readable, right: Readable, hows: Sequence[str] = ()
+) -> tuple[dict[str, Any], bool, Readable]:
+    key = digits.pick(BASE_KEYS)
+    operator = {
+        "uid": uid,
+        "kind": kind,
+        "inputs": [left.name, right.name],
+        "key": list(key),
+        "how": digits.pick(hows or (("inner", "left", "right", "semi", "anti") if kind == "join" else HOWS_ASOF)),
+    }
+    if kind == "join":
+        operator["within"] = digits.pick(WITHIN)
+    columns = left.columns
+    if operator["how"] not in LEFT_ALONE:
+        renamed = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}
+        operator["columns"], columns = renamed, (*columns, *renamed)
+    return operator, False, Readable(uid, BASE_KEYS, CALLS, "t", columns)

@@ -1,0 +1,273 @@
+"""A job without its master: epochs of any spec through the product's own tasks, each from any checkpoint before it.
+
+What a job master does around an epoch (plans, commits, tables) is left out, because it costs more than the epoch; what
+decides what a row becomes is the product's. A checkpoint is a value here: a rollback, a fork or another try is an epoch
+that continues an older one.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.dataflow.sources.contract import SourceObject
+from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.epoch.metadata import StateTableSnapshot
+from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
+from milepost.jobmaster.run.results import acknowledged, newest_event_us
+from milepost.protocol.codec.records import from_json
+from milepost.protocol.exchange.acknowledgements import Verified, verify
+from milepost.protocol.exchange.watermarks import source_watermark
+from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost.spec.graph.graph import JobGraph
+from milepost.spec.graph.in_flight import input_signatures
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import LoadedJob
+from milepost.state.buffers.channel_state import ChannelStateHandle
+from milepost.state.layers.key_hash import KeyHash
+from milepost.state.runs.handles import StateHandle
+from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.law.captured import Begin, Captured
+from milepost_testkit.law.kinds.lookups import STATIC, copy_of, static_rows
+from milepost_testkit.stores.memory_store import MemoryStore
+from milepost_testkit.tasks.key_hashes import KEYED
+
+ALIGNED = EpochAlignment(None, None, 0, False)
+LAST = EpochAlignment(None, None, 0, True)
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
+
+    tables: Mapping[str, StateTableSnapshot]
+    firing: tuple[int | None, ...]
+    channels: tuple[ChannelStateHandle | None, ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What an epoch leaves to the next ones.
+
+    Attributes:
+        number: of its epoch, from 1; 0: nothing has run. lineage: of the epochs that led to it, itself included.
+        watermarks_us: of each source.
+    """
+
+    number: int = 0
+    lineage: tuple[int, ...] = ()
+    watermarks_us: Mapping[str, int | None] = field(default_factory=dict)
+    states: Mapping[str, OperatorState] = field(default_factory=dict)
+
+    @property
+    def in_flight(self) -> int:
+        """Buffers that wait for a later epoch."""
+        return sum(one.buffers for state in self.states.values() for one in state.channels if one is not None)
+
+    @property
+    def parallelism(self) -> int:
+        """Subtasks of its operators; 0: nothing has run."""
+        return max((len(state.firing) for state in self.states.values()), default=0)
+
+
+@dataclass(frozen=True)
+class EpochOptions:
+    """How an epoch is run. But for idle sources none of it may change what the job says once nothing is in flight.
+
+    Attributes:
+        parallelism: subtasks of every level. budget: of each task. cut_ms: time of each task by a clock that moves on
+            by one at each look; None: it takes all of its input. last: event time ends with it.
+        attempts: tries; all but the last one are given up when all their tasks are through.
+        cold: the node has nothing of the job in its cache.
+        idle_before, idle: sources that nobody waits for, as in `SourceInput`.
+    """
+
+    parallelism: int = 1
+    budget: MemoryBudget = UNLIMITED
+    cut_ms: int | None = None
+    last: bool = False
+    attempts: int = 1
+    cold: bool = False
+    idle_before: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
+
+    @property
+    def alignment(self) -> EpochAlignment:
+        return LAST if self.last else ALIGNED if self.cut_ms is None else EpochAlignment(self.cut_ms, None, 0, False)
+
+
+class Plane:
+    """Runs epochs of one spec below a folder, and keeps what every node puts out.
+
+    Attributes:
+        captured: rows of each node (`<uid>.late` for its late rows), by the number of the epoch.
+        checkpoints: all that were made. schemas: of every node's rows, late ones included.
+        ended: numbers of epochs with which event time ended.
+    """
+
+    def __init__(self, spec: JobSpec, folder: Path, hasher: KeyHash = KEYED) -> None:
+        self.spec = spec
+        self.checkpoints: list[Checkpoint] = []
+        self.ended: set[int] = set()
+        self.schemas: Mapping[str, pa.Schema] = {}
+        self._hasher = hasher
+        self.graph: JobGraph = build_graph(spec)
+        self.captured = Captured()
+        self._folder = folder
+        self._stores = {url: MemoryStore(url) for url in map(_url, ("job", *spec.sources))}
+        self._numbers = itertools.count(1)
+        self._tokens = itertools.count(1)
+        self._signatures = input_signatures(spec, self.graph)
+
+    def put(self, source: str, key: str, rows: pa.Table) -> SourceObject:
+        """Store rows as a Parquet object of a source."""
+        body = io.BytesIO()
+        pq.write_table(rows, body, compression="none")
+        stat = self._stores[_url(source)].put(key, body.getvalue())
+        return SourceObject(key, stat.etag, stat.size, stat.last_modified_ms)
+
+    def epoch(
+        self, base: Checkpoint, objects: Mapping[str, tuple[SourceObject, ...]], options: EpochOptions
+    ) -> Checkpoint:
+        """Run an epoch from a checkpoint over new objects of each source; return the checkpoint that it makes."""
+        number = next(self._numbers)
+        if options.last:
+            self.ended.add(number)
+        for _ in range(options.attempts - 1):
+            self._attempt(number, base, objects, options)
+            self.captured.forget(number)
+        self.checkpoints.append(self._attempt(number, base, objects, options))
+        return self.checkpoints[-1]
+
+    def _attempt(
+        self, number: int, base: Checkpoint, objects: Mapping[str, tuple[SourceObject, ...]], options: EpochOptions
+    ) -> Checkpoint:
+        plan = self._plan(number, base, objects, options)
+        self.captured.begins[number] = Begin.of(plan)
+        runner = SparklessRunner(
+            budget=options.budget,
+            opener=lambda config: self._stores[config.url],
+            clock=ticking(),
+            seen=self._keep,
+            sql=any(one.kind == "sql" for one in self.spec.operators),
+            stages=False,
+            node=None if options.cold else f"{self._folder}/node",
+        )
+        if plan.dimensions:
+            self.captured.add(STATIC, number, None, static_rows(number))
+        answers = runner.run(plan)
+        self.schemas = answers.schemas
+        sources = len(split_inputs(plan.spec.sources, plan.inputs, options.parallelism))
+        expected = expected_subtasks(sources, self.graph.levels, options.parallelism)
+        verified = verify(plan.checkpoint_id, plan.token, expected, answers.answers)
+        states = {
+            uid: _state_of(acknowledged(verified, "operators", uid), plan.tables(operator))
+            for uid, operator in answers.operators.items()
+        }
+        watermarks = {name: self._watermark_us(name, base, verified) for name in self.spec.streams}
+        return Checkpoint(number, (*base.lineage, number), watermarks, states)
+
+    def _keep(self, plan: EpochPlan, item: TaskOutput) -> None:
+        if isinstance(item, Rows):
+            self.captured.add(item.node, int(plan.checkpoint_id), item.lateness_us, item.rows)
+
+    def _watermark_us(self, name: str, base: Checkpoint, verified: Verified) -> int | None:
+        newest_us = newest_event_us(acknowledged(verified, "sources", name))
+        delay_us = round(self.spec.sources[name].watermark_delay.total_seconds() * 1_000_000)
+        return source_watermark(base.watermarks_us.get(name), newest_us, delay_us)
+
+    def _plan(
+        self, number: int, base: Checkpoint, objects: Mapping[str, tuple[SourceObject, ...]], options: EpochOptions
+    ) -> EpochPlan:
+        spark = self.spec.spark.model_copy(update={"parallelism": options.parallelism})
+        spec = self.spec.model_copy(update={"spark": spark})
+        known = base.states
+        return EpochPlan(
+            job=LoadedJob(spec, self._folder, "", "", self._folder),
+            spec=spec,
+            graph=self.graph,
+            checkpoint_id=CheckpointId(number),
+            token=FencingToken(next(self._tokens)),
+            timeline=TimelineId(1),
+            epoch=Epoch(len(base.lineage) + 1),
+            base=CheckpointId(base.number),
+            hasher=self._hasher,
+            inputs=tuple(
+                SourceInput(
+                    name,
+                    objects.get(name, ()),
+                    (),
+                    {},
+                    0,
+                    0,
+                    None,
+                    idle=name in options.idle,
+                    idle_before=name in options.idle_before,
+                )
+                for name in sorted(self.spec.streams)
+            ),
+            held_back=None,
+            watermarks_us=base.watermarks_us,
+            states={uid: state.tables for uid, state in known.items()},
+            firing={uid: state.firing for uid, state in known.items()},
+            channels={uid: state.channels for uid, state in known.items()},
+            input_signatures=self._signatures,
+            alignment=options.alignment,
+            notifications=Notifications(),
+            job_store=StoreConfig(_url("job")),
+            sources={name: StoreConfig(_url(name)) for name in spec.sources},
+            sinks={sink.name: StoreConfig(_url("lake")) for sink in spec.sinks},
+            buckets={},
+            filled=frozenset(),
+            maintenance={},
+            server=None,
+            functions={},
+            code_hash=CODE_HASH,
+            cache_directory="",
+            timeout_ms=600_000,
+            dimensions=self._dimensions(number),
+        )
+
+    def _dimensions(self, number: int) -> dict[str, DimensionSnapshot]:
+        """Return the copies of an epoch, each new one: the static source changes with every epoch."""
+        store, rows = self._stores[_url("job")], static_rows(number)
+        return {name: copy_of(store, rows, number, FencingToken(1)) for name in self.spec.dimensions}
+
+
+def _url(name: str) -> str:
+    return f"file:///memory/{name}"
+
+
+def ticking() -> Callable[[], int]:
+    """Return a clock that moves on by a millisecond whenever it is looked at."""
+    counter = itertools.count(1_000_000)
+    return lambda: next(counter)
+
+
+def _state_of(acks: list[dict[str, Any]], tables: Mapping[str, StateTableSnapshot]) -> OperatorState:
+    return OperatorState(
+        tables={
+            name: replace(
+                table, handles=tuple(from_json(StateHandle, ack["state"][name], "state handle") for ack in acks)
+            )
+            for name, table in tables.items()
+        },
+        firing=tuple(ack["firing_us"] for ack in acks),
+        channels=tuple(
+            None if ack["channel"] is None else from_json(ChannelStateHandle, ack["channel"], "channel state handle")
+            for ack in acks
+        ),
+    )
