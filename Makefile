@@ -33,7 +33,7 @@ ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick, full or language; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
-# Which share of its tests `make referees` runs: those that the seed draws.
+# Which share of its tests `make test-all` runs: those that the seed draws.
 SHARE ?= 1
 # Which pages `make transcripts` runs; none: all.
 PAGES ?=
@@ -41,10 +41,10 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations referees mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 env: ## build the environments .venv, .venv-s3 and .venv-readers (about 3 GB; instant when nothing changed)
 	@$(or $(PYTHON),$(error no Python 3.11 to 3.13 found: install one, or name it with PYTHON=/path/to/python)) scripts/bootstrap.py
@@ -59,23 +59,23 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff format .
 
 check: lint ## the inner loop: the tests of a rule or a room by itself, without Spark and Airflow
-	@$(PYTEST) -m "not long and not referee" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
+	@$(PYTEST) -m "not long and not deep" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
 
-test: lint ## build what is needed, check, and run every test but the referees
+test: lint ## build what is needed, check, and run every test but the deep ones
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
-	@$(PYTEST) -m "not referee" $(ARGS)
+	@$(PYTEST) -m "not deep" $(ARGS)
 
 durations: env ## run the tests of `make test` and write where their time goes: tests/COSTS.md, tests/durations.json
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
-	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" -m "not referee" $(ARGS) \
+	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" -m "not deep" $(ARGS) \
 	  && $(PY) -m scripts.suite.report "$$folder/costs.json"
 
-referees: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
-	@echo "seed $(SEED) (repeat this run with: make referees SEED=$(SEED) SHARE=$(SHARE))"
+test-all: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
+	@echo "seed $(SEED) (repeat this run with: make test-all SEED=$(SEED) SHARE=$(SHARE))"
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.browser
-	@$(PYTEST) -m referee --share $(SHARE) $(ARGS)
-	@$(PY) -m scripts.referees $(SHARE)
+	@$(PYTEST) -m deep --share $(SHARE) $(ARGS)
+	@$(PY) -m scripts.test_all $(SHARE)
 
 pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium
 	@$(PY) -m scripts.browser

@@ -139,24 +139,24 @@ def scope_of(nodeid: str) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", type=float, default=1.0, help="of the referees: those that the run's seed draws")
+    parser.addoption("--share", type=float, default=1.0, help="of the deep tests: those that the run's seed draws")
 
 
 CONTRACT = "tests.conformance.sinks.contract."
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave to the referees what a real table format inherits from the contract of sinks and does not decide."""
+    """Leave to the deep ring what a real table format inherits from the contract of sinks and does not decide."""
     if not isinstance(item, pytest.Function) or getattr(item.cls, "whole_contract", True):
         return
     if item.function.__module__.startswith(CONTRACT) and not item.get_closest_marker("format_decides"):
-        item.add_marker(pytest.mark.referee)
+        item.add_marker(pytest.mark.deep)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the run's share of the referees, and begin with the longest scopes, so that processes end together."""
+    """Draw the run's share of the deep tests, and begin with the longest scopes, so that processes end together."""
     share = config.getoption("share")
-    left = [item for item in items if item.get_closest_marker("referee") and _draw(item.nodeid) >= share]
+    left = [item for item in items if item.get_closest_marker("deep") and _draw(item.nodeid) >= share]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
     seconds: Counter[str] = Counter()

@@ -29,9 +29,9 @@ ENGINES = ("duckdb", "polars")
 SPARK = "spark"
 
 SPARK_IS_NOT_TO_BE_HAD = not spark_readers.jars_are_there() and spark_readers.unreached() is not None
-"""Maven Central gave `make referees` no answer: its last line says so."""
+"""Maven Central gave `make test-all` no answer: its last line says so."""
 
-EVERY_ENGINE = (*ENGINES, *([] if SPARK_IS_NOT_TO_BE_HAD else [pytest.param(SPARK, marks=pytest.mark.referee)]))
+EVERY_ENGINE = (*ENGINES, *([] if SPARK_IS_NOT_TO_BE_HAD else [pytest.param(SPARK, marks=pytest.mark.deep)]))
 """For `parametrize`."""
 
 Where = tuple[str, str, str]
@@ -52,7 +52,7 @@ class CatalogTable:
 
 
 def all_engines() -> tuple[str, ...]:
-    """Return what a test of the referees reads a table by."""
+    """Return what a test of the deep tests reads a table by."""
     return ENGINES if SPARK_IS_NOT_TO_BE_HAD else (*ENGINES, SPARK)
 
 

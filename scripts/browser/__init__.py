@@ -1,1 +1,1 @@
-"""A headless Chromium looks at the pages in Airflow, for tests of the referees and for pictures of the docs."""
+"""A headless Chromium looks at the pages in Airflow, for tests of `make test-all` and for pictures of the docs."""

@@ -1,7 +1,7 @@
 """Builds `.venv-browser`, what drives a Chromium, and finds a Chromium: `python -m scripts.browser`.
 
 A Chromium of the machine is taken; where there is none, Playwright downloads its own. Where it cannot, there is no
-browser, and the reason is kept: the last line of `make referees` says it.
+browser, and the reason is kept: the last line of `make test-all` says it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def unreached() -> str | None:
 
 
 def closing_words() -> str | None:
-    """Return what `make referees` says last of the browser; None: it ran."""
+    """Return what `make test-all` says last of the browser; None: it ran."""
     reason = unreached()
     return None if reason is None else f"the pages in a browser DID NOT RUN, there is no Chromium: {reason}"
 

@@ -1,6 +1,6 @@
 """Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark.spark_readers`.
 
-Only where Maven Central gives no answer is it not built, and the reason kept: the last line of `make referees` says it.
+Only where Maven Central gives no answer is it not built, and the reason kept: the last line of `make test-all` says it.
 A failure with an answer is a failure.
 """
 
@@ -78,11 +78,11 @@ def build_readers() -> None:
         build(SPARK_READERS)
     ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
     say(f"{SPARK_READERS.folder}: {len(pinned_jars(PINS))} jars from {repository}")
-    fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make referees")
+    fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make test-all")
 
 
 def closing_words() -> str | None:
-    """Return what `make referees` says last of Spark as a reader; None: it ran."""
+    """Return what `make test-all` says last of Spark as a reader; None: it ran."""
     reason = unreached()
     if reason is None:
         return None

@@ -22,7 +22,7 @@ from milepost_testkit.servers.airflow.two_schedulers import SCHEDULERS, TwoSched
 from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Ministack
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 
 EVERY_MINUTE = "schedule: {cron: '* * * * *', timezone: UTC}\n"
 FAULT_S = 240.0

@@ -24,13 +24,13 @@ def test_a_random_job_equals_the_model_after_faults_kills_commands_and_changes()
     assert told.endswith("nothing was lost, nothing doubled")
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_random_jobs_equal_the_model_in_a_campaign_with_the_seed_of_this_run() -> None:
     told = run_campaign("--seed", os.environ["MILEPOST_SEED"], "--minutes", "1")
     assert told.endswith("nothing was lost, nothing doubled")
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_random_jobs_on_a_server_of_spark_and_on_a_cluster_equal_the_model() -> None:
     """Their workers and executors are killed, and the commands in whose processes the cluster's drivers run."""
     told = run_campaign("--seed", os.environ["MILEPOST_SEED"], "--jobs", "2", "--spark-every", "1", "--length", "3")

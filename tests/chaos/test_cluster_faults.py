@@ -24,7 +24,7 @@ from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 
 LIMIT_MB = 512
 """Of a worker on one of the machines: it may hold 20 MB of rows until it folds them."""

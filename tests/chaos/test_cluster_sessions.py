@@ -24,7 +24,7 @@ from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 
 SPECULATION = {
     "spark.speculation": "true",

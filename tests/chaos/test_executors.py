@@ -12,7 +12,7 @@ from milepost_testkit.servers.processes.own_process import in_own_process
 from milepost_testkit.tasks.faults.worker_faults import KillExecutor, Workers
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_rows_of_a_lost_executor_are_made_again_and_the_epoch_goes_on(tmp_path: Path) -> None:
     """I12: Spark compares what it makes again with what was there: one time in a row of the exchange fails the job.
 

@@ -98,7 +98,7 @@ def test_a_run_that_is_frozen_beyond_its_lease_changes_nothing_once_it_is_woken(
     in_own_process(_few, tmp_path)
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_run_may_be_frozen_before_any_write(tmp_path: Path) -> None:
     in_own_process(_all, tmp_path)
 

@@ -17,7 +17,7 @@ from milepost_testkit.servers.processes.mortal_processes import SECONDS
 from milepost_testkit.servers.processes.processes import wait_until
 from milepost_testkit.tasks.faults.frozen_worker import FrozenWorker
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 
 STATE = "/state/"
 STAGED = "hourly/_milepost/data/"

@@ -275,7 +275,7 @@ def test_a_run_killed_after_any_write_is_recovered_by_the_next(begin: Begin) -> 
     assert _told(chain, GarbageDeleted)
 
 
-@pytest.mark.parametrize("kills", [FEW_ON_SPARK, pytest.param(ON_SPARK, marks=pytest.mark.referee)], ids=["few", "all"])
+@pytest.mark.parametrize("kills", [FEW_ON_SPARK, pytest.param(ON_SPARK, marks=pytest.mark.deep)], ids=["few", "all"])
 def test_a_killed_run_is_recovered_while_its_orphaned_spark_job_still_writes(
     begin: Begin, kills: tuple[Kill, ...]
 ) -> None:
@@ -285,7 +285,7 @@ def test_a_killed_run_is_recovered_while_its_orphaned_spark_job_still_writes(
     _catch_up(chain)
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @pytest.mark.parametrize("spark", [False, True])
 def test_a_run_killed_at_ten_random_moments_loses_and_doubles_nothing(begin: Begin, seed: int, spark: bool) -> None:
     """I3, I10: also while the orphaned Spark job of the killed run still writes."""

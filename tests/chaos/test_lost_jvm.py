@@ -93,7 +93,7 @@ def _at_a_few_moments(driver: Driver) -> None:
     assert driver.dies(with_words("removeJobTag")) == "lost", "behind the answer"
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_jvm_may_die_at_any_request(tmp_path: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
     in_a_process(capfd, _at_any_moment, tmp_path, 2 * MOMENTS + 6, seed)
 

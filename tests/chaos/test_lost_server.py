@@ -21,7 +21,7 @@ from milepost_testkit.servers.connect_server import ConnectServer, connect_serve
 from milepost_testkit.servers.processes.lost_jvm import number
 from milepost_testkit.servers.processes.lost_server import Asked, Calls, calls_to
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 MOMENTS = 4

@@ -37,9 +37,9 @@ def job(tmp_path: Path) -> FlightsJob:
 @pytest.mark.parametrize(
     ("level", "kind"),
     [
-        pytest.param(0, None, marks=pytest.mark.referee, id="source stage"),
+        pytest.param(0, None, marks=pytest.mark.deep, id="source stage"),
         pytest.param(0, "barrier", id="source stage, at its barrier"),
-        pytest.param(1, "buffer", marks=pytest.mark.referee, id="stateful stage"),
+        pytest.param(1, "buffer", marks=pytest.mark.deep, id="stateful stage"),
         pytest.param(1, "ack", id="stateful stage, state uploaded"),
     ],
 )
@@ -98,7 +98,7 @@ def _with_a_longer_payload(condition: str) -> Callable[[DataFrame], DataFrame]:
 CHANNEL = "subtask = 0 AND channel = 1"
 
 
-@pytest.mark.parametrize("exchange", [1, pytest.param(2, marks=pytest.mark.referee)])
+@pytest.mark.parametrize("exchange", [1, pytest.param(2, marks=pytest.mark.deep)])
 @pytest.mark.parametrize(
     ("change", "reason", "says"),
     [

@@ -143,7 +143,7 @@ def losses(airflow: AirflowInstance, ministack: Ministack, monkeypatch: pytest.M
             found.end()
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losses: Losses) -> None:
     """I3, I9, I10: Airflow elects, storage fences. Both kills in both places, each orphan with its write in flight.
 

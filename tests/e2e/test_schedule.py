@@ -82,7 +82,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
     assert job.master.status().unread_objects == 1, "what landed since is the next scheduled run's"
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses_nothing(
     airflow: AirflowInstance,
 ) -> None:

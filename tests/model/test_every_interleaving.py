@@ -23,7 +23,7 @@ from milepost_testkit.models.model_switch import SwitchExplorer, SwitchRules
 
 TWO_LEADERS = Setting()
 ONE_AFTER_ANOTHER = Setting(leaders=("airflow:a", "airflow:b", "airflow:c"), polite=True, faults=0, in_turn=True)
-LONG = pytest.mark.referee
+LONG = pytest.mark.deep
 """A walk through some 100,000 states: in every run of the suite are the smaller ones, and all the broken rules."""
 
 SETTINGS = {

@@ -12,7 +12,7 @@ from milepost_testkit.law.examples import Example, JobExample, examples, job_exa
 from milepost_testkit.law.run import hold, hold_job
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(examples(max_operators=5, max_epochs=6, max_rows=12))
 def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) -> None:
@@ -20,7 +20,7 @@ def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) ->
         hold(example, Path(folder))
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(example=job_examples(max_acts=8, feed=True, served=True))
 @pytest.mark.usefixtures("database")

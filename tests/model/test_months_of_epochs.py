@@ -19,7 +19,7 @@ SLACK = 1.03
 """Of a mean: how many epochs of a hundred compact the log, or join files, is not the same for each hundred."""
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_an_epoch_after_months_asks_for_what_a_young_one_did_and_the_log_has_no_more_per_transition(
     tmp_path: Path,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Where there is no Chromium and none can be fetched, no test is collected: `make referees` ends by saying so."""
+"""Where there is no Chromium and none can be fetched, no test is collected: `make test-all` ends by saying so."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from milepost_testkit.browser.shown_jobs import FAILED, FRESH, WELL, shown_airfl
 from milepost_testkit.browser.tours import tour_of
 from scripts.browser.visits import Report
 
-pytestmark = pytest.mark.referee
+pytestmark = pytest.mark.deep
 VIEWS = CheckpointsPage.external_views
 TABS = [view for view in VIEWS if view["destination"] == "dag"]
 ENTRIES = tuple(view["name"] for view in VIEWS if view["destination"] == "nav")

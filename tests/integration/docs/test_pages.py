@@ -15,7 +15,7 @@ from scripts.stack import REMOTE_VARIABLE
 from scripts.transcripts import page_environ, pages, run_page
 
 IN_EVERY_RUN = ("README.md", "docs/tutorial/first-job.md")
-"""What newcomers type first; the others are the referees'."""
+"""What newcomers type first; the others are deep."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def environ(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def marked(page: Path) -> object:
     name = str(page.relative_to(REPOSITORY))
-    marks = () if name in IN_EVERY_RUN else (pytest.mark.referee,)
+    marks = () if name in IN_EVERY_RUN else (pytest.mark.deep,)
     return pytest.param(page, id=name, marks=marks)
 
 

@@ -44,7 +44,7 @@ def land(spec: Path, day: str) -> None:
     (spec.parent / "orders_data" / f"{day}.csv").write_text(rows, encoding="utf-8")
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_nothing_of_the_clone_is_on_any_path_of_the_environment(environment: BareEnvironment) -> None:
     found = environment.python(PATHS)
     assert str(environment.folder / "env") in found.splitlines()[0] and str(REPOSITORY) not in found
@@ -52,7 +52,7 @@ def test_nothing_of_the_clone_is_on_any_path_of_the_environment(environment: Bar
     assert missing.split() == ["None", "None"]
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_landed_file_is_in_the_table_after_a_run(environment: BareEnvironment, spec: Path) -> None:
     land(spec, "2026-01-03")
     ran = environment.milepost("run", "orders", "--until-caught-up")
@@ -60,7 +60,7 @@ def test_a_landed_file_is_in_the_table_after_a_run(environment: BareEnvironment,
     assert counts(environment) == {"Bergen": 2, "Porto": 2, "Quito": 1, "Lima": 1}
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_job_in_a_bucket_runs_with_what_its_extra_brought(
     environment: BareEnvironment, spec: Path, seaweed: S3Server
 ) -> None:
@@ -73,7 +73,7 @@ def test_a_job_in_a_bucket_runs_with_what_its_extra_brought(
     assert counts(environment, "in_bucket", **seaweed.environment())["Quito"] == 1
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_an_epoch_runs_on_a_connect_server_of_that_environment(environment: BareEnvironment, spec: Path) -> None:
     """The same job goes on: what it runs on is not part of its state."""
     environment.milepost("run", "orders", "--until-caught-up")

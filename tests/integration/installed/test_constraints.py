@@ -66,7 +66,7 @@ def lowest(environment: BareEnvironment, wheel: str) -> BareEnvironment:
     return environment
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @pytest.mark.parametrize("end", ["newest", "lowest"])
 def test_everything_resolves_at_an_end_of_the_ranges(end: str, environment: BareEnvironment, wheel: str) -> None:
     """In an environment that has pip alone, or with what was installed left aside."""
@@ -77,13 +77,13 @@ def test_everything_resolves_at_an_end_of_the_ranges(end: str, environment: Bare
     assert {"milepost", "apache-airflow", "pyspark", "boto3", "pyarrow"} <= chosen
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_with_the_lowest_versions_every_module_is_imported(lowest: BareEnvironment) -> None:
     imported = int(lowest.python(EVERYTHING, AIRFLOW_HOME=str(lowest.folder / "airflow")).splitlines()[-1])
     assert imported > 300
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_with_the_lowest_versions_an_epoch_passes_its_gate(lowest: BareEnvironment) -> None:
     assert lowest.milepost("init", "orders").returncode == 0
     ran = lowest.milepost("run", "orders")
@@ -92,7 +92,7 @@ def test_with_the_lowest_versions_an_epoch_passes_its_gate(lowest: BareEnvironme
     assert len(json.loads(read.stdout)["data"]["rows"]) == 3
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_with_the_lowest_versions_airflow_has_the_dags_of_a_job_and_its_page(lowest: BareEnvironment) -> None:
     lowest.milepost("init", "visits")
     dags = lowest.work / "dags"

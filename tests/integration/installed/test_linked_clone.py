@@ -18,7 +18,7 @@ print(*(point.value for point in entry_points(group="airflow.plugins")))
 """
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_clone_is_installed_as_one_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow takes every distribution that it finds for one more, and a page that two of them have for an error."""
     clone = copy_sources(tmp_path / "clone")

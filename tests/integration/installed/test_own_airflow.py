@@ -99,7 +99,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareEnviro
         yield bare
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_an_epoch_runs_and_its_page_is_there_in_an_airflow_that_knows_the_wheel_alone(
     environment: BareEnvironment,
 ) -> None:

@@ -65,7 +65,7 @@ class Machines:
         return value
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_an_epoch_whose_tasks_run_on_machines_of_their_own_is_the_same(
     seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,7 @@ def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
 
 
 @pytest.mark.parametrize(
-    ("keys", "rows"), [(200_000, 100_000), pytest.param(5_000_000, 1_000_000, marks=pytest.mark.referee)]
+    ("keys", "rows"), [(200_000, 100_000), pytest.param(5_000_000, 1_000_000, marks=pytest.mark.deep)]
 )
 def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, keys: int, rows: int
@@ -97,7 +97,7 @@ def test_workers_that_lack_what_tasks_import_are_refused_before_anything_runs(
     )
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_connect_server_of_a_cluster_hands_code_and_archives_on_to_its_workers(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_connect_server_of_a_cluster_hands_code_and_archives_on_to_its_workers
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_libraries_come_by_an_archive_of_a_virtual_environment(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int
 ) -> None:

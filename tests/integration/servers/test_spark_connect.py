@@ -138,7 +138,7 @@ def assert_ran(outcome: Outcome) -> None:
     assert outcome.exit_code == 0, outcome.stderr
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_job_goes_from_a_server_to_a_cluster_and_back(server: ConnectServer, tmp_path: Path) -> None:
     """State and positions do not depend on where the epoch's Spark is; every table equals DuckDB's."""
     job = FlightsJob.create(tmp_path / "job", {quality_section(): "", "max_files: 4": "max_files: 1"})

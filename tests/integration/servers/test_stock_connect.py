@@ -110,7 +110,7 @@ def server_of(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> It
             yield server
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_server_of_another_minor_version_runs_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its probe passes, and so does what an epoch does."""
     version = "4.2.0"
@@ -123,7 +123,7 @@ def test_a_server_of_another_minor_version_runs_epochs(tmp_path: Path, monkeypat
         job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("version", "got"),
     [

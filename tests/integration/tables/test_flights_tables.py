@@ -25,7 +25,7 @@ def test_engines_see_whole_checkpoints_only_forward_and_back(
     there_and_back(begun(tmp_path, table_format, reading_engines, ENGINES))
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_engines_see_whole_checkpoints_only_whatever_happens_to_job_and_tables(
     table_format: str, tmp_path: Path, reading_engines: ReadingEngines

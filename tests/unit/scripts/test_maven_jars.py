@@ -1,4 +1,4 @@
-"""Jars for referees: from the repository that the user's settings name, exactly those that are pinned, or none."""
+"""Jars for deep tests: from the repository that the user's settings name, exactly those that are pinned, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import pytest
 from bench.systems import far_store
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.browser import environment
-from scripts.referees import closing_line
 from scripts.spark import maven_jars, spark_readers
 from scripts.spark.maven_jars import (
     CENTRAL,
@@ -30,6 +29,7 @@ from scripts.spark.maven_jars import (
     repository_url,
     why_unreachable,
 )
+from scripts.test_all import closing_line
 
 BODY = b"what a jar holds"
 PINNED = Jar(hashlib.sha256(BODY).hexdigest(), "org.example.of", "small_2.13", "1.0")
@@ -141,18 +141,16 @@ def test_every_pin_is_a_digest_and_a_name(pins: Path, groups: set[str]) -> None:
     assert {jar.group for jar in jars} == groups
 
 
-def test_the_last_line_of_the_referees_says_that_spark_did_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_line_of_test_all_says_that_spark_did_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "new" / "unreached.txt"
     monkeypatch.setattr(spark_readers, "UNREACHED", note)
     monkeypatch.setattr(spark_readers, "JARS", tmp_path / "jars")
     monkeypatch.setattr(maven_jars, "why_unreachable", lambda *_: "no route to host")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "none.txt")
-    assert closing_line(1).startswith("referees: all ran")
+    assert closing_line(1).startswith("test-all: all ran")
     spark_readers.build_readers()
     assert closing_line(1) == (
-        "referees: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: "
+        "test-all: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: "
         f"{repository_url()}: no route to host"
     )
     shutil.rmtree(note.parent)

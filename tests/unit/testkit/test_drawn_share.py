@@ -1,4 +1,4 @@
-"""`--share` draws referees by the run's seed: over the seeds each of them has its turn."""
+"""`--share` draws deep tests by the run's seed: over the seeds each of them has its turn."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def collected(*arguments: str, seed: int = 5) -> set[str]:
     return {line for line in done.stdout.splitlines() if line.startswith(FOLDER)}
 
 
-def test_a_share_of_the_referees_is_the_seed_s_wherever_it_is_drawn_and_leaves_out_no_other_test() -> None:
-    every, referees = collected(FOLDER), collected("-m", "referee", FOLDER)
+def test_a_share_of_the_deep_tests_is_the_seed_s_wherever_it_is_drawn_and_leaves_out_no_other_test() -> None:
+    every, deep = collected(FOLDER), collected("-m", "deep", FOLDER)
     left = collected("--share=0.3", FOLDER)
-    drawn = left & referees
-    assert left - drawn == every - referees != set()
-    assert len(referees) * 0.1 < len(drawn) < len(referees) * 0.6
-    assert collected("-m", "referee", "--share=0.3", ONE_FILE) == {one for one in drawn if one.startswith(ONE_FILE)}
-    assert collected("-m", "referee", "--share=0.3", FOLDER, seed=6) not in (drawn, referees, set())
+    drawn = left & deep
+    assert left - drawn == every - deep != set()
+    assert len(deep) * 0.1 < len(drawn) < len(deep) * 0.6
+    assert collected("-m", "deep", "--share=0.3", ONE_FILE) == {one for one in drawn if one.startswith(ONE_FILE)}
+    assert collected("-m", "deep", "--share=0.3", FOLDER, seed=6) not in (drawn, deep, set())

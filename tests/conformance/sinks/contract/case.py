@@ -35,7 +35,7 @@ format_decides = pytest.mark.format_decides
 """Marks a test of the contract whose outcome depends on the table's format.
 
 That is atomicity, compare-and-set, commits of other writers and types. The rest of the contract is our own code above
-the format: two local formats run it in `make test`, every other one in `make referees`.
+the format: two local formats run it in `make test`, every other one in `make test-all`.
 """
 
 Pairs = list[tuple[int, str]]

@@ -171,7 +171,7 @@ class RescaledJob(ClicksJob):
             return {sink: connection.sql(query).to_arrow_table() for sink, query in queries.items()}
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_path: Path) -> None:
     """DESIGN 5: rescale is other ranges over the same files; rows in flight at a switch reach their new owners."""
     constant = RescaledJob.land_all(tmp_path / "constant", {"max_files: 1": "max_files: 21"})

@@ -37,7 +37,7 @@ def test_28_days_in_7_epochs_equal_the_oracle_row_for_row(tmp_path: Path, readin
         assert_same_rows(job.master().read("carriers"), without.tables["carriers"], "carriers")
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
     """365 days, 336,776 flights, with duplicates, late rows, an empty object and one out of name order."""
     job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 15"})

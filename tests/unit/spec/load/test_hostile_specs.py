@@ -68,7 +68,7 @@ def test_any_sql_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
     survives(spec(hostile_sql(rng)))
 
 
-@pytest.mark.referee
+@pytest.mark.deep
 @settings(max_examples=3000)
 @given(RNG)
 def test_many_specs_are_accepted_or_refused_by_typed_errors(rng: Random) -> None:

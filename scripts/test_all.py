@@ -1,4 +1,4 @@
-"""The last line of `make referees` says what did not run, because what it needs could not be reached."""
+"""The last line of `make test-all` says what did not run, because what it needs could not be reached."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ def closing_line(share: float) -> str:
     """Return it.
 
     Args:
-        share: of the referees, that was drawn.
+        share: of the deep tests, that was drawn.
     """
     missing = [words for words in (spark_readers.closing_words(), environment.closing_words()) if words is not None]
     if not missing:
         ran = "all" if share >= 1 else f"a drawn share of {share:g}"
-        return f"referees: {ran} ran, Spark with Delta's and Iceberg's jars and a browser at hand"
-    return f"referees: {'; '.join(missing)}"
+        return f"test-all: {ran} ran, Spark with Delta's and Iceberg's jars and a browser at hand"
+    return f"test-all: {'; '.join(missing)}"
 
 
 if __name__ == "__main__":
