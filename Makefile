@@ -33,15 +33,15 @@ ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
 # Of the benchmark: quick, full or language; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
-# Which share of its tests `make test-all` runs: those that the seed draws.
-SHARE ?= 1
+# Which part of its tests `make test-all` runs: 2/6 is the second of six shares.
+PART ?= 1/1
 # Which pages `make transcripts` runs; none: all.
 PAGES ?=
 # How many places `make mutants` changes at random; none: it runs the named mutants.
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations rings test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,24 +58,27 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-check: lint ## the inner loop: the tests of a rule or a room by itself, without Spark and Airflow
-	@$(PYTEST) -m "not long and not deep" $(addprefix --ignore=tests/unit/,airflow bench scripts spark) tests/unit tests/conformance/protocol
+check: lint ## lint and the short tests, without Spark and Airflow (2 minutes)
+	@$(PYTEST) --ring check $(ARGS)
 
-test: lint ## build what is needed, check, and run every test but the deep ones
+test: lint ## lint and every test that is not marked deep (8 minutes)
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
-	@$(PYTEST) -m "not deep" $(ARGS)
+	@$(PYTEST) --ring test $(ARGS)
 
 durations: env ## run the tests of `make test` and write where their time goes: tests/COSTS.md, tests/durations.json
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
-	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" -m "not deep" $(ARGS) \
+	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" --ring test $(ARGS) \
 	  && $(PY) -m scripts.suite.report "$$folder/costs.json"
 
-test-all: env ## the tests that take long: more of chance, bare environments, version ranges, Spark with Delta and Iceberg, a browser
-	@echo "seed $(SEED) (repeat this run with: make test-all SEED=$(SEED) SHARE=$(SHARE))"
+rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/spec: one folder, claim by claim)
+	@$(PY) -m scripts.suite.rings $(ARGS)
+
+test-all: env ## everything that `make test` leaves out, and property tests with more examples (PART=2/6: a sixth of it)
+	@echo "seed $(SEED) (repeat this run with: make test-all SEED=$(SEED) PART=$(PART))"
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.browser
-	@$(PYTEST) -m deep --share $(SHARE) $(ARGS)
-	@$(PY) -m scripts.test_all $(SHARE)
+	@MILEPOST_PROFILE=deep $(PYTEST) --ring test-all --part $(PART) $(ARGS)
+	@$(PY) -m scripts.test_all $(PART)
 
 pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium
 	@$(PY) -m scripts.browser

@@ -1,4 +1,4 @@
-"""The last line of `make test-all` says what did not run, because what it needs could not be reached."""
+"""Print the last line of `make test-all`: what could not run, because the machine could not reach what it needs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import sys
 
 from scripts.browser import environment
 from scripts.spark import spark_readers
+from scripts.suite.rings import Part
 
 
-def closing_line(share: float) -> str:
-    """Return it.
-
-    Args:
-        share: of the deep tests, that was drawn.
-    """
+def closing_line(part: Part) -> str:
+    """Return that line for a run of one part of the ring."""
     missing = [words for words in (spark_readers.closing_words(), environment.closing_words()) if words is not None]
     if not missing:
-        ran = "all" if share >= 1 else f"a drawn share of {share:g}"
+        ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
         return f"test-all: {ran} ran, Spark with Delta's and Iceberg's jars and a browser at hand"
     return f"test-all: {'; '.join(missing)}"
 
 
 if __name__ == "__main__":
-    print(closing_line(float(sys.argv[1])))
+    print(closing_line(Part.parse(sys.argv[1])))

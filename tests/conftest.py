@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import random
@@ -10,15 +9,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import hypothesis
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
@@ -38,6 +33,8 @@ __all__ = [
     "seaweed",
     "seaweed_tables",
 ]
+
+pytest_plugins = ["scripts.suite.rings", "scripts.suite.schedule"]
 
 # How long a machine takes to draw an example says nothing of what is tested.
 hypothesis.settings.register_profile("milepost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -113,73 +110,15 @@ def pytest_report_header() -> str:
     return f"seed: {SEED} (PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}); repeat: make test SEED={SEED}"
 
 
-SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
-"""What one process runs, because it costs much to start: the one Airflow, the one JVM that lives in the process."""
-
-SHARES_NOTHING = (
-    "tests/integration/epochs/workers/test_key_hash_in_spark",
-    "tests/integration/docs/",
-    "tests/integration/installed/",
-    "tests/integration/servers/",
-    "tests/integration/tables/",
-    "tests/unit/spark/driver/",
-)
-"""What has a Spark of its own, or needs none: any process may run it."""
-
-DURATIONS = Path(__file__).with_name("durations.json")
-"""Seconds by test file, as `make durations` recorded them: a file that it does not know is short."""
-
-
-def scope_of(nodeid: str) -> str:
-    """Return what one process runs as a whole: the tests of a share, or those of a file."""
-    file = nodeid.split("::", 1)[0]
-    if nodeid.startswith(SHARES_NOTHING):
-        return file
-    return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", type=float, default=1.0, help="of the deep tests: those that the run's seed draws")
-
-
 CONTRACT = "tests.conformance.sinks.contract."
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave to the deep ring what a real table format inherits from the contract of sinks and does not decide."""
+    """Mark as `deep` what a real table format inherits from the contract of sinks and does not decide."""
     if not isinstance(item, pytest.Function) or getattr(item.cls, "whole_contract", True):
         return
     if item.function.__module__.startswith(CONTRACT) and not item.get_closest_marker("format_decides"):
         item.add_marker(pytest.mark.deep)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the run's share of the deep tests, and begin with the longest scopes, so that processes end together."""
-    share = config.getoption("share")
-    left = [item for item in items if item.get_closest_marker("deep") and _draw(item.nodeid) >= share]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if item not in left]
-    seconds: Counter[str] = Counter()
-    for file, spent in json.loads(DURATIONS.read_text(encoding="utf-8")).items():
-        seconds[scope_of(file)] += spent
-    items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
-
-
-def _draw(nodeid: str) -> float:
-    """Return a number from 0 up to 1 that is the test's in each process of a run, and another one with another seed."""
-    return random.Random(f"{SEED} {nodeid}").random()
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Run in one process what shares something, and the tests of each other file."""
-    return SharedFirst(config, log)
-
-
-class SharedFirst(LoadScopeScheduling):
-    """Hands out whole files, and together those of one share."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
 
 
 def _draw_secrets(patch: pytest.MonkeyPatch) -> None:

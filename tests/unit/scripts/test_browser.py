@@ -9,6 +9,7 @@ import pytest
 
 from scripts.browser import environment
 from scripts.browser.visits import Report, Seen, Violation
+from scripts.suite.rings import Part
 from scripts.test_all import closing_line
 
 SEEN = Seen("/milepost/jobs", "dark", 1280, 200, "Jobs", True, 0, (), (), ())
@@ -29,10 +30,12 @@ def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     monkeypatch.setattr(type(environment.BROWSER), "is_built", lambda self: True)
     monkeypatch.setattr(environment, "chromium", lambda: None)
     monkeypatch.setattr(environment, "_why_not_fetched", lambda: "Error: getaddrinfo")
-    assert closing_line(1) == "test-all: all ran, Spark with Delta's and Iceberg's jars and a browser at hand"
-    assert closing_line(0.3).startswith("test-all: a drawn share of 0.3 ran, Spark")
+    assert closing_line(Part(1, 1)) == "test-all: all ran, Spark with Delta's and Iceberg's jars and a browser at hand"
+    assert closing_line(Part(3, 8)).startswith("test-all: part 3 of 8 ran, Spark")
     environment.build_browser()
-    assert closing_line(1) == ("test-all: the pages in a browser DID NOT RUN, there is no Chromium: Error: getaddrinfo")
+    assert closing_line(Part(1, 1)) == (
+        "test-all: the pages in a browser DID NOT RUN, there is no Chromium: Error: getaddrinfo"
+    )
     monkeypatch.setattr(environment, "chromium", lambda: tmp_path)
     environment.build_browser()
     assert environment.unreached() is None, "another attempt found one"

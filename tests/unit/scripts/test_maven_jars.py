@@ -29,6 +29,7 @@ from scripts.spark.maven_jars import (
     repository_url,
     why_unreachable,
 )
+from scripts.suite.rings import Part
 from scripts.test_all import closing_line
 
 BODY = b"what a jar holds"
@@ -147,9 +148,9 @@ def test_the_last_line_of_test_all_says_that_spark_did_not_run(tmp_path: Path, m
     monkeypatch.setattr(spark_readers, "JARS", tmp_path / "jars")
     monkeypatch.setattr(maven_jars, "why_unreachable", lambda *_: "no route to host")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "none.txt")
-    assert closing_line(1).startswith("test-all: all ran")
+    assert closing_line(Part(1, 1)).startswith("test-all: all ran")
     spark_readers.build_readers()
-    assert closing_line(1) == (
+    assert closing_line(Part(1, 1)) == (
         "test-all: Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: "
         f"{repository_url()}: no route to host"
     )

@@ -19,7 +19,7 @@ FORMATS = "tests/unit/dataflow/sinks/conformance"
 @pytest.fixture(scope="module")
 def in_make_test() -> set[tuple[str, str]]:
     """The file and the function of every test of the formats that `make test` runs."""
-    words = ["-q", "--collect-only", "-p", "no:cacheprovider", "-m", "not deep", FORMATS]
+    words = ["-q", "--collect-only", "-p", "no:cacheprovider", "--ring", "test", FORMATS]
     command = [sys.executable, "-m", "pytest", *words]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     ids = [line.split("::") for line in done.stdout.splitlines() if line.startswith(FORMATS)]

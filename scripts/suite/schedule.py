@@ -1,0 +1,59 @@
+"""Which process runs which tests: a pytest plugin that tests/conftest.py loads.
+
+Tests that need something expensive, such as the one Airflow or the one JVM, run in the same process. Of the others, one
+process runs a whole file. The longest scopes begin first, by the durations that `make durations` recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
+"""What one process runs, because it is expensive to start: the one Airflow, the one JVM that the process owns."""
+
+SHARES_NOTHING = (
+    "tests/integration/epochs/workers/test_key_hash_in_spark",
+    "tests/integration/docs/",
+    "tests/integration/installed/",
+    "tests/integration/servers/",
+    "tests/integration/tables/",
+    "tests/unit/spark/driver/",
+)
+"""Folders and files below those that start a Spark of their own or need none: any process may run them."""
+
+DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
+"""Seconds by test file, as `make durations` recorded them. A file that is not in it counts as short."""
+
+
+def scope_of(nodeid: str) -> str:
+    """Return the unit that one process runs: a shared resource, or else the test's file."""
+    file = nodeid.split("::", 1)[0]
+    if nodeid.startswith(SHARES_NOTHING):
+        return file
+    return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest scopes, so that the processes of a run end together."""
+    seconds: Counter[str] = Counter()
+    for file, spent in json.loads(DURATIONS.read_text(encoding="utf-8")).items():
+        seconds[scope_of(file)] += spent
+    items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return SharedFirst(config, log)
+
+
+class SharedFirst(LoadScopeScheduling):
+    """Hands out whole scopes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
