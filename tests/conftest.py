@@ -17,7 +17,7 @@ import pytest
 
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
-from milepost_testkit.models.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
+from milepost_testkit.interleavings.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from milepost_testkit.readers.reading_engines import reading_engines
 from milepost_testkit.servers.postgres_server import database, postgres
 from milepost_testkit.servers.s3_servers import ministack, seaweed, seaweed_tables

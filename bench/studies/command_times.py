@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from bench.machine import OthersMeter
 from bench.rounds import Say
 from bench.studies.old_job import rows_of, spec_of
-from milepost_testkit.servers.proxies.delaying_proxy import DelayingProxy, longest_line
+from milepost_testkit.proxies.delaying_proxy import DelayingProxy, longest_line
 from milepost_testkit.servers.s3_servers import Seaweed
 from scripts.processes import PYTHON_PATH
 

@@ -27,7 +27,7 @@ from bench.machine import OthersMeter
 from bench.rounds import Say
 from bench.studies.old_job import ROWS, rows_of, spec_of
 from milepost.storage.requests import class_of
-from milepost_testkit.servers.proxies.delaying_proxy import CONTINUE, Answered, DelayingProxy, line_of
+from milepost_testkit.proxies.delaying_proxy import CONTINUE, Answered, DelayingProxy, line_of
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.stores.request_chain import RequestChain, longest_chain
 from scripts.processes import PYTHON_PATH

@@ -88,7 +88,7 @@ class FarStore:
 @contextmanager
 def far_store(folder: Path) -> Iterator[None]:
     """One that the systems of a workload measured in this folder find, while the block runs."""
-    from milepost_testkit.servers.proxies.delaying_proxy import DelayingProxy
+    from milepost_testkit.proxies.delaying_proxy import DelayingProxy
     from milepost_testkit.servers.s3_servers import Seaweed
 
     server = Seaweed(folder / "far-store", volume_mb=256)

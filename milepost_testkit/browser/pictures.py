@@ -7,10 +7,10 @@ from pathlib import Path
 
 from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
 from milepost.airflow.page_urls import job_url, jobs_url
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.browser.shown_jobs import FAILED, WELL, shown_airflow
 from milepost_testkit.browser.tours import tour_of
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 PAGES = {

@@ -13,11 +13,11 @@ from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import QualityGateFailed
 from milepost.spec.load.load import load_job
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
 from milepost_testkit.jobs.sparkless.sparkless_job import SPEC
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edited
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edited
 
 WELL, FAILED, FRESH = "orders", "payments", "sensors"
 GATE = """quality:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.airflow.page_urls import URL_PREFIX
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from scripts import airflow_home
 from scripts.browser.environment import chromium
 from scripts.browser.touring import toured

@@ -22,9 +22,9 @@ from milepost_testkit.chaos.places import Places
 from milepost_testkit.chaos.play import LENGTH, Play, Tally
 from milepost_testkit.chaos.sparks import Spark, cluster_of_jobs, connection, spark_server
 from milepost_testkit.law.examples import JobExample, job_examples
-from milepost_testkit.law.kinds.lookups import STATIC
+from milepost_testkit.models.data.kinds.lookups import STATIC
+from milepost_testkit.proxies.faulty_proxy import FaultyProxy
 from milepost_testkit.servers.postgres_server import PostgresServer
-from milepost_testkit.servers.proxies.faulty_proxy import FaultyProxy
 from milepost_testkit.servers.s3_servers import S3Server, Seaweed
 
 

@@ -24,8 +24,8 @@ from milepost_testkit.chaos.places import Places, served_operators
 from milepost_testkit.chaos.reach import check_reachable, check_whole
 from milepost_testkit.chaos.small_limits import small_limits
 from milepost_testkit.law.examples import cuts_epochs
-from milepost_testkit.law.kinds.lookups import STATIC, static_rows
-from milepost_testkit.law.kinds.process_law import CODE, MODULE, counting_operator
+from milepost_testkit.models.data.kinds.lookups import STATIC, static_rows
+from milepost_testkit.models.data.kinds.process_law import CODE, MODULE, counting_operator
 
 TIMEOUT = "30s"
 """Of a checkpoint: what waits for a process that is gone waits no longer."""

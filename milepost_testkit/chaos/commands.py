@@ -23,8 +23,8 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.chaos.small_limits import shorten_grace, shrink
 from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
-from milepost_testkit.servers.processes.mortal_run import plan_stores
-from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.commands.mortal_run import plan_stores
+from milepost_testkit.processes.processes import wait_until
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
@@ -51,7 +51,7 @@ _SERVER.set_forkserver_preload(
         "milepost.jobmaster.savepoints.restore",
         "milepost.jobmaster.savepoints.savepoints",
         "milepost.storage.s3.store",
-        "milepost_testkit.jobs.duckdb_sql",
+        "milepost_testkit.runners.duckdb_sql",
     ]
 )
 """Imported once: each command is a fork of a process that has them."""

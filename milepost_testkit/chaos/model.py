@@ -20,9 +20,9 @@ from milepost_testkit.chaos.gates import refusals
 from milepost_testkit.chaos.repeated_columns import as_tables_show, by_the_law, repeated_columns
 from milepost_testkit.chaos.replay import replayed
 from milepost_testkit.chaos.tries import Try, read_origin, read_try, runs_on_spark
-from milepost_testkit.law.captured import Captured
 from milepost_testkit.law.job import Began, check_job
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.models.data.captured import Captured
+from milepost_testkit.rows.tables import assert_same_rows
 
 Lineage = tuple[tuple[int, int], ...]
 """Checkpoints that were made by tries, with the tokens of these, oldest first."""

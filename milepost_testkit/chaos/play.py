@@ -14,9 +14,9 @@ from milepost_testkit.chaos.places import Places
 from milepost_testkit.chaos.sparks import Spark
 from milepost_testkit.chaos.spec_changes import change_spec, refused_change
 from milepost_testkit.law.examples import JobExample
-from milepost_testkit.law.kinds.lookups import STATIC, static_rows
 from milepost_testkit.law.rows import rows_table
-from milepost_testkit.servers.proxies.faulty_proxy import FaultyProxy
+from milepost_testkit.models.data.kinds.lookups import STATIC, static_rows
+from milepost_testkit.proxies.faulty_proxy import FaultyProxy
 
 LENGTH = 12
 """Commands of one job, in turn or side by side, before it is thrown away."""

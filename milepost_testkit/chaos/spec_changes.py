@@ -13,7 +13,7 @@ from milepost_testkit.chaos.chaos_job import ChaosJob
 from milepost_testkit.chaos.places import formats_of
 from milepost_testkit.chaos.repeated_columns import AGAIN
 from milepost_testkit.law.examples import cuts_epochs
-from milepost_testkit.law.kinds.lookups import STATIC
+from milepost_testkit.models.data.kinds.lookups import STATIC
 
 Document = dict[str, Any]
 

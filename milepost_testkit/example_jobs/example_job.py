@@ -13,7 +13,7 @@ import yaml
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
+from milepost_testkit.specs.examples import EXAMPLES
 
 Tables: TypeAlias = Mapping[str, str | None]
 """Sink -> the query that gives its rows, or some of their columns, one at least from the third lot on; None: none."""

@@ -53,14 +53,13 @@ from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
 MINUTE_MS = 60_000
 TIMEOUT_MS = 10 * MINUTE_MS
 EXPECTED = (SubtaskKey(0, 0), SubtaskKey(0, 1), SubtaskKey(1, 0))
 PLAN = ObjectHandle("inputs/" + "a" * 64 + ".json", 120, "a" * 64)
 CLI_RUN = Run()
-
-KEY_HASH_SECRET = "5ec2e7" * 5 + "00"
 
 A, B = "cli:a", "cli:b"
 """Two CLI sessions."""

@@ -15,8 +15,8 @@ from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
+from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.servers.s3_servers import S3Server
-from milepost_testkit.tasks.tables import assert_same_rows
 
 PARTS = 97
 SPEC = """\

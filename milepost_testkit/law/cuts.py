@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 from milepost.dataflow.sources.contract import SourceObject
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.law.oracle import Watermarks, has_late_rows, hold_same
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
+from milepost_testkit.models.data.oracle import Watermarks, has_late_rows, hold_same
 
 Objects = Mapping[str, tuple[SourceObject, ...]]
 _ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "sql")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.law.kinds.lookups import DOCUMENT, STATIC
 from milepost_testkit.law.operators import (
     KINDS,
     First,
@@ -34,6 +33,7 @@ from milepost_testkit.law.plane import EpochOptions
 from milepost_testkit.law.readable import BASE_KEYS, CALLS, Readable
 from milepost_testkit.law.rows import APART, NARROW, ROWS, SCHEMA, TYPES, WIDE, Digits, Domain, of_key
 from milepost_testkit.law.served import SINK, served_operator
+from milepost_testkit.models.data.kinds.lookups import DOCUMENT, STATIC
 
 DELAYS = ("0s", "10m", "1h")
 IDLE = ((), ("b",), ("a",), ("b",), ("a", "b"))

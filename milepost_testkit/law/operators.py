@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.spec.graph.rules.join import LEFT_ALONE
-from milepost_testkit.law.kinds.lookups import KEYS as LOOKED_UP
-from milepost_testkit.law.kinds.lookups import SCHEMA as STATIC_SCHEMA
-from milepost_testkit.law.kinds.lookups import STATIC
 from milepost_testkit.law.readable import BASE_KEYS, CALLS, OVER_CHOSEN, Readable, over_updates
 from milepost_testkit.law.rows import Digits
 from milepost_testkit.law.sql_operators import sql_operator
+from milepost_testkit.models.data.kinds.lookups import KEYS as LOOKED_UP
+from milepost_testkit.models.data.kinds.lookups import SCHEMA as STATIC_SCHEMA
+from milepost_testkit.models.data.kinds.lookups import STATIC
 
 SIZES = ({"tumbling": "1h"}, {"tumbling": "30m"}, {"tumbling": "7m"})
 CALENDARS = (

@@ -38,12 +38,12 @@ from milepost.spec.load.load import LoadedJob
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle
-from milepost_testkit.jobs.graphs import build_graph
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.law.captured import Begin, Captured
-from milepost_testkit.law.kinds.lookups import STATIC, copy_of, static_rows
+from milepost_testkit.models.data.captured import Begin, Captured
+from milepost_testkit.models.data.kinds.lookups import STATIC, copy_of, static_rows
+from milepost_testkit.rows.key_hashes import KEYED
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.graphs import build_graph
 from milepost_testkit.stores.memory_store import MemoryStore
-from milepost_testkit.tasks.key_hashes import KEYED
 
 ALIGNED = EpochAlignment(None, None, 0, False)
 LAST = EpochAlignment(None, None, 0, True)

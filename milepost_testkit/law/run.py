@@ -32,13 +32,13 @@ from milepost_testkit.law.examples import (
     job_examples,
 )
 from milepost_testkit.law.job import LawJob
-from milepost_testkit.law.oracle import Broken, Watermarks, check
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.law.rows import rows_table
 from milepost_testkit.law.served import SERVED
+from milepost_testkit.models.data.oracle import Broken, Watermarks, check
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.servers.postgres_server import PostgresServer
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
-from milepost_testkit.tasks.tables import assert_same_rows
 
 _E = TypeVar("_E")
 _TOLD_EVERY = 500

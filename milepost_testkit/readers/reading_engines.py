@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost_testkit.servers.processes.processes import LOOPBACK, REPOSITORY
+from milepost_testkit.processes.processes import LOOPBACK, REPOSITORY
 from milepost_testkit.servers.s3_servers import S3Server
 from scripts.spark import spark_readers
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost_testkit.readers.reading_engines import SPARK, CatalogTable, ReadingEngines, Where
-from milepost_testkit.tasks.tables import assert_same_rows, fingerprint
+from milepost_testkit.rows.tables import assert_same_rows, fingerprint
 
 _COMPARISONS = {"=": pc.equal, ">": pc.greater, ">=": pc.greater_equal}
 

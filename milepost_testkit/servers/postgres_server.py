@@ -25,7 +25,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from milepost_testkit.servers.processes.processes import free_ports, stop_tree, wait_until
+from milepost_testkit.processes.processes import free_ports, stop_tree, wait_until
 
 _UNPRIVILEGED = "nobody"
 _SETTINGS = {

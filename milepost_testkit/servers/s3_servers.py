@@ -24,7 +24,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from milepost_testkit.servers.processes.processes import LOOPBACK, REPOSITORY, free_ports, stop_tree, wait_until
+from milepost_testkit.processes.processes import LOOPBACK, REPOSITORY, free_ports, stop_tree, wait_until
 
 
 class S3Server(ABC):

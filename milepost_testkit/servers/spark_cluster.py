@@ -22,7 +22,7 @@ import psutil
 import pyspark
 
 from milepost.spark.driver.engines.java import find_java
-from milepost_testkit.servers.processes.processes import LOOPBACK, free_ports, stop_tree, wait_until
+from milepost_testkit.processes.processes import LOOPBACK, free_ports, stop_tree, wait_until
 
 SPARK = Path(pyspark.__file__).parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

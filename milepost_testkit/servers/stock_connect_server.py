@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from milepost_testkit.servers.processes.processes import accepts, free_ports, wait_until
+from milepost_testkit.processes.processes import accepts, free_ports, wait_until
 from milepost_testkit.servers.spark_cluster import SPARK, Machine
 
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -68,7 +68,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.tasks.operators.two_tables import CountTwice
 
 MAX_PARALLELISM = 16

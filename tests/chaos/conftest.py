@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from milepost_testkit.jobs.connected_job import lake_connection
-from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster, spark_cluster
 

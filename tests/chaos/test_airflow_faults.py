@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
-from milepost_testkit.servers.airflow.e2e_job import TASKS, E2eJob
-from milepost_testkit.servers.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
-from milepost_testkit.servers.airflow.two_schedulers import SCHEDULERS, TwoSchedulers
-from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.airflow.e2e_job import TASKS, E2eJob
+from milepost_testkit.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
+from milepost_testkit.airflow.two_schedulers import SCHEDULERS, TwoSchedulers
+from milepost_testkit.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Ministack
 
 pytestmark = pytest.mark.deep

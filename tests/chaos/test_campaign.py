@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 
 def run_campaign(*options: str) -> str:

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from milepost_testkit.jobs.flights.clustered_flights import COMMIT, PHASES
-from milepost_testkit.jobs.keyed_job import KeyedJob
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.cluster_faults import (
+from milepost_testkit.cluster.cluster_faults import (
     FAULTS,
     kill_executor,
     shuffled_is_lost,
     stands_still_for_an_epoch,
     strikes,
 )
-from milepost_testkit.servers.cluster_runs import PATIENCE_S, Driver, Running, cut_lines, first, held_at, meets, running
-from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.cluster.cluster_runs import PATIENCE_S, Driver, Running, cut_lines, first, held_at, meets, running
+from milepost_testkit.cluster.clustered_flights import COMMIT, PHASES
+from milepost_testkit.jobs.keyed_job import KeyedJob
+from milepost_testkit.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster
+from milepost_testkit.specs.spec_edits import edit_spec
 
 pytestmark = pytest.mark.deep
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.records.errors import SparkLost
-from milepost_testkit.jobs.flights.clustered_flights import COMMIT, DRIVER_PHASES, PHASES, Matches
-from milepost_testkit.jobs.milepost_cli import assert_clear_error
-from milepost_testkit.servers.cluster_faults import (
+from milepost_testkit.cluster.cluster_faults import (
     frozen_driver,
     goes_on_behind_its_copy,
     killed_driver,
@@ -18,9 +16,11 @@ from milepost_testkit.servers.cluster_faults import (
     shuffled_is_lost,
     stands_still_beyond_the_deadline,
 )
-from milepost_testkit.servers.cluster_runs import PATIENCE_S, Running, first, held_at, running
-from milepost_testkit.servers.processes.processes import wait_until
-from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.cluster.cluster_runs import PATIENCE_S, Running, first, held_at, running
+from milepost_testkit.cluster.clustered_flights import COMMIT, DRIVER_PHASES, PHASES, Matches
+from milepost_testkit.commands.milepost_cli import assert_clear_error
+from milepost_testkit.processes.processes import wait_until
+from milepost_testkit.proxies.holding_proxy import HoldingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
-from milepost_testkit.servers.processes.own_process import in_own_process
+from milepost_testkit.processes.own_process import in_own_process
 from milepost_testkit.tasks.faults.worker_faults import KillExecutor, Workers
 
 

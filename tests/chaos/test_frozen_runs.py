@@ -12,7 +12,7 @@ import pytest
 
 from milepost_testkit.chaos.commands import Act, Command, Running
 from milepost_testkit.jobs.flights.kill_chain import KillChain
-from milepost_testkit.servers.processes.own_process import in_own_process
+from milepost_testkit.processes.own_process import in_own_process
 
 LEASE_OVER_MS = 660_000
 """Longer than the timeout of a checkpoint, and than a heartbeat counts."""

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster
+from milepost_testkit.commands.mortal_processes import SECONDS
 from milepost_testkit.jobs.flights.kill_chain import KillChain
-from milepost_testkit.servers.processes.mortal_processes import SECONDS
-from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.processes.processes import wait_until
 from milepost_testkit.tasks.faults.frozen_worker import FrozenWorker
 
 pytestmark = pytest.mark.deep

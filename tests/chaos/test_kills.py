@@ -28,8 +28,8 @@ from milepost.protocol.manifest.transaction.events import (
 )
 from milepost.protocol.records.layout import garbage_list_key, marks_prefix, metadata_key
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost_testkit.commands.mortal_processes import MortalProcess
 from milepost_testkit.jobs.flights.kill_chain import SINKS, KillChain
-from milepost_testkit.servers.processes.mortal_processes import MortalProcess
 
 JOB = "/flights"
 MANIFEST = r"manifest/\d+\.json"

@@ -14,8 +14,8 @@ from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
-from milepost_testkit.servers.processes.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
-from milepost_testkit.servers.processes.own_process import in_own_process
+from milepost_testkit.processes.own_process import in_own_process
+from milepost_testkit.servers.lost_jvm import Asked, Requests, jvms, number, requests_to_the_jvm, with_words
 
 MOMENTS = 12
 """So many requests of an epoch, spread over all of them."""

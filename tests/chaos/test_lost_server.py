@@ -18,8 +18,8 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.servers.connect_server import ConnectServer, connect_server
-from milepost_testkit.servers.processes.lost_jvm import number
-from milepost_testkit.servers.processes.lost_server import Asked, Calls, calls_to
+from milepost_testkit.servers.lost_jvm import number
+from milepost_testkit.servers.lost_server import Asked, Calls, calls_to
 
 pytestmark = pytest.mark.deep
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.driver.engines.session import TASK_ATTEMPTS
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
-from milepost_testkit.jobs.milepost_cli import milepost
 from milepost_testkit.tasks.faults.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 
 
 @pytest.fixture(scope="package")

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 
 
 def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowInstance) -> None:

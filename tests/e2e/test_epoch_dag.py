@@ -7,9 +7,9 @@ import pytest
 from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS
-from milepost_testkit.servers.airflow.form_run import FormRun
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS
+from milepost_testkit.airflow.form_run import FormRun
 
 ALL_DONE = dict.fromkeys(TASKS, "success") | {"abort_checkpoint": "skipped"}
 NOTHING_DONE = dict.fromkeys(TASKS, "skipped") | {"abort_checkpoint": "skipped"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from milepost_testkit.lineage_schemas import assert_valid
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import GATE
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import GATE
+from milepost_testkit.servers.lineage_schemas import assert_valid
 
 
 def test_the_tasks_of_a_dag_run_tell_of_one_run_below_it(airflow: AirflowInstance) -> None:

@@ -14,9 +14,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_prefix
-from milepost_testkit.servers.airflow.airflow_instance import RUN_S, AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import OF_ITS_OWN, E2eJob
-from milepost_testkit.servers.proxies.holding_proxy import Hold, HoldingProxy
+from milepost_testkit.airflow.airflow_instance import RUN_S, AirflowInstance
+from milepost_testkit.airflow.e2e_job import OF_ITS_OWN, E2eJob
+from milepost_testkit.proxies.holding_proxy import Hold, HoldingProxy
 from milepost_testkit.servers.s3_servers import Ministack
 
 ORPHAN_S = 240.0

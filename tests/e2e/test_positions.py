@@ -5,8 +5,8 @@ from __future__ import annotations
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.layout import checkpoint_prefix, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost_testkit.servers.airflow.airflow_instance import STEPS, AirflowInstance, step_pool
-from milepost_testkit.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.airflow.airflow_instance import STEPS, AirflowInstance, step_pool
+from milepost_testkit.airflow.e2e_job import E2eJob
 
 TASKS = (
     "trigger_checkpoint",

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.airflow_instance import ROLES, AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import E2eJob
-from milepost_testkit.servers.airflow.form_run import FormRun
+from milepost_testkit.airflow.airflow_instance import ROLES, AirflowInstance
+from milepost_testkit.airflow.e2e_job import E2eJob
+from milepost_testkit.airflow.form_run import FormRun
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from scripts.airflow_home import LOCK_S
 from scripts.airflow_rest import AirflowRest
 

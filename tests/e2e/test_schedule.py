@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import E2eJob
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 def just_past(moment: datetime) -> str:

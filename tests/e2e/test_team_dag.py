@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
 
 TEAM_DAG = """
 from pathlib import Path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import CARRIERS
-from milepost_testkit.servers.airflow.form_run import FormRun
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import CARRIERS
+from milepost_testkit.airflow.form_run import FormRun
 from milepost_testkit.servers.mail_server import mail_server
 
 TOLD = CARRIERS.replace(

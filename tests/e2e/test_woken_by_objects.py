@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from milepost_testkit.servers.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.servers.airflow.e2e_job import E2eJob
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import E2eJob
 from milepost_testkit.servers.s3_servers import Ministack
 
 LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]

@@ -17,9 +17,9 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import token_prefix_of_key
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.retention.retention import subsumable
-from milepost_testkit.models.model_explorer import Explored, Explorer
-from milepost_testkit.models.model_rules import Rules, Setting
-from milepost_testkit.models.model_switch import SwitchExplorer, SwitchRules
+from milepost_testkit.interleavings.model_explorer import Explored, Explorer
+from milepost_testkit.interleavings.model_rules import Rules, Setting
+from milepost_testkit.interleavings.model_switch import SwitchExplorer, SwitchRules
 
 TWO_LEADERS = Setting()
 ONE_AFTER_ANOTHER = Setting(leaders=("airflow:a", "airflow:b", "airflow:c"), polite=True, faults=0, in_turn=True)

@@ -1,8 +1,8 @@
 """Two leaders, their zombies and a person, on the real coordinator, log, store and sinks, beside a plain model.
 
 Commands run as processes that stop before any store call, crash there, lose a reply, or leave a write on its way while
-others go on. The model (`milepost_testkit.models.plain_model`) sees only what reached the stores, and judges each write
-by DESIGN 3. After each step the sinks' tables are the sum of the completed epochs, each once.
+others go on. The model (`milepost_testkit.models.protocol.plain_model`) sees only what reached the stores, and judges
+each write by DESIGN 3. After each step the sinks' tables are the sum of the completed epochs, each once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from milepost.protocol.records.errors import JobNotRunnable, SubtaskDeclined
 from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost_testkit.models.command_machine import STRUCK, CommandMachine, in_the_suite
-from milepost_testkit.models.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS
-from milepost_testkit.models.protocol_world import SINKS, Answers, DagRun, World
-from milepost_testkit.models.require import require
-from milepost_testkit.servers.processes.stepped_processes import Fault, Process
+from milepost_testkit.machines.command_machine import STRUCK, CommandMachine, in_the_suite
+from milepost_testkit.machines.protocol_world import SINKS, Answers, DagRun, World
+from milepost_testkit.models.protocol.plain_model import MAX_UNCONFIRMED, TIMEOUT_MS
+from milepost_testkit.models.protocol.require import require
+from milepost_testkit.stores.stepped_processes import Fault, Process
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost_testkit.models.plain_model import TIMEOUT_MS
-from milepost_testkit.models.protocol_world import Answers, World
-from milepost_testkit.models.require import require
+from milepost_testkit.machines.protocol_world import Answers, World
+from milepost_testkit.models.protocol.plain_model import TIMEOUT_MS
+from milepost_testkit.models.protocol.require import require
 
 EPOCHS = 16
 """Seven epochs give a subtask small files enough to be joined; two later looks list what is left, and delete it."""

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
-from milepost_testkit.models.command_machine import REFUSED, STRUCK, in_the_suite
-from milepost_testkit.models.protocol_world import SINKS, Answers
-from milepost_testkit.models.require import require
-from milepost_testkit.models.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
-from milepost_testkit.models.timeline_world import POLICIES
-from milepost_testkit.servers.processes.stepped_processes import Fault, Process
+from milepost_testkit.machines.command_machine import REFUSED, STRUCK, in_the_suite
+from milepost_testkit.machines.protocol_world import SINKS, Answers
+from milepost_testkit.machines.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories
+from milepost_testkit.machines.timeline_world import POLICIES
+from milepost_testkit.models.protocol.require import require
+from milepost_testkit.stores.stepped_processes import Fault, Process
 
 JUMPS = st.sampled_from([61_000, HOUR_MS, HOUR_MS, 3 * HOUR_MS, 26 * HOUR_MS, -HOUR_MS])
 WRITES = st.integers(0, 24)

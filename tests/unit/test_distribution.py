@@ -14,10 +14,18 @@ import pytest
 from packaging.requirements import Requirement
 
 from milepost import __version__
-from milepost_testkit.distribution import OF_EXTRAS, SOURCES, build, copy_sources, link_libraries, run_installed, unpack
-from milepost_testkit.import_rules import FOLDER
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.distribution import (
+    OF_EXTRAS,
+    SOURCES,
+    build,
+    copy_sources,
+    link_libraries,
+    run_installed,
+    unpack,
+)
+from milepost_testkit.repository.import_rules import FOLDER
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 INFO = f"milepost-{__version__}.dist-info"
@@ -26,7 +34,7 @@ EPOCH = """
 import sys
 import milepost
 from milepost.api import JobMaster, Session, load_job
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 print(milepost.__file__)
 print(JobMaster(load_job(sys.argv[1])).run(Session.cli(), SparklessRunner()).status)

@@ -14,8 +14,8 @@ from milepost.cli.workspace.scaffold import write_job
 from milepost.extras import EXTRAS
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.load.load import load_job
-from milepost_testkit.distribution import OF_EXTRAS, link_libraries, run_installed
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.distribution import OF_EXTRAS, link_libraries, run_installed
 
 COMES_WITH = {"grpcio": "pyspark", "psycopg-binary": "psycopg"}
 

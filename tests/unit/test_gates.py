@@ -17,7 +17,7 @@ import milepost
 import milepost.protocol.retention.lineage
 import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
-from milepost_testkit.servers.processes.processes import REPOSITORY, run_python
+from milepost_testkit.processes.processes import REPOSITORY, run_python
 from scripts.sampling.sampled_mutants import FOLDERS, ONLY_ON_SPARK, mutable_files
 
 PRODUCT = Path(milepost.__file__).parent

@@ -14,7 +14,7 @@ from milepost.spec.job.connections import parse_connection, s3_access, spark_ser
 from milepost.spec.job.spec import ScheduleSpec
 from milepost.spec.load.document import read_document
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 OWN_AIRFLOW = (REPOSITORY / "docs" / "how-to" / "own-airflow.md").read_text(encoding="utf-8")
 

@@ -13,7 +13,8 @@ import pytest
 
 from milepost import api
 from milepost.jobmaster import jobmaster
-from milepost_testkit.import_rules import (
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.import_rules import (
     ALLOWED,
     FLOORS,
     FOLDER,
@@ -34,7 +35,6 @@ from milepost_testkit.import_rules import (
     thick,
     upward,
 )
-from milepost_testkit.servers.processes.processes import REPOSITORY
 
 MAX_LINES = 400
 MAX_LINES_WITH_REASON = 600

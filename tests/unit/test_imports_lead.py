@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost_testkit.import_rules import files
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.import_rules import files
 
 ROOTS = {"milepost": "pipeline", "tests": ".", "milepost_testkit": ".", "scripts": ".", "bench": "."}
 """What lies in this repository -> the folder that it is imported from."""

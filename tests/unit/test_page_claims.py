@@ -15,7 +15,7 @@ from milepost.cli.workspace.scaffold import write_job
 from milepost.extras import EXTRAS
 from milepost.spec.load.document import read_document
 from milepost.spec.load.validation import validate_spec
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 from scripts.transcripts import blocks
 
 PAGES = [page for folder in ("tutorial", "how-to") for page in sorted((REPOSITORY / "docs" / folder).glob("*.md"))]

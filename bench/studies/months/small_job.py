@@ -30,7 +30,7 @@ from bench.rounds import Say
 from bench.studies.old_job import LANDED, rows_of, spec_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
 from milepost_testkit.stores.counted_stores import CountedStore, Requests
 

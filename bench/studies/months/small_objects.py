@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 from bench.machine import OthersMeter
 from bench.rounds import Say
 from bench.studies.limited import run_limited
-from milepost_testkit.servers.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
+from milepost_testkit.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
 from milepost_testkit.servers.s3_servers import Seaweed
 from scripts.processes import PYTHON_PATH
 

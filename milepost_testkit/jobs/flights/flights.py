@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from types import ModuleType
 
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 PATH = REPOSITORY / "config" / "demo" / "land_flights.py"
 

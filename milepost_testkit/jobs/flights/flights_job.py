@@ -17,10 +17,10 @@ from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights import land
-from milepost_testkit.jobs.spec_edits import edited
-from milepost_testkit.servers.processes.processes import REPOSITORY
-from milepost_testkit.tasks.oracle import Expected, expected_tables
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.models.data.csv_oracle import Expected, expected_tables
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.spec_edits import edited
 
 FLIGHTS_SPEC = REPOSITORY / "config" / "flights.yaml"
 

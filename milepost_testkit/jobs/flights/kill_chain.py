@@ -12,8 +12,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost_testkit.commands.mortal_processes import MortalProcess, MortalProcesses
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
-from milepost_testkit.servers.processes.mortal_processes import MortalProcess, MortalProcesses
 
 SINKS = ("carriers", "hourly", "late_flights")
 

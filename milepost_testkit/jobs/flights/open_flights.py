@@ -12,11 +12,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
+from milepost_testkit.formats.iceberg_writers import compact
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.models.data.csv_oracle import expected_tables
 from milepost_testkit.readers.reading_engines import CatalogTable, ReadingEngines, Where
-from milepost_testkit.stores.tables.iceberg_writers import compact
-from milepost_testkit.tasks.oracle import expected_tables
 
 SINKS = ("carriers", "hourly", "late_flights", "changes")
 """Upsert, append, append of late rows, and the changelog of the first."""

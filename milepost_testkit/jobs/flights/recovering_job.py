@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights import day_key
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SINKS = ("carriers", "hourly", "late_flights")
 _QUALITY = re.compile(r"^quality:\n(?: .*\n)+", re.MULTILINE)

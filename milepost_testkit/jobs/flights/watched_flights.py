@@ -13,9 +13,9 @@ from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.kill_chain import without_sql
 from milepost_testkit.jobs.flights.open_flights import FILTERS, OpenFlights
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.readers.witnesses import Witnesses
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 RIGHT, WRONG = 'null_values: ["", "NA"]', 'null_values: ["", "NA", "-3"]'
 """Many flights leave three minutes early."""

@@ -23,8 +23,8 @@ from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 WRONG_FROM = 3
 """Day of the first rows with 99, which stands for "not measured"."""

@@ -9,7 +9,7 @@ from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.code import read_code
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

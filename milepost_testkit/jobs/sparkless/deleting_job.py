@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
 from milepost_testkit.readers.reading_engines import CatalogTable, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 WRONG_FROM = 3
 """Day of the first rows with 99, which stands for "not measured"."""

@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableA
 from milepost.jobmaster.jobmaster import MigratedTable
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SINKS = ("seen", "table")
 COLUMNS = {"seen": ["k", "v"], "table": ["k", "rows"]}

@@ -16,9 +16,9 @@ from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edited
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edited
 
 SINKS = ("table", "seen")
 

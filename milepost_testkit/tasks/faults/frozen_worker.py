@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from milepost.spark.driver import runner
 from milepost.spark.driver.epoch_graph import Stage
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.processes.processes import wait_until
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -77,7 +77,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.worker.task_metrics import TaskMetrics
     from milepost.spec.values.aggregates import parse_aggregate
     from milepost.state.runs.handles import StateHandle
-    from milepost_testkit.tasks.key_hashes import KEYED
+    from milepost_testkit.rows.key_hashes import KEYED
 
     calls = {name: parse_aggregate(text) for name, text in {"n": "count(*)", "s": "sum(v)", "m": "max(v)"}.items()}
     rows = rows_of(epoch)

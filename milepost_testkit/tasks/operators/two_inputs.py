@@ -17,7 +17,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 8
 

@@ -13,11 +13,11 @@ from milepost.dataflow.sinks.formats.postgres import row_changes
 from milepost.dataflow.sinks.staging import compaction
 from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.stores.tables.sink_machine import SinkMachine
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests
 from tests.conformance.sinks.contract.sink import SinkTests
+from tests.conformance.sinks.contract.sink_machine import SinkMachine
 from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase

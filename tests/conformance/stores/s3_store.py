@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import S3Server
 from milepost_testkit.stores.manifest_logs import create_job, new_log
 from tests.conformance.stores.object_store import ObjectStoreTests

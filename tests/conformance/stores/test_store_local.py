@@ -10,7 +10,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.open import open_store
-from milepost_testkit.servers.processes.processes import run_python
+from milepost_testkit.processes.processes import run_python
 from tests.conformance.stores.object_store import ObjectStoreTests
 
 # Kills its own process at one system call of a write; the store's code is as it is.

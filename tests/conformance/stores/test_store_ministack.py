@@ -10,7 +10,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import Ministack
 from tests.conformance.stores.s3_store import S3StoreTests
 

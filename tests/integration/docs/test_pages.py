@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.connect_server import ConnectServer, connect_server
-from milepost_testkit.servers.processes.processes import REPOSITORY
 from scripts.stack import REMOTE_VARIABLE
 from scripts.transcripts import page_environ, pages, run_page
 

@@ -13,10 +13,10 @@ import pytest
 
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights import day_key
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob, quality_section
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.stores.full_disk import no_room, python_workers, spark_jvm
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights import day_body, day_key
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob
-from milepost_testkit.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 
 RESUME = "FAILED now: before it runs again, milepost resume {job}"
 SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"

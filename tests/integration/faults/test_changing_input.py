@@ -16,12 +16,12 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
+from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights import day_body, day_key
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob, key_of
-from milepost_testkit.jobs.milepost_cli import Outcome, assert_clear_error, milepost
-from milepost_testkit.tasks.oracle import expected_tables
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.models.data.csv_oracle import expected_tables
+from milepost_testkit.rows.tables import assert_same_rows
 
 EVENT_TIME = "event_time: time_hour\n"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.servers.processes.processes import stop_tree, wait_until
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.processes.processes import stop_tree, wait_until
 
 SPEC = """\
 name: held

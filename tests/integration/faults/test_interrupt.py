@@ -12,8 +12,8 @@ import psutil
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.processes.processes import wait_until
 
 SPEC = """\
 name: small

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import milepost_process
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.commands.milepost_cli import milepost_process
+from milepost_testkit.rows.tables import assert_same_rows
 
 KEYS = 600_000
 SPEC = """\

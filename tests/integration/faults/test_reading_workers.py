@@ -20,7 +20,7 @@ from milepost.dataflow.sources.contract import ObjectPart, PartReader
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.task.planning import levels
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost_testkit.bare_environment import BareEnvironment, bare_environment
-from milepost_testkit.distribution import build, copy_sources
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.bare_environment import BareEnvironment, bare_environment
+from milepost_testkit.repository.distribution import build, copy_sources
 
 CONSTRAINTS = REPOSITORY / "tests" / "constraints"
 DAG_FILE = """

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost_testkit.bare_environment import bare_environment
-from milepost_testkit.distribution import copy_sources
+from milepost_testkit.repository.bare_environment import bare_environment
+from milepost_testkit.repository.distribution import copy_sources
 from scripts import bootstrap
 
 FOUND = """

@@ -10,9 +10,9 @@ import httpx
 import psutil
 import pytest
 
-from milepost_testkit.bare_environment import BareEnvironment, bare_environment
-from milepost_testkit.distribution import build, copy_sources
-from milepost_testkit.servers.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
+from milepost_testkit.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
+from milepost_testkit.repository.bare_environment import BareEnvironment, bare_environment
+from milepost_testkit.repository.distribution import build, copy_sources
 from scripts.airflow_rest import AirflowRest
 from tests.integration.installed.test_constraints import constraint
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import Ministack
 
 

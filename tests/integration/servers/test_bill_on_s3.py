@@ -16,11 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.airflow.task_runs import run_epoch_tasks
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.task_runs import run_epoch_tasks
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Ministack
 
 LANDED = 1_001

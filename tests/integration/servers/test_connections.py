@@ -10,10 +10,10 @@ import pytest
 
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.open import open_store
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.connected_job import ConnectedJob, lake_connection
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
+from milepost_testkit.processes.processes import free_ports
 from milepost_testkit.servers.connect_server import ConnectServer, connect_server
-from milepost_testkit.servers.processes.processes import free_ports
 from milepost_testkit.servers.s3_servers import Seaweed
 
 

@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailab
 from milepost.protocol.records.object_store import Credentials
 from milepost.spec.job.connections import Connection, connection_of
 from milepost.storage.s3.queue import NewObjectsQueue
-from milepost_testkit.servers.processes.processes import free_ports
+from milepost_testkit.processes.processes import free_ports
 from milepost_testkit.servers.s3_servers import Ministack
 
 REGION = "us-east-1"

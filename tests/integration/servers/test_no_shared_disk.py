@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from milepost_testkit.cluster.cluster_runs import PATIENCE_S, Driver
 from milepost_testkit.jobs.connected_job import ConnectedJob, lake_connection
-from milepost_testkit.servers.cluster_runs import PATIENCE_S, Driver
 from milepost_testkit.servers.s3_servers import Seaweed
 
 DAG_FILE = """
@@ -47,7 +47,7 @@ class Machines:
         own = {"HOME": "home", "TMPDIR": "tmp", "MILEPOST_CACHE_DIR": "cache", "AIRFLOW_HOME": "airflow"}
         asked = {"dag_id": "flights__epoch", "run_id": self.run_id, "xcoms": self.xcoms, "mapped": mapped}
         ran = subprocess.run(
-            [sys.executable, "-m", "milepost_testkit.servers.airflow.lone_task", task_id],
+            [sys.executable, "-m", "milepost_testkit.airflow.lone_task", task_id],
             input=json.dumps(asked),
             capture_output=True,
             text=True,

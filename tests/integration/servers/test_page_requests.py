@@ -12,9 +12,9 @@ from milepost.airflow.page.jobs.series import MOST_READ
 from milepost.airflow.page.routes.charts import SHOWN_EPOCHS
 from milepost.epoch.quantities import counted
 from milepost.storage.kept import KEPT
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.long_history import prolong_history
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
 from milepost_testkit.servers.s3_servers import Ministack
 from milepost_testkit.stores.request_chain import RequestChain, longest_chain
 

@@ -12,10 +12,10 @@ from milepost.jobmaster.reports.timings import REQUEST_PHASES
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_of
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Ministack
 
 

@@ -27,8 +27,8 @@ from milepost.spark.local.local_runner import LocalRunner
 from milepost.storage.concurrency.fetched_ahead import MOST_AHEAD, Wanted, fetched_ahead
 from milepost.storage.log.records import Landed
 from milepost.storage.open import open_store
-from milepost_testkit.jobs.sparkless.side_by_side_runner import SideBySideRunner
-from milepost_testkit.servers.proxies.delaying_proxy import CONTINUE, DelayingProxy
+from milepost_testkit.proxies.delaying_proxy import CONTINUE, DelayingProxy
+from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
 from milepost_testkit.servers.s3_servers import Ministack
 from milepost_testkit.stores.request_chain import RequestChain, longest_chain
 

@@ -28,7 +28,7 @@ from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
 from milepost_testkit.jobs.flights import flights
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.s3_servers import Ministack
 
 SPEC = load_job(REPOSITORY / "config" / "flights.yaml").spec.sources["flights"]

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.connected_job import ConnectedJob, lake_connection
 from milepost_testkit.jobs.keyed_job import KeyedJob
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost, milepost_process
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.processes.own_process import in_own_process
 from milepost_testkit.servers.packed_environment import packed_environment
-from milepost_testkit.servers.processes.own_process import in_own_process
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.servers.spark_cluster import SparkCluster, python_with, spark_cluster
 from milepost_testkit.servers.stock_connect_server import stock_connect_server
+from milepost_testkit.specs.spec_edits import edit_spec
 
 PARALLELISM = (2, 4, 3)
 """Of one epoch after another."""

@@ -24,11 +24,11 @@ from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost.spec.values.spark_remote import parse_remote
+from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section
-from milepost_testkit.jobs.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
+from milepost_testkit.processes.processes import stop_tree, wait_until
 from milepost_testkit.servers.connect_server import ConnectServer, connect_server
-from milepost_testkit.servers.processes.processes import stop_tree, wait_until
 from scripts.stack import SPARK
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.servers.processes.processes import free_ports, stop_tree, wait_until
+from milepost_testkit.processes.processes import free_ports, stop_tree, wait_until
 
 
 @contextmanager

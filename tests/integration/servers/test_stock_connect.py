@@ -11,12 +11,12 @@ import pytest
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from milepost_testkit.bare_environment import bare_environment
-from milepost_testkit.distribution import link_libraries
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
+from milepost_testkit.repository.bare_environment import bare_environment
+from milepost_testkit.repository.distribution import link_libraries
 from milepost_testkit.servers.spark_cluster import python_with, python_without_milepost
 from milepost_testkit.servers.stock_connect_server import StockConnectServer, stock_connect_server
 

@@ -12,11 +12,11 @@ from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.jobs.flights.recovering_job import key_of
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 FEBRUARY_28, MARCH_1, MARCH_3, JULY_1 = 59, 60, 62, 182
 RIGHT = "SELECT carrier, flight, origin, dest, dep_delay,"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import SINKS, key_of
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 
 def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10892(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import SINKS, key_of
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.tasks.oracle import expected_tables
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.models.data.csv_oracle import expected_tables
+from milepost_testkit.rows.tables import assert_same_rows
 
 
 class SecondJob(FlightsJob):

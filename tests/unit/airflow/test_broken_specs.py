@@ -16,9 +16,9 @@ from milepost.airflow.dags import dag_factory
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.job_specs import BROKEN_TAG
 from milepost.spec.load.load import LoadedJob
-from milepost_testkit.jobs.hostile_specs import hostile_spec
-from milepost_testkit.servers.airflow.kept_dags import keep_dags
-from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.airflow.kept_dags import keep_dags
+from milepost_testkit.airflow.page_client import page_client
+from milepost_testkit.specs.hostile_specs import hostile_spec
 
 SPEC = """
 name: NAME

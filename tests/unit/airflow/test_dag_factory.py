@@ -23,8 +23,8 @@ from milepost.airflow.operators import tasks
 from milepost.airflow.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.specs.spec_edits import edit_spec
 
 SPEC = """
 name: {name}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from milepost_testkit.distribution import build, copy_sources, link_libraries, run_installed, unpack
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.distribution import build, copy_sources, link_libraries, run_installed, unpack
 
 LOADED = """
 import json

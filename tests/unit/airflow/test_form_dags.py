@@ -15,8 +15,8 @@ from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.operators.approval import as_markdown
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.kept_dags import jobs_on_the_page, keep_dags
 
 
 @pytest.fixture

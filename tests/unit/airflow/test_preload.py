@@ -15,7 +15,7 @@ import pytest
 
 from milepost.airflow import preload
 from milepost.airflow.preload import OFF
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 STARTED = """
 import json, os, sys
@@ -54,7 +54,7 @@ from pathlib import Path
 from airflow.sdk.execution_time.task_runner import TaskRunnerMarker
 from airflow.sdk.listener import get_listener_manager
 import milepost
-from milepost_testkit.servers.airflow.task_imports import in_a_fork
+from milepost_testkit.airflow.task_imports import in_a_fork
 
 def task():
     get_listener_manager().hook.on_starting(component=TaskRunnerMarker())

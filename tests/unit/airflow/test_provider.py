@@ -16,9 +16,9 @@ from milepost.airflow.provider import get_provider_info
 from milepost.airflow.provider.hooks import SparkHook
 from milepost.spec.job.connections import Connection as LookedUp
 from milepost.spec.job.connections import s3_access, spark_server
+from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.task_runs import InProcessRun
-from milepost_testkit.servers.processes.processes import free_ports
+from milepost_testkit.processes.processes import free_ports
 from tests.unit.airflow.test_task_group import spec_of, team_dag
 
 

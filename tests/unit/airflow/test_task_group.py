@@ -16,11 +16,11 @@ from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.jobmaster.jobmaster import CheckpointDetails
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.storage.requests import StoreRequests
+from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags
+from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.airflow.kept_dags import jobs_on_the_page, keep_dags
-from milepost_testkit.servers.airflow.task_runs import InProcessRun
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 NOTHING = {"requests": {"puts": 0, "gets": 0, "deletes": 0, "sent_bytes": 0, "received_bytes": 0}}
 

@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
 from milepost.airflow.operators import other_leaf, tasks
+from milepost_testkit.airflow.task_runs import TaskInstance, trigger_vetoed
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.task_runs import TaskInstance, trigger_vetoed
 
 VETO = {"reason": "QUALITY_GATE_FAILED", "detail": "1 expectation is not met", "step": "", "runbook": ""}
 RUN = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psutil
 
 from bench.machine import OthersMeter, others_s
-from milepost_testkit.servers.processes.processes import wait_until
+from milepost_testkit.processes.processes import wait_until
 
 BURNS_S, BURNT_S = 0.6, 0.5
 """What a process burns, and what the kernel surely counts of it: it counts in ticks."""

@@ -25,10 +25,10 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, Qu
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
 from milepost.spec.picture.graph_picture import graph_picture
-from milepost_testkit.jobs.examples import EXAMPLES
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.examples import EXAMPLES
+from milepost_testkit.specs.spec_edits import edit_spec
 
 COMMANDS = (
     "init lint schema doctor run list show history status read state verify abort cancel rollback start resume".split()  # noqa: SIM905

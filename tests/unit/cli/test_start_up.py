@@ -12,9 +12,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.processes.processes import REPOSITORY
-from milepost_testkit.servers.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Ministack
 
 EPOCHS = 6

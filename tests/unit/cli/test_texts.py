@@ -16,9 +16,9 @@ import pytest
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 GOLDEN = Path(__file__).parent / "golden"
 EDIT = {

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from milepost.state.layers.key_groups import subtask_of_key_group
-from milepost_testkit.law.captured import Begin, Captured
 from milepost_testkit.law.examples import Example, JobExample, Step, examples, job_examples, source_document
-from milepost_testkit.law.kinds.lookups import DOCUMENT, STATIC
-from milepost_testkit.law.oracle import Broken, check, hold_same
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.law.run import hold, hold_job
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.models.data.captured import Begin, Captured
+from milepost_testkit.models.data.kinds.lookups import DOCUMENT, STATIC
+from milepost_testkit.models.data.oracle import Broken, check, hold_same
+from milepost_testkit.rows.key_hashes import KEYED
 
 EVENTS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 MINUTE_US = 60_000_000

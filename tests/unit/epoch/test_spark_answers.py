@@ -7,7 +7,7 @@ import pytest
 from milepost.epoch.spark_answers import SparkAnswers, check_answers, recorded_by, signed
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import compare_signatures, state_signatures
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 from tests.unit.spec.graph.test_sql_rules import spec, sql, sums
 
 ASKED = {"made": SparkAnswers("one", "asked")}

@@ -15,8 +15,8 @@ import pytest
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SINKS = (
     "sinks:\n  - {name: all, input: rows, format: parquet, path: ../lake/all, mode: append}\n"

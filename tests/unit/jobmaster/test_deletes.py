@@ -12,10 +12,10 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import load_job
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ReadingEngines
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database
-from milepost_testkit.tasks.tables import assert_same_rows
 
 pytestmark = pytest.mark.long
 

@@ -14,8 +14,8 @@ from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.jobmaster.reports.checkpoint.details import AheadObject, RowsAheadReport
 from milepost.storage.local.store import LocalStore
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DAY_S = 86_400
 WINDOW = {

@@ -14,9 +14,9 @@ from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import SourceChanged
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DAY_S = 86_400
 FORGETS = {"settle: 0s": "settle: 0s\n    forget_after: 3d"}

@@ -15,7 +15,7 @@ from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_hash import KeyHash, new_secret
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved
 

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
+from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 EVERY = {"settle: 0s": "settle: 0s\n    expect_every: 1h", "last: 1": "last: 20"}
 OTHER = {

@@ -23,10 +23,10 @@ from milepost.lineage.settings import nowhere
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.lineage_schemas import assert_valid
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.lineage_receiver import LineageReceiver
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.servers.lineage_schemas import assert_valid
 
 GATE = """\
 quality:

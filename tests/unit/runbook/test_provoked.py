@@ -18,12 +18,12 @@ from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.runbook.addresses import UNEXPECTED, address, name_of, page_of
 from milepost.runbook.pages import read_page
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store, hook_stores
 from tests.unit.runbook.test_runbook_pages import kinds

@@ -20,9 +20,9 @@ from milepost.protocol.records import errors
 from milepost.protocol.records.errors import CheckpointError
 from milepost.runbook.addresses import UNEXPECTED, VARIABLE, address, name_of, page_of
 from milepost.runbook.pages import page_files, read_page
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 from scripts.site_pages import ELSEWHERE
 
 FILES = page_files()

@@ -16,12 +16,12 @@ from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.records.errors import CheckpointError, CheckpointExpired, SparkLost
 from milepost.runbook.pages import page_files, read_page
 from milepost.spark.driver import open_runner
+from milepost_testkit.commands.suggested_commands import READING, Typist, suggested_commands
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.jobs.suggested_commands import READING, Typist, suggested_commands
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 from tests.unit.runbook import test_provoked as provoked
 
 Patch = pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from milepost.spark.driver.executors.probe import FOR_S3, LIBRARIES
 from milepost.spec.load.document import read_document
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 FOLDER = REPOSITORY / "config" / "kubernetes"
 FILES = sorted(FOLDER.iterdir())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 MINUTE_US = 60_000_000
 TYPES = {

@@ -25,7 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.servers.processes.processes import run_python
+from milepost_testkit.processes.processes import run_python
 
 
 @pytest.fixture

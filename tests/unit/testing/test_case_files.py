@@ -11,7 +11,7 @@ import pytest
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.testing.case_file import find_case_files, load_cases
 from milepost.testing.rows import difference
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from tests.unit.testing.test_cases import SPEC
 
 CASE = """\

@@ -12,7 +12,7 @@ from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import CaseResult, run_case
 from milepost.testing.recording import record
-from milepost_testkit.jobs.case_steps import Step, run_steps
+from milepost_testkit.specs.case_steps import Step, run_steps
 
 SPEC = """\
 name: counts

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from milepost.testing.case_run import CaseResult
-from milepost_testkit.jobs.case_steps import Step, run_steps
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.specs.case_steps import Step, run_steps
+from milepost_testkit.specs.spec_edits import edit_spec
 
 SPEC = """\
 name: balances

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost_testkit.jobs.case_steps import Step, run_steps
+from milepost_testkit.specs.case_steps import Step, run_steps
 
 SPEC = """\
 name: levels

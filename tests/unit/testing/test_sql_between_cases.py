@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost_testkit.jobs.case_steps import run_steps
+from milepost_testkit.specs.case_steps import run_steps
 
 SPEC = """\
 name: shop

@@ -18,7 +18,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
-from milepost_testkit.servers.proxies.faulty_proxy import FaultyProxy, StorageFault
+from milepost_testkit.proxies.faulty_proxy import FaultyProxy, StorageFault
 from milepost_testkit.servers.s3_servers import Seaweed
 
 

@@ -11,8 +11,8 @@ import pytest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
-from milepost_testkit.tasks.oracle import Expected, expected_tables
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.models.data.csv_oracle import Expected, expected_tables
+from milepost_testkit.rows.tables import assert_same_rows
 
 SPEC = {
     "name": "t",

@@ -7,7 +7,7 @@ import pytest
 
 from milepost_testkit.readers.reading_engines import Where
 from milepost_testkit.readers.witnesses import assert_in_order, kept_rows
-from milepost_testkit.tasks.tables import fingerprint
+from milepost_testkit.rows.tables import fingerprint
 
 PUBLISHED = ["a", "b", "c", "b", "c"]
 """Back once, and forward again."""

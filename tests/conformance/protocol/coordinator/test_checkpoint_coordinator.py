@@ -17,7 +17,7 @@ from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost.state.layers.key_groups import key_group_range
 from milepost.storage.notices import AbortNotice, read_notice
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store, later
 

@@ -19,7 +19,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.source_spec import SourceSpec
 from milepost_testkit.jobs.job_log import EXPECTED, A, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 TWO_SOURCES = {
     "operators:": """\

@@ -19,7 +19,7 @@ from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
 from milepost_testkit.jobs.job_log import A, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
 

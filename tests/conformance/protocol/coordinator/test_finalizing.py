@@ -15,7 +15,7 @@ from milepost.protocol.records.layout import MANIFEST_PREFIX, checkpoint_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store, later
 

@@ -35,7 +35,7 @@ from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.storage.layout import state_prefix
 from milepost.storage.local.store import LocalStore
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.job_stores import break_store
 from milepost_testkit.tasks.dataplane import FIRST, DataPlane

@@ -28,7 +28,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
 from milepost_testkit.jobs.job_log import EXPECTED, A, B, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 CHECKPOINT, TOKEN = CheckpointId(1), FencingToken(3)
 SENDERS = (ConsumedAttempt(0, 0, "a0"), ConsumedAttempt(0, 1, "a1"))

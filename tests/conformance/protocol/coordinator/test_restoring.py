@@ -9,7 +9,7 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 NEW_OPERATOR = "  - {uid: values, kind: aggregate, inputs: [rows], key: [v], aggregates: {rows: count(*)}}\nsinks:\n"
 KEYS = range(40)

@@ -18,7 +18,7 @@ from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable
 from milepost.spec.load.load import load_job
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 pytestmark = pytest.mark.long
 

@@ -10,7 +10,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Busy, JobNotRunnable, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

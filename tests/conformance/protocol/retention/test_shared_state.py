@@ -29,8 +29,8 @@ from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.layout import channel_prefix
 from milepost_testkit.jobs.job_log import A, JobLog
-from milepost_testkit.jobs.models.state_lineage import GROUPS, SCHEMA, StateLineage, table
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.tasks.state_lineage import GROUPS, SCHEMA, StateLineage, table
 
 
 def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.jobs.models.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.state_lineage import GROUPS, KEYS, SCHEMA, StateLineage, table
 
 Handles = list[ChannelStateHandle | None]
 

@@ -36,7 +36,7 @@ from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.local.store import LocalStore
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
 from milepost_testkit.tasks.dataplane import SCHEMA, DataPlane

@@ -12,7 +12,7 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
-from milepost_testkit.stores.tables.played_manifest import PlayedManifest
+from milepost_testkit.formats.played_manifest import PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing, rows
 from tests.conformance.sinks.contract.faults import Killed
 

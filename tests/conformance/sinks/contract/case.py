@@ -23,9 +23,9 @@ from milepost.dataflow.sinks.table_format import TableFormat
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.open import open_store
+from milepost_testkit.formats.hooked_format import HookedFormat
+from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from milepost_testkit.stores.hooked_store import HookedStore
-from milepost_testkit.stores.tables.hooked_format import HookedFormat
-from milepost_testkit.stores.tables.played_manifest import Completed, PlayedManifest
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 WAIT_S = 240

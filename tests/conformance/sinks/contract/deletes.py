@@ -15,7 +15,7 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import compaction
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost_testkit.stores.tables.played_manifest import Completed
+from milepost_testkit.formats.played_manifest import Completed
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, format_decides, pairs, rows
 
 STRICT = pa.schema([("k", pa.int64()), pa.field("v", pa.string(), nullable=False)])

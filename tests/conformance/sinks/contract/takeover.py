@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.records.shown_table import ShownTable
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.layout import contents_prefix
-from milepost_testkit.stores.tables.played_manifest import Completed, PlayedManifest
+from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing
 from tests.conformance.sinks.contract.faults import Killed
 

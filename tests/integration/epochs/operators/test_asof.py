@@ -10,9 +10,9 @@ import duckdb
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.examples import EXAMPLES
 
 PLACED = """
 SELECT r.*, d.room, d.limit_celsius, d.since FROM readings r ASOF LEFT JOIN devices d

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import duckdb
 
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
 
 SPEC = """\
 name: flights

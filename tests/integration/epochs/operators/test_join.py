@@ -10,10 +10,10 @@ import duckdb
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.examples import EXAMPLES
+from milepost_testkit.specs.spec_edits import edit_spec
 
 PAID = """
 SELECT o.*, p.payment, p.paid, p.paid_at FROM orders o JOIN payments p ON o."order" = p.order_id

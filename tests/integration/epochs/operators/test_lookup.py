@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.milepost_cli import milepost
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.examples import EXAMPLES
+from milepost_testkit.specs.spec_edits import edit_spec
 
 SPEC = """\
 name: chain

@@ -19,9 +19,9 @@ from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.errors import NotFound, SubtaskDeclined
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SPEC = """\
 name: flights

@@ -15,9 +15,9 @@ from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.examples import EXAMPLES
+from milepost_testkit.specs.spec_edits import edit_spec
 
 
 def session() -> SparkSession:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.specs.examples import EXAMPLES
+from milepost_testkit.specs.spec_edits import edit_spec
 
 SESSIONS = """
     WITH clicks AS (SELECT visitor, epoch_us(clicked_at) AS t, clicked_at FROM rows),

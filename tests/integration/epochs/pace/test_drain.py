@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 
 SPEC = """\
 name: ends

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality, without_sql
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 
 def job_with(folder: Path, pause: str, edit: Mapping[str, str] | None = None) -> FlightsJob:
@@ -44,7 +44,7 @@ def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
     """Ctrl-C reaches the wait itself: nothing is pending, and the next run is not hindered."""
     job = job_with(tmp_path, "1h", without_sql() | {without_quality(): ""})
     job.land([1, 2])
-    without_spark = [sys.executable, "-m", "milepost_testkit.servers.processes.mortal_run", '{"spark": false}']
+    without_spark = [sys.executable, "-m", "milepost_testkit.commands.mortal_run", '{"spark": false}']
     command = [*without_spark, "run", str(job.spec_path), "--epochs", "2"]
     with subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

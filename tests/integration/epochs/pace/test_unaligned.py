@@ -15,7 +15,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 BUDGET_MS = 4_000
 FILES, ROWS = 2, 1_500

@@ -17,11 +17,11 @@ from milepost.dataflow.sinks.staging.table_staging import TableStaging
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import QualityGateFailed
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights import DAYS, day_body
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 BETWEEN = "{type: expect_column_values_to_be_between, column: worst, min_value: -120, max_value: %s, severity: %s}"
 

@@ -12,7 +12,7 @@ import pytest
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SPEC = """\
 name: sales

@@ -18,12 +18,12 @@ from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
-from milepost_testkit.law.captured import Captured
 from milepost_testkit.law.differences import DIFFERENCES, REFUSED, SAME
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
-from milepost_testkit.law.oracle import Watermarks, check
 from milepost_testkit.law.rows import rows_table
+from milepost_testkit.models.data.captured import Captured
+from milepost_testkit.models.data.oracle import Watermarks, check
 
 CLEAN = (
     "SELECT k, abs(f) AS f, CAST(i AS BIGINT) * 3 AS i, x / 4 AS x, d / 3 AS third, CAST(x AS STRING) AS text, "

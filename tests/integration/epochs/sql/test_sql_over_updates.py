@@ -18,7 +18,7 @@ from milepost.spark.local.local_runner import LocalRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SPEC = """\
 name: parcels

@@ -34,7 +34,7 @@ from milepost.spec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
 from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.types import ColumnType
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 TABLE = pa.table(
     {

@@ -10,7 +10,7 @@ from milepost.protocol.records.errors import CheckpointExpired
 from milepost_testkit.jobs.flights.flights import EMPTY_KEY, facts
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SLOW = "FROM flights WHERE size(filter(sequence(1, 30000), n -> n % 7 = flight % 7)) >= 0 AND"
 """A filter that takes seconds a row."""

@@ -17,11 +17,11 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost_testkit.commands.mortal_processes import MortalProcesses
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
-from milepost_testkit.servers.processes.mortal_processes import MortalProcesses
+from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.tasks.faults.worker_faults import Workers
-from milepost_testkit.tasks.tables import assert_same_rows
 
 MANY_CONSUMERS = {
     "    inputs: [unique]\n    key: [origin]": "    inputs: [clean]\n    key: [origin]",

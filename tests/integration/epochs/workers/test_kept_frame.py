@@ -22,7 +22,7 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.specs.spec_edits import edit_spec
 
 ROWS = pa.schema([("subtask", pa.int32()), ("said", pa.string())])
 

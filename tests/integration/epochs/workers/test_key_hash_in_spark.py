@@ -10,7 +10,7 @@ import psutil
 
 from milepost.jobmaster.job.context import JobContext
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 
 def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret(tmp_path: Path) -> None:

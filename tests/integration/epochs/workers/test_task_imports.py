@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from milepost_testkit.servers.airflow.e2e_job import CARRIERS, GATE, OF_ITS_OWN
+from milepost_testkit.airflow.e2e_job import CARRIERS, GATE, OF_ITS_OWN
 
 DAG_FILE = """
 from milepost.airflow.dags import load_jobs
@@ -28,7 +28,7 @@ def test_only_run_epoch_imports_spark_and_the_library_of_the_gate(tmp_path: Path
     (tmp_path / "dag.py").write_text(DAG_FILE, encoding="utf-8")
     own = {"AIRFLOW_HOME": "airflow", "MILEPOST_CACHE_DIR": "cache"}
     ran = subprocess.run(
-        [sys.executable, "-m", "milepost_testkit.servers.airflow.task_imports"],
+        [sys.executable, "-m", "milepost_testkit.airflow.task_imports"],
         cwd=tmp_path,
         env=os.environ | {name: str(tmp_path / folder) for name, folder in own.items()},
         capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.task_runs import InProcessRun
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DAYS = 4
 FROM = {"from": "2026-03-03"}

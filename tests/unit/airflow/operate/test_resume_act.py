@@ -14,9 +14,9 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.runs.facts import facts_of
 from milepost.jobmaster.jobmaster import Session
+from milepost_testkit.airflow.task_runs import InProcessRun, TaskInstance, trigger_vetoed
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.task_runs import InProcessRun, TaskInstance, trigger_vetoed
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 VETO = {
     "reason": "QUALITY_GATE_FAILED",

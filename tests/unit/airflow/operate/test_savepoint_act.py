@@ -10,8 +10,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.task_runs import InProcessRun
 
 
 def run(job: SparklessJob, what: str, **form: Any) -> Any:

@@ -12,9 +12,9 @@ from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceil
 from milepost.airflow.page.frame.figures import duration
 from milepost.airflow.page.routes.charts import phases_in_groups
 from milepost.jobmaster.reports.timings import PHASE_GROUPS, PHASES
+from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.page_client import page_client
 
 CHARTS = "/jobs/small__epoch/charts"
 

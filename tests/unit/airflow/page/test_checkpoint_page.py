@@ -12,10 +12,10 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.storage.requests import StoreRequests
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 GATE = (
     "quality:\n  - sink: table\n    expectations:\n"

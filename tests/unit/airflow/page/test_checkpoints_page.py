@@ -10,8 +10,8 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store
 

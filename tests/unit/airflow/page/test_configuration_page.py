@@ -11,10 +11,10 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page.routes.configuration import sections_of
 from milepost.spec.load.load import load_job
+from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.airflow.page_client import page_client
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.specs.spec_edits import edit_spec
 
 CONFIGURATION = "/jobs/small__epoch/configuration"
 

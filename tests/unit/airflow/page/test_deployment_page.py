@@ -10,8 +10,8 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.protocol.records.errors import StoreUnavailable
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
 from milepost_testkit.stores.job_stores import hook_stores
 
 
@@ -27,7 +27,7 @@ def run(job: SparklessJob, name: str) -> None:
     """One epoch of a job that is not named `small`, as its command line would run it."""
     from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.spec.load.load import load_job
-    from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+    from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
     JobMaster(load_job(job.folder / "config" / "small.yaml")).run(Session.cli(), SparklessRunner())
 

@@ -14,8 +14,8 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
 from milepost.jobmaster.jobmaster import Session
+from milepost_testkit.airflow.task_runs import TaskInstance
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.task_runs import TaskInstance
 
 
 class DagRun:

@@ -11,8 +11,8 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page_urls import URL_PREFIX, form_url
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
 
 
 @pytest.fixture

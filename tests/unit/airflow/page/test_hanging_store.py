@@ -15,8 +15,8 @@ from milepost.airflow.page.jobs.readings import Readings
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
+from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.servers.airflow.page_client import page_client
 from milepost_testkit.stores.job_stores import hook_stores
 
 JOB = "/jobs/small__epoch"

@@ -20,11 +20,11 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.open import open_store
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.stores.job_stores import break_store, hook_stores, later

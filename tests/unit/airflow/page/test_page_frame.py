@@ -11,9 +11,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.page_client import PageClient, page_client
 
 
 def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
@@ -73,7 +73,7 @@ def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
     from milepost.spec.load.lint import lint_report
     from milepost.spec.load.load import load_job
     from milepost.spec.picture.graph_picture import graph_picture
-    from milepost_testkit.servers.processes.processes import REPOSITORY
+    from milepost_testkit.processes.processes import REPOSITORY
 
     picture = graph_picture(lint_report(load_job(str(REPOSITORY / "config" / "flights.yaml"))))
     (style,) = re.findall(r"<style>(.*?)</style>", picture, re.DOTALL)

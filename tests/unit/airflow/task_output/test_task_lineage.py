@@ -15,10 +15,10 @@ from airflow.sdk.execution_time.context import set_current_context
 
 from milepost.airflow.task_output.lineage import lineage_settings
 from milepost.lineage.settings import asked
+from milepost_testkit.airflow.task_runs import run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.lineage_schemas import assert_valid
-from milepost_testkit.servers.airflow.task_runs import run_epoch_tasks
 from milepost_testkit.servers.lineage_receiver import LineageReceiver
+from milepost_testkit.servers.lineage_schemas import assert_valid
 
 DUE = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
 RUN = SimpleNamespace(dag_id="small__epoch", run_id="scheduled__1", run_type="scheduled", logical_date=DUE,

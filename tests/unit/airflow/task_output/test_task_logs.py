@@ -18,8 +18,8 @@ from airflow.sdk.exceptions import AirflowTaskTerminated
 from milepost.airflow.operators.base import TRIGGER, JobOperator
 from milepost.airflow.operators.tasks import TriggerCheckpointOperator
 from milepost.protocol.records import errors
+from milepost_testkit.airflow.task_runs import TaskInstance, run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.airflow.task_runs import TaskInstance, run_epoch_tasks
 
 
 @pytest.fixture

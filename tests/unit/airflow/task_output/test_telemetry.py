@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.otlp_receiver import otlp_receiver
-from milepost_testkit.servers.processes.processes import REPOSITORY
 
 _TASK = """
 import sys
@@ -22,7 +22,7 @@ from opentelemetry import trace
 from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 configure_otel(conf)
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
 with trace.get_tracer("airflow").start_as_current_span("worker.subsume"):

@@ -8,9 +8,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SPEC, SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

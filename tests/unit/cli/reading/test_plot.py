@@ -9,9 +9,9 @@ import pytest
 
 from milepost.cli.terminal.charts import Part, column_width, columns, stacked
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 PARTS = {"plan": Part("p", "blue"), "data": Part("d", "green")}
 

@@ -14,9 +14,9 @@ from milepost.cli.reading.health import follow
 from milepost.cli.terminal.output import Output
 from milepost.jobmaster.jobmaster import Session, Status
 from milepost.protocol.records.errors import StoreUnavailable
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 class Ended(Exception):

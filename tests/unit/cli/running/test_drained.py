@@ -8,10 +8,10 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.airflow.task_runs import InProcessRun
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.task_runs import InProcessRun
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 WINDOWED = {
     "schema: {k: int64, v: string}": 'schema: {k: int64, v: string, at: "timestamp[us, UTC]"}\n    event_time: at',

@@ -11,9 +11,9 @@ from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
 from milepost.spark.driver import runner as spark_runner
-from milepost_testkit.jobs.milepost_cli import Outcome, milepost
+from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DOWN = "the store did not answer"
 

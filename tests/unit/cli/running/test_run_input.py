@@ -14,9 +14,9 @@ import pytest
 from milepost.cli.running import epochs
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver import runner as spark_runner
-from milepost_testkit.jobs.milepost_cli import Outcome, milepost
+from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 @pytest.fixture

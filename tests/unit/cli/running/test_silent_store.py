@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from milepost.storage.s3 import probe
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.processes.processes import free_ports
+from milepost_testkit.processes.processes import free_ports
 
 
 @contextmanager

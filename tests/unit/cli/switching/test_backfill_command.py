@@ -12,9 +12,9 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
 from milepost.spark.driver import runner as spark_runner
-from milepost_testkit.jobs.milepost_cli import Outcome, assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 _GATE = """\
 quality:

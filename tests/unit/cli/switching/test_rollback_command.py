@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
 

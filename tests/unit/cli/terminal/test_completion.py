@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 
 @pytest.fixture

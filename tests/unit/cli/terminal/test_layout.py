@@ -12,9 +12,9 @@ from milepost.cli.terminal.layout import Grid, lay_out, wrapped
 from milepost.cli.terminal.output import Output, show_bytes, show_time, terminal_width
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import Session
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 GRID = Grid(["id", "status", "place"], [["1", "completed", "here"], ["22", "aborted", "there"]], [True, False, False])
 

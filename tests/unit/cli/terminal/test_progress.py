@@ -18,7 +18,7 @@ from milepost.epoch.timing.task_times import JOB_PHASES
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) -> None:

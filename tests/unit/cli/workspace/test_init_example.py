@@ -12,8 +12,8 @@ from milepost.cli.main import app
 from milepost.cli.workspace.example_files import example_names
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.processes.processes import REPOSITORY
 
 HOW_TO = REPOSITORY / "docs" / "how-to"
 

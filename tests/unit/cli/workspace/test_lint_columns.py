@@ -10,7 +10,7 @@ import pytest
 from milepost.dataflow.sinks.formats.delta.delta_types import check_columns
 from milepost.dataflow.sinks.formats.iceberg.schemas import to_iceberg
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 
 SPEC = """
 name: small

@@ -33,8 +33,8 @@ from milepost.protocol.records.errors import (
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 IN_RANGE = {"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0, "max_value": 10}
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "column": "v"}

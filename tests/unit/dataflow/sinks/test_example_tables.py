@@ -12,10 +12,10 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database
+from milepost_testkit.specs.examples import EXAMPLES
 
 SECOND_DAY = "sale,shop,amount,sold_at\n4,Porto,5.25,2026-03-02T08:00:00Z\n5,Quito,7.00,2026-03-02T08:30:00Z\n"
 FIRST_TOTALS = {"Bergen": (2, Decimal("140.40")), "Porto": (1, Decimal("80.00"))}

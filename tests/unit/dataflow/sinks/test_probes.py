@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.formats.delta import delta_probe
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore
-from milepost_testkit.stores.tables.delta_table import DeltaTableUnderTest
+from milepost_testkit.formats.delta_table import DeltaTableUnderTest
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.conformance.sinks.formats.local_cases import LocalCase

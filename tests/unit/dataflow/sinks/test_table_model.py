@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import compaction, small_files
-from milepost_testkit.stores.tables.sink_machine import SinkMachine
+from tests.conformance.sinks.contract.sink_machine import SinkMachine
 from tests.conformance.sinks.formats.local_cases import LocalListed, LocalParquet
 
 

@@ -18,8 +18,8 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights import flights
-from milepost_testkit.servers.processes.processes import REPOSITORY
-from milepost_testkit.tasks.oracle import expected_tables
+from milepost_testkit.models.data.csv_oracle import expected_tables
+from milepost_testkit.processes.processes import REPOSITORY
 from scripts.demo import DAYS_PER_EPOCH
 
 

@@ -48,9 +48,9 @@ from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range
 from milepost.storage.layout import channel_prefix
 from milepost.storage.open import open_store
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DAYS = 5
 

@@ -15,11 +15,11 @@ from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spark.driver import open_runner
 from milepost.spec.job.spec import StatefulSpec
-from milepost_testkit.jobs.milepost_cli import Outcome, milepost
+from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 AFRESH = ("--from-checkpoint", "0")
 TYPED = {

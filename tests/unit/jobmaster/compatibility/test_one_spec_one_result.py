@@ -21,7 +21,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.load.load import LoadedJob, from_text, load_job
 from milepost.storage.open import open_store
 from milepost.testing.local_job import under_test
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 ROWS = {"k": "int64", "z": "int64", "a": "int64", "at": "timestamp[us, UTC]"}
 OTHERS = {"k": "int64", "z": "int64", "a": "int64"}

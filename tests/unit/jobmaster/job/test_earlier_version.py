@@ -25,9 +25,9 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import decode_run
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.saved_job import stored
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 EARLIER = Path(__file__).parent / "golden" / "earlier"
 BY_NAME = "was written by an earlier Milepost"

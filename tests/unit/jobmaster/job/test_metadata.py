@@ -23,11 +23,10 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.kept import KeptObjects
 from milepost.storage.requests import StoreRequests
-from milepost_testkit.jobs.job_log import KEY_HASH_SECRET
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET, KEYED
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store
-from milepost_testkit.tasks.key_hashes import KEYED
 
 GOLDEN = Path(__file__).parent / "golden"
 CHANNEL = ChannelStateHandle(

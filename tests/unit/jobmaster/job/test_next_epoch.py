@@ -27,9 +27,9 @@ from milepost.spark.driver import runner as spark_runner
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 UNLIMITED = {"    limits_per_epoch: {max_files: 1}\n": ""}
 BUDGET = {"timeout: 10m}": "timeout: 10m, epoch_budget: 10s, max_in_flight: 1KB}"}

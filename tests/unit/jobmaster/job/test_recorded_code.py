@@ -15,7 +15,7 @@ from milepost.protocol.manifest.transaction.requests import RebindRequest, Trigg
 from milepost.protocol.records.errors import Fenced, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 AGGREGATE = "{uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}"
 PROCESS = "{uid: latest, kind: process, inputs: [rows], key: [k], function: counting:Counting}"

@@ -18,9 +18,9 @@ from milepost.jobmaster.job.checks import store_checks
 from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.spec_edits import edit_spec
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import Ministack
+from milepost_testkit.specs.spec_edits import edit_spec
 
 LOCAL = {"path: ../landing/*.csv": "path: s3://{landing}/in/*.csv", "path: ../lake/table": "path: s3://{lake}/table"}
 

@@ -15,9 +15,9 @@ from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
-from milepost_testkit.jobs.milepost_cli import milepost, milepost_on_terminal
+from milepost_testkit.commands.milepost_cli import milepost, milepost_on_terminal
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.specs.spec_edits import edit_spec
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import QualityGateFailed
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.pages import page_files, read_page
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 from tests.unit.runbook.test_provoked import GATE, TOLERANT, failed, run, with_an_epoch
 
 RULES = yaml.safe_load((REPOSITORY / "docs" / "reference" / "alerts.yaml").read_text(encoding="utf-8"))

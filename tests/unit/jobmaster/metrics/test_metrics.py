@@ -17,9 +17,9 @@ from milepost.jobmaster.metrics.prometheus_text import prometheus_text, series_n
 from milepost.jobmaster.metrics.samples import samples_of
 from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import StoreRequests
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 DASHBOARD = json.loads((REPOSITORY / "docs" / "reference" / "grafana.json").read_text(encoding="utf-8"))
 SERIES = {series_name(metric): metric for metric in METRICS}

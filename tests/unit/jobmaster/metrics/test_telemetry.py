@@ -23,10 +23,10 @@ from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.otlp_receiver import otlp_receiver
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.specs.spec_edits import edit_spec
 
 NS_PER_MS = 1_000_000
 GATE = """\
@@ -267,7 +267,7 @@ from itertools import pairwise
 from pathlib import Path
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 job = SparklessJob(Path(sys.argv[1]))
 master = job.master
 master.telemetry().completed("small", master.run(Session.cli(), SparklessRunner()))

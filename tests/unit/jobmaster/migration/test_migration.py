@@ -14,14 +14,14 @@ from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
 from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import hook_stores
-from milepost_testkit.tasks.tables import assert_same_rows
 
 EPOCHS = 5
 

@@ -13,7 +13,7 @@ from milepost.jobmaster.compatibility.advice import advice
 from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 EPOCHS = 3
 

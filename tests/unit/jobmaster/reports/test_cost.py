@@ -13,7 +13,7 @@ from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.spec.job.prices_spec import PricesSpec
 from milepost.spec.values.times.cron import DAYS_OF_MONTH
 from milepost.storage.requests import StoreRequests
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from tests.unit.jobmaster.job.test_metadata import golden
 

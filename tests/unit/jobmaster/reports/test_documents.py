@@ -22,7 +22,7 @@ from milepost.jobmaster.reports.tables.diff import Difference
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 GOLDEN = Path(__file__).parent / "golden" / "documents.json"
 EDIT = {

@@ -9,9 +9,9 @@ import pytest
 
 from milepost.dataflow.sources.planning import splits
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 EDIT = {"landing/*.csv": "landing/*", "max_files: 1": "max_files: 9"}
 

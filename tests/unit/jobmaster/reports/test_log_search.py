@@ -20,8 +20,8 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.job_log import A, JobLog
-from milepost_testkit.jobs.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 EPOCHS = 60

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from milepost.jobmaster.jobmaster import EpochFigures, Session, percentiles_of
 from milepost.protocol.codec.records import to_json
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 NONE = dict.fromkeys(one for one in EpochFigures.__slots__)

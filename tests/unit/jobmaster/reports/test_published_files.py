@@ -11,9 +11,9 @@ import pytest
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver import open_runner
-from milepost_testkit.jobs.milepost_cli import Outcome, milepost
+from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store

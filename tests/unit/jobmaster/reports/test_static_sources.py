@@ -13,10 +13,10 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, Session
 from milepost.jobmaster.reports.checkpoint.static_sources import PinnedObject
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.airflow.page_client import page_client
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

@@ -20,9 +20,9 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.addresses import address, page_of
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 HOUR_S = 3600
 HOUR_MS = 1000 * HOUR_S

@@ -9,9 +9,9 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session, SubtaskDetails
 from milepost.protocol.codec.records import to_json
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 EDIT = {
     "    schema: {k: int64, v: string}\n": "    schema: {k: int64, v: string, at: 'timestamp[us]'}\n"

@@ -19,7 +19,7 @@ from milepost.protocol.records.layout import metadata_key, token_prefix
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import stored
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import later
 
 

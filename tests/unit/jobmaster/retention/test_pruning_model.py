@@ -36,11 +36,11 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
-from milepost_testkit.jobs.job_log import KEY_HASH_SECRET
+from milepost_testkit.formats.played_manifest import HERE, MAIN, Completed
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 from milepost_testkit.stores.job_stores import LaterStore
-from milepost_testkit.stores.tables.played_manifest import HERE, MAIN, Completed
-from milepost_testkit.stores.tables.sink_machine import Killed, Rows, SinkMachine
 from tests.conformance.sinks.contract.case import Hook, nothing
+from tests.conformance.sinks.contract.sink_machine import Killed, Rows, SinkMachine
 from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 
 TABLE = JobTable("table", HERE, "here", frozenset(), in_force=True)

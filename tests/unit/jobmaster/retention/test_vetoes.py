@@ -20,10 +20,10 @@ from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.airflow.page_client import page_client
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.servers.airflow.page_client import page_client
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store
 from tests.unit.dataflow.quality.test_gate import suite

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
 EPOCHS = 11

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, RewindPoint
 from milepost.protocol.records.errors import CheckpointError
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.stores.job_stores import hook_stores
 

@@ -29,7 +29,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import hook_stores, later
 
 EPOCHS = 5

@@ -19,7 +19,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.hooked_store import Hook

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, Subta
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.checked import handle_of
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

@@ -12,8 +12,8 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 LISTENER = """
 class Listener:

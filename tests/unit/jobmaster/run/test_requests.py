@@ -12,7 +12,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.counted_stores import count_requests
 
 EMPTY = 6

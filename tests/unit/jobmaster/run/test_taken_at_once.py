@@ -16,7 +16,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.log.records import Landed
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SESSION = Session.cli()
 

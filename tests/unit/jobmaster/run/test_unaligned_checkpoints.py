@@ -10,7 +10,7 @@ from typing import Any
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.ids import CheckpointId
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
 from milepost_testkit.law.rows import rows_table

@@ -19,10 +19,10 @@ from milepost.protocol.records.errors import CheckpointError, InvalidRequest, No
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.held_rows import hold_few_rows
 from milepost_testkit.stores.job_stores import break_store
-from milepost_testkit.tasks.tables import assert_same_rows
 
 PAIRS = '  - {uid: pairs, kind: process, inputs: [rows], key: [k], function: "pairs:Pairs"}\n'
 PAIRS_SINK = "  - {name: pairs, input: pairs, format: parquet, path: ../lake/pairs, mode: append}\n"

@@ -36,7 +36,7 @@ from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved, stored, tampered
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Ministack
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store

@@ -40,7 +40,8 @@ from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, Fencin
 from milepost.protocol.records.layout import veto_key
 from milepost.protocol.records.manifest_state import Garbage, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost_testkit.jobs.job_log import AIR_1, KEY_HASH_SECRET, A, B, JobLog, airflow_run
+from milepost_testkit.jobs.job_log import AIR_1, A, B, JobLog, airflow_run
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 from milepost_testkit.stores.manifest_logs import MAX_TOMBSTONE_BYTES
 
 GOLDEN = Path(__file__).parent / "golden"

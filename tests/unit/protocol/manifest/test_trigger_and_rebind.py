@@ -26,7 +26,6 @@ from milepost_testkit.jobs.job_log import (
     AIR_1,
     AIR_2,
     EXPECTED,
-    KEY_HASH_SECRET,
     MINUTE_MS,
     RUN_1,
     RUN_2,
@@ -38,6 +37,7 @@ from milepost_testkit.jobs.job_log import (
     holder,
     refused,
 )
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
 
 def test_a_new_job_is_version_one_with_the_empty_state() -> None:

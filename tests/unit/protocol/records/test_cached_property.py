@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from milepost.protocol.records.cached_property import cached_property
-from milepost_testkit.import_rules import FOLDER, files
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.import_rules import FOLDER, files
 
 HOME = REPOSITORY / FOLDER / "protocol/records/cached_property.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from milepost.protocol.records.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 PIPELINE = REPOSITORY / "pipeline" / "milepost"
 

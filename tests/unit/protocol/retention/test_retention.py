@@ -14,7 +14,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
-from milepost_testkit.jobs.models.lineage_model import HOUR_MS, kept_by_a_plain_reading
+from milepost_testkit.models.protocol.lineage_model import HOUR_MS, kept_by_a_plain_reading
 
 SAMPLE = JobLog()
 SAMPLE.epoch(A)

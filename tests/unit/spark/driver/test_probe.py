@@ -16,7 +16,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.executors.unusable import check_answer, unusable
-from milepost_testkit.servers.processes.processes import REPOSITORY, run_python
+from milepost_testkit.processes.processes import REPOSITORY, run_python
 
 IMPORTED = """
 import importlib, json, sys

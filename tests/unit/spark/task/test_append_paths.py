@@ -15,7 +15,7 @@ from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.state.buffers.buffers import Buffer
 from milepost.state.buffers.channel_state import encode_channel_state
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner, no_sql
+from milepost_testkit.runners.sparkless_runner import SparklessRunner, no_sql
 
 SPEC = """\
 name: job

@@ -13,7 +13,7 @@ from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import SourceClock, UpstreamClock
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner, no_sql
+from milepost_testkit.runners.sparkless_runner import SparklessRunner, no_sql
 
 WINDOW = {
     "schema: {k: int64, v: string}": 'schema: {k: int64, at: "timestamp[us, UTC]"}\n    event_time: at',

@@ -11,8 +11,8 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.task import epoch_tasks
-from milepost_testkit.jobs.sparkless.side_by_side_runner import SideBySideRunner
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_tasks
 from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.worker.task_memory import task_memory
-from milepost_testkit.jobs.sparkless.side_by_side_runner import SideBySideRunner
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
 
 
 class _RepeatingRunner(SideBySideRunner):

@@ -42,7 +42,7 @@ from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))
 MAX_PARALLELISM = 16

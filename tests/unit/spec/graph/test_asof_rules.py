@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 READINGS = {"sensor": "int32", "at": "timestamp[us, UTC]", "value": "float64", "tags": "list<string>"}
 DEVICES = {"id": "int64", "at": "timestamp[ms, UTC]", "room": "string"}

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.spec.graph.columns_read import columns_read
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 ROWS = {"format": "csv", "path": "in/*.csv", "schema": {"at": "timestamp[us, UTC]", "k": "int32", "v": "string"}}
 ROWS |= {"event_time": "at"}

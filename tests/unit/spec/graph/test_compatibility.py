@@ -19,7 +19,7 @@ from milepost.spec.graph.compatibility import (
     state_signatures,
 )
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 BASE: dict[str, Any] = {
     "name": "job",

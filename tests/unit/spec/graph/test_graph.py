@@ -9,7 +9,7 @@ import pytest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 
 def spec(operators: list[dict[str, Any]], sinks: list[dict[str, Any]] | None = None, **source: Any) -> JobSpec:

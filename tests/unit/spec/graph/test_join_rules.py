@@ -11,7 +11,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import compare_signatures, state_signatures
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 ORDERS = {"id": "int32", "who": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
 CLICKS = {"order": "int64", "who": "string", "at": "timestamp[ms, UTC]", "price": "float64"}

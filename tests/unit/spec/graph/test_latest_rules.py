@@ -10,7 +10,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
 from milepost.spec.graph.in_flight import consumed_columns, input_signatures
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 ORDERS = {"id": "int64", "op": "string", "lsn": "int64", "tags": "list<string>", "at": "timestamp[us, UTC]"}
 LATEST = {"uid": "current", "kind": "latest", "inputs": ["orders"], "key": ["id"], "sequence_by": ["lsn"],

@@ -8,7 +8,7 @@ import pytest
 
 from milepost.spec.graph.graph import SinkInput
 from milepost.spec.job.spec import JobSpec
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 SOURCE = {"format": "json", "path": "in/*", "schema": {"k": "int64", "day": "date"}}
 CATALOG = {"type": "rest", "uri": "http://c"}

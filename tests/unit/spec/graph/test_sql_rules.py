@@ -10,7 +10,7 @@ from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.explain import explained_edges, explained_node
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 CLICKS = {"page": "string", "n": "int64", "tags": "list<string>"}
 TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["page", "n"],

@@ -12,7 +12,7 @@ from milepost.spec.graph.compatibility import NEW_TABLE, NEW_UID, compare_signat
 from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.explain import explained_edges, explained_node
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 CLICKS = {"page": "string", "at": "timestamp[us, UTC]", "tags": "list<string>", "x": "float64"}
 TOP = {"uid": "first", "kind": "top", "inputs": ["clicks"], "key": ["page"], "order_by": [{"x": "desc"}, "at"],

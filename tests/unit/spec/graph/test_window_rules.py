@@ -11,7 +11,7 @@ from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signa
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.times import time_zones
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 CLICKS = {"visitor": "string", "at": "timestamp[us, UTC]", "x": "float64", "paid": "decimal(9, 2)"}
 WINDOW = {"uid": "win", "kind": "window", "inputs": ["clicks"], "key": ["visitor"], "aggregates": {"n": "count(*)"}}

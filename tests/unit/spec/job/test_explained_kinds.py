@@ -18,7 +18,7 @@ from milepost.spec.job.spec import SqlOperator
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job
 from milepost.spec.values.types import to_arrow
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 ALL_KEYS = REPOSITORY / "config" / "examples" / "all_keys.yaml"
 SPEC = """\

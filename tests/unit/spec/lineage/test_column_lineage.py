@@ -17,7 +17,7 @@ from milepost.spec.graph.graph import analyse
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.lineage.column_lineage import column_lineage, lineage_document
 from milepost.spec.lineage.origins import RowsLineage, SourceColumn
-from milepost_testkit.jobs.graphs import build_graph
+from milepost_testkit.specs.graphs import build_graph
 
 AT = "timestamp[us, UTC]"
 SOURCES = {

@@ -16,8 +16,8 @@ from milepost.spec.job.spec import ScheduleSpec, SinkSpec, SparkSpec, StoreSpec
 from milepost.spec.load.document import read_document
 from milepost.spec.load.lint import json_schema, lint_report
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.specs.examples import EXAMPLES
 
 CONFIG = REPOSITORY / "config"
 ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job, require_placed
-from milepost_testkit.jobs.hostile_specs import hostile_spec, hostile_sql
+from milepost_testkit.specs.hostile_specs import hostile_spec, hostile_sql
 
 SPEC = """\
 name: visits

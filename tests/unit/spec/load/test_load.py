@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.spec.load.document import read_document
 from milepost.spec.load.load import LoadedJob, from_text, load_job
 from milepost.spec.values.spark_settings import ELSEWHERE, FIXED, LOOPBACK
-from milepost_testkit.jobs.spec_edits import edited
+from milepost_testkit.specs.spec_edits import edited
 
 SPEC = """\
 name: visits

@@ -14,7 +14,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
 from milepost.spec.values.patterns import ANY, IN_A_PART, Step, can_name, matcher
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: small

@@ -13,8 +13,8 @@ import pytest
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job
 from milepost.spec.picture.graph_picture import PALETTES, graph_picture
-from milepost_testkit.jobs.examples import EXAMPLES
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.specs.examples import EXAMPLES
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -28,7 +28,7 @@ from milepost.state.layers.key_groups import key_group, key_group_range, subtask
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 16
 ROUTING: defaultdict[str, tuple[str, ...]] = defaultdict(lambda: ("k",))

@@ -24,7 +24,7 @@ from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import encode_run
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 KEYS = KeySpec(("k",), ("k",), KEYED)

@@ -31,7 +31,7 @@ from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 GROUPS = 8
 ROWS = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("tags", pa.list_(pa.string()))])

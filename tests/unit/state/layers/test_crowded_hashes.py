@@ -18,7 +18,7 @@ from milepost.state.layers import layer
 from milepost.state.layers.exact_keys import key_numbers, same_keys
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, match, not_hidden, sort_rows, stack
-from milepost_testkit.jobs.job_log import KEY_HASH_SECRET
+from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
 COUNT = 8_000
 

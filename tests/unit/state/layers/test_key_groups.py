@@ -17,7 +17,7 @@ from milepost.state.layers.key_groups import (
     key_group_range,
     subtask_of_key_group,
 )
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 MASK = 2**64 - 1
 

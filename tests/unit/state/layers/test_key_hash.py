@@ -18,8 +18,8 @@ from milepost.protocol.exchange.routing import NullsApart
 from milepost.state.layers import key_hash
 from milepost.state.layers.key_groups import key_group
 from milepost.state.layers.key_hash import KeyHash, new_secret
-from milepost_testkit.tasks.collisions import harmless_differences, mix
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.collisions import harmless_differences, mix
+from milepost_testkit.rows.key_hashes import KEYED
 
 SECRET = "000102030405060708090a0b0c0d0e0f"
 OTHER = "000102030405060708090a0b0c0d0e10"

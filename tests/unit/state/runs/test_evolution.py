@@ -24,7 +24,7 @@ from milepost.state.runs.evolution import compare_schemas, converted, evolved, s
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 4
 CHAINS: dict[str, tuple[pa.DataType, ...]] = {

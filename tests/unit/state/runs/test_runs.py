@@ -23,7 +23,7 @@ from milepost.state.layers.layer import KeySpec, Layer, sort_rows
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.run_columns import order_by_key
 from milepost.state.runs.runs import check_body, decode_run, encode_run
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.tasks.operators.timers import next_timer
 
 KEYS = KeySpec(("k",), ("k",), KEYED)

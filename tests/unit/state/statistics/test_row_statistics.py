@@ -22,7 +22,7 @@ from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
 from milepost.state.statistics.row_statistics import RowStatistics
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED
+from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 8
 TIMER, EXPIRES = "__timer", "__expires"

@@ -34,7 +34,7 @@ from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStor
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from milepost_testkit.servers.processes.processes import run_python, wait_until
+from milepost_testkit.processes.processes import run_python, wait_until
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.stores.manifest_logs import create_job, new_log, trigger_checkpoint

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.errors import S3Errors
-from milepost_testkit.servers.processes.processes import free_ports
+from milepost_testkit.processes.processes import free_ports
 
 ERRORS = S3Errors(StoreConfig("s3://bucket/job", "http://s3.example:9000"), "bucket")
 

@@ -17,7 +17,7 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
 READINGS = pa.schema([("device", pa.int32()), ("at", pa.timestamp("us", "UTC")), ("value", pa.float64())])

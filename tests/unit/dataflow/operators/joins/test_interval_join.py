@@ -20,7 +20,7 @@ from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.rules.join import SIDES
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
 MINUTE = timedelta(minutes=1)

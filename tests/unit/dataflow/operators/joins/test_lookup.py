@@ -15,7 +15,7 @@ from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
 from milepost.spec.job.operators.lookup import LookupOperator
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 
 def lookup_of(left: pa.Schema, right: pa.Schema, key: list[Any], **options: Any) -> Lookup:

@@ -15,7 +15,7 @@ from milepost.dataflow.operators.rows.row_order import same_values
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64())])

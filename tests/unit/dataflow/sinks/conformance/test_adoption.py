@@ -13,8 +13,8 @@ from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost_testkit.formats.played_manifest import PlayedManifest
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.stores.tables.played_manifest import PlayedManifest
 from tests.conformance.sinks.contract.adoption import SinkAdoptionTests, UpsertAdoptionTests
 from tests.conformance.sinks.contract.case import LIFE, SinkCase, Story, pairs, rows
 from tests.conformance.sinks.formats.delta_sink import WEEK_MS, ForeignDelta

@@ -10,8 +10,8 @@ import pytest
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit.formats.iceberg_writers import compact
 from milepost_testkit.readers.reading_engines import ReadingEngines
-from milepost_testkit.stores.tables.iceberg_writers import compact
 from tests.conformance.sinks.contract.case import Pairs, pairs
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests

@@ -15,7 +15,7 @@ import pytest
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
-from milepost_testkit.stores.tables.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
+from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.dataflow.sinks.formats.delta.delta_log import commits_since_ours
 from milepost.protocol.records.errors import StateCorrupt
-from milepost_testkit.stores.tables.delta_table import OWNER, DeltaTableUnderTest, rows, write_id
+from milepost_testkit.formats.delta_table import OWNER, DeltaTableUnderTest, rows, write_id
 
 
 @pytest.fixture

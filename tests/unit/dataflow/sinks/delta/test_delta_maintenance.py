@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost_testkit.stores.tables.delta_table import DAY_MS, OWNER, DeltaTableUnderTest, rows
+from milepost_testkit.formats.delta_table import DAY_MS, OWNER, DeltaTableUnderTest, rows
 
 
 def log_of(table: DeltaTableUnderTest) -> list[str]:

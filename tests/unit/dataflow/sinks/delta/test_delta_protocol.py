@@ -14,8 +14,7 @@ from deltalake import CommitProperties
 from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
-from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.stores.tables.delta_table import (
+from milepost_testkit.formats.delta_table import (
     DAY_MS,
     OWNER,
     SCHEMA,
@@ -24,6 +23,7 @@ from milepost_testkit.stores.tables.delta_table import (
     rows,
     write_id,
 )
+from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 
 NTZ = pa.schema([*SCHEMA, ("at", pa.timestamp("us"))])
 NESTED_NTZ = pa.schema([*SCHEMA, ("visits", pa.list_(pa.struct([("at", pa.timestamp("us"))])))])

@@ -16,8 +16,8 @@ import pytest
 
 from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
 from milepost.dataflow.sinks.records.committables import StagedFile
+from milepost_testkit.formats.delta_table import DeltaTableUnderTest, rows, write_id
 from milepost_testkit.readers.reading_engines import EVERY_ENGINE, ReadingEngines, Where
-from milepost_testkit.stores.tables.delta_table import DeltaTableUnderTest, rows, write_id
 
 LONG = "z" * 40
 SMILE = "\U0001f600"

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.dataflow.sinks.formats.delta.delta_types import arrow_schema, check_columns, delta_schema
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from milepost_testkit.stores.tables.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest, write_id
+from milepost_testkit.formats.delta_table import DAY_MS, OWNER, SCHEMA, DeltaTableUnderTest, write_id
 
 HELD = pa.schema(
     [

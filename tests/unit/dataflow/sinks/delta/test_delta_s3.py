@@ -19,10 +19,10 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import S3Server, Seaweed
-from milepost_testkit.stores.tables.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 
 NOWHERE = "http://127.0.0.1:9"
 

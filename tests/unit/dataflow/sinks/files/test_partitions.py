@@ -31,7 +31,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 from tests.conformance.sinks.contract.case import SinkCase, Story, rows
 from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost_testkit.formats.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server
 from milepost_testkit.servers.s3_servers import SeaweedTables
-from milepost_testkit.stores.tables.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server
 
 
 @pytest.fixture

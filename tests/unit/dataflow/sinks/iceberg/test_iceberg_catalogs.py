@@ -17,10 +17,10 @@ from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusabl
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from milepost_testkit.servers.processes.processes import free_ports, run_python
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.formats.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
+from milepost_testkit.processes.processes import free_ports, run_python
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import SeaweedTables
-from milepost_testkit.stores.tables.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 
 _SECRET = "pw-7e1d0c"
 _OPENS = """

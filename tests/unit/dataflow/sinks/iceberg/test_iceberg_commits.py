@@ -24,12 +24,12 @@ from milepost.protocol.records.errors import (
     ProtocolViolation,
     StoreUnavailable,
 )
-from milepost_testkit.servers.proxies.holding_proxy import HoldingProxy
-from milepost_testkit.servers.proxies.recording_proxy import RecordingProxy
-from milepost_testkit.servers.proxies.repeating_proxy import RepeatingProxy
-from milepost_testkit.servers.proxies.tls_proxy import TlsProxy
+from milepost_testkit.formats.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
+from milepost_testkit.proxies.holding_proxy import HoldingProxy
+from milepost_testkit.proxies.recording_proxy import RecordingProxy
+from milepost_testkit.proxies.repeating_proxy import RepeatingProxy
+from milepost_testkit.proxies.tls_proxy import TlsProxy
 from milepost_testkit.servers.s3_servers import SeaweedTables
-from milepost_testkit.stores.tables.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 
 _RACERS = 6
 

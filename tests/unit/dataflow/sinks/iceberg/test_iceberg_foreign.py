@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
-from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake, move
-from milepost_testkit.stores.tables.iceberg_writers import compact, delete_rows
+from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake, move
+from milepost_testkit.formats.iceberg_writers import compact, delete_rows
 
 
 def _rows(*keys: int) -> pa.Table:

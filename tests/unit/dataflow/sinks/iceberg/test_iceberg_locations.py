@@ -11,8 +11,8 @@ import pytest
 from milepost.dataflow.sinks.formats.iceberg.file_io import STORE, StoreFileIO
 from milepost.dataflow.sinks.formats.iceberg.locations import key_below
 from milepost.protocol.records.errors import StateCorrupt
-from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake
-from milepost_testkit.stores.tables.iceberg_writers import set_properties
+from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake
+from milepost_testkit.formats.iceberg_writers import set_properties
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.protocol.records.errors import StateCorrupt
+from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
 from milepost_testkit.readers.reading_engines import EVERY_ENGINE, CatalogTable, ReadingEngines, Where
 from milepost_testkit.servers.s3_servers import SeaweedTables
-from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
 
 _WIDE = pa.schema(
     [

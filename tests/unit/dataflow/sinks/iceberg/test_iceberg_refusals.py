@@ -14,8 +14,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake
-from milepost_testkit.stores.tables.iceberg_writers import delete_rows, identify, require, set_properties
+from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake
+from milepost_testkit.formats.iceberg_writers import delete_rows, identify, require, set_properties
 
 
 def _make_anew(lake: IcebergLake, version: int) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import TableTarget
-from milepost_testkit.stores.tables.iceberg_lake import SCHEMA, IcebergLake
+from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake
 from tests.conformance.sinks.contract.case import rows
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 from tests.conformance.sinks.formats.local_cases import LocalCase

@@ -11,8 +11,8 @@ from milepost.dataflow.sinks.formats.postgres import database, row_changes
 from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
+from milepost_testkit.proxies.cutting_proxy import Cut, CuttingProxy
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
-from milepost_testkit.servers.proxies.cutting_proxy import Cut, CuttingProxy
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 

@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
     buckets_of,
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
-from milepost_testkit.stores.tables.played_manifest import Completed
+from milepost_testkit.formats.played_manifest import Completed
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
 from tests.unit.dataflow.sinks.conformance.test_delta_conformance import LocalCase

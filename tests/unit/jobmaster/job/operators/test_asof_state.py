@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.job import LawJob
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 from tests.unit.jobmaster.job.operators.test_join_state import DOCUMENT, rows
 
 ASOF = {"uid": "pairs", "kind": "asof", "inputs": ["a", "b"], "key": ["k"], "how": "left",

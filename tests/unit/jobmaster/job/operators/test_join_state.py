@@ -14,9 +14,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.job import LawJob
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 MINUTE_US = 60_000_000
 TYPES = {"k": "string", "v": "int32", "t": "timestamp[us, UTC]"}

@@ -28,9 +28,9 @@ from milepost.jobmaster.reports.tables.row_changes import (
 )
 from milepost.protocol.records.errors import NotFound
 from milepost.storage.open import open_store
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.held_rows import hold_few_rows
 from milepost_testkit.stores.hooked_store import HookedStore
 

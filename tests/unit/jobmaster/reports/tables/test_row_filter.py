@@ -13,9 +13,9 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit.jobs.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TABLE = pa.table(

@@ -24,9 +24,9 @@ from milepost.state.runs import runs
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.stores.held_rows import hold_few_rows
 from milepost_testkit.stores.memory_store import MemoryStore
-from milepost_testkit.tasks.key_hashes import KEYED, WEAK
 
 SCHEMA = pa.schema([("k", pa.float64()), ("n", pa.int64()), ("v", pa.int64()), ("__expires", pa.int64())])
 KEY, GROUPS = ("k", "n"), 8

@@ -15,9 +15,9 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 8, path: ../lake/table"}

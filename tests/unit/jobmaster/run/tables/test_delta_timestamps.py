@@ -13,9 +13,9 @@ from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.jobs.spec_edits import edit_spec
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
 
 NEVER_HAD = "variantType"
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us"))])

@@ -10,8 +10,8 @@ import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spec.load.load import load_job
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SPEC = """\
 name: parcels

@@ -11,7 +11,7 @@ from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
 SECOND = TABLE.replace("table", "second")

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 PLAIN = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
 BY_KEY = {"format: parquet, path: ../lake/seen": "format: delta, partition_by: [k], path: ../lake/seen"}

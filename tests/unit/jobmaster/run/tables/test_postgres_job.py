@@ -13,7 +13,7 @@ from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
-from milepost_testkit.jobs.milepost_cli import milepost
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved
 from milepost_testkit.servers.postgres_server import Database, PostgresServer

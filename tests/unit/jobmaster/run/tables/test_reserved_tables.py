@@ -15,7 +15,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 OURS = reservation(TableOwner("small", "a" * 32, "table"), "parquet", "upsert", ("k",))

@@ -11,10 +11,10 @@ from milepost.dataflow.sinks.staging import small_files
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.jobs.sparkless.sparkless_runner import SparklessRunner
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
+from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import later
-from milepost_testkit.tasks.tables import assert_same_rows
 
 DELTA = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
 EPOCHS = 12

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.law.job import LawJob
-from milepost_testkit.tasks.tables import assert_same_rows
+from milepost_testkit.rows.tables import assert_same_rows
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000

@@ -1,7 +1,0 @@
-"""The example jobs that come with the wheel."""
-
-from __future__ import annotations
-
-from milepost_testkit.servers.processes.processes import REPOSITORY
-
-EXAMPLES = REPOSITORY / "pipeline" / "milepost" / "cli" / "workspace" / "examples"

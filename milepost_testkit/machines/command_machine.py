@@ -1,0 +1,106 @@
+"""What the Hypothesis machines of stepped processes do alike: commands end, are judged, and the job is settled."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine
+
+from milepost.protocol.records.errors import (
+    Busy,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    Fenced,
+    JobNotRunnable,
+    NotFound,
+    StoreUnavailable,
+    Subsumed,
+    SubtaskDeclined,
+)
+from milepost_testkit.machines.protocol_world import Answers, SteppedJob
+from milepost_testkit.models.protocol.require import require
+from milepost_testkit.stores.stepped_processes import Crashed, Process
+
+REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
+"""How a command may end whatever it meets."""
+
+STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
+"""How a command may end that met a fault."""
+
+
+def in_the_suite(examples: int, steps: int) -> settings:
+    """The settings of a machine that every run of the suite runs: what it finds takes minutes to shrink."""
+    return settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        phases=(Phase.reuse, Phase.generate),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+class CommandMachine(RuleBasedStateMachine):
+    """Commands on one stepped job.
+
+    Attributes:
+        checked_at: the manifest version at which the stores were walked last.
+    """
+
+    world: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="milepost-machine-")
+        self.world = self.new_world(Path(self.folder.name) / "job")
+        self.model = self.world.model
+        self.checked_at = 0
+
+    def new_world(self, folder: Path) -> SteppedJob:
+        raise NotImplementedError
+
+    def check(self, every: int) -> None:
+        """What is stored is what the model says; the stores are walked after so many manifest versions."""
+        self.world.check()
+        if self.model.version >= self.checked_at + every:
+            self.checked_at = self.model.version
+            self.world.check_stores()
+
+    def done(self, process: Process, answers: Answers = Answers.ALL) -> None:
+        process.go_on()
+        require(process.over, f"{process.name} does not end")
+        self.judge(process, answers)
+
+    def judge(self, process: Process, answers: Answers | None = Answers.ALL) -> None:
+        """A command ends well, or with an error that says what it met.
+
+        Args:
+            answers: what reached its driver of what the subtasks answered; None: nobody knows.
+        """
+        self.world.mourn(process)
+        self.world.stores.watchers.raise_broken()
+        error = process.error
+        if error is None or isinstance(error, REFUSED) or self.is_refusal(error):
+            return
+        if isinstance(error, STRUCK):
+            require(process.faults or self.may_wait(), f"{process.name} met no fault and ends with {error!r}")
+            return
+        declined = process.faults or answers is None or not answers.good
+        require(isinstance(error, SubtaskDeclined) and declined, f"{process.name} ends with {error!r}")
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether it says, besides `REFUSED`, that what was asked for is impossible."""
+        return False
+
+    def may_wait(self) -> bool:
+        """Whether a command that met no fault of its own may say that a sink does not answer."""
+        return False
+
+    def teardown(self) -> None:
+        try:
+            self.world.settle()
+        finally:
+            self.world.close()
+            self.folder.cleanup()

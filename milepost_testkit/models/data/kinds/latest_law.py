@@ -1,0 +1,91 @@
+"""The law of `latest`: of each key the newest of its on-time rows, or none where that one is a delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost_testkit.models.data.batch import FLOATS, Claim, Place, differing, microseconds, names
+
+
+@dataclass(frozen=True)
+class LatestLaw:
+    """Rows are told newer by the declared columns, null least and NaN greatest; then deletes are, then whole rows.
+
+    With a ttl a deleted key may have an older row again, once its delete may be forgotten.
+    """
+
+    spec: LatestOperator
+
+    def late(self, place: Place) -> str | None:
+        ttl = self.spec.tombstone_ttl
+        return None if ttl is None else f"{place.time_us} < __stamp - {microseconds(ttl)}"
+
+    def batch(self, place: Place) -> str:
+        return f"SELECT upto, {names(self._shown(place))} FROM ({self._newest(place)}) WHERE NOT __gone"
+
+    def claims(self, place: Place) -> Iterator[Claim]:
+        columns, key = names(self._shown(place)), names(self.spec.key)
+        mark = f', "{DELETED_COLUMN}"' if self.spec.delete_when is not None else ""
+        newest = place.newest(self.spec.key, columns + mark)
+        shown = f'SELECT upto, {columns} FROM ({newest}) WHERE NOT "{DELETED_COLUMN}"' if mark else newest
+        own = place.at_each(f'SELECT * FROM "{place.uid}"')
+        often = f"SELECT upto, __epoch, {key} FROM ({own}) GROUP BY upto, __epoch, {key} HAVING count(*) > 1"
+        yield Claim("an epoch puts a key out once", often)
+        if mark:
+            before = f'lag("{DELETED_COLUMN}") OVER (PARTITION BY upto, {key} ORDER BY __order)'
+            rows = f"SELECT *, coalesce({before}, true) AS was_gone FROM ({own})"
+            yield Claim(
+                "a delete is of a key that has a row", f'SELECT * FROM ({rows}) WHERE "{DELETED_COLUMN}" AND was_gone'
+            )
+        if self.spec.tombstone_ttl is None:
+            yield Claim("the newest rows are the batch's", differing(shown, self.batch(place)))
+            return
+        yield Claim("no row is missing", f"({self.batch(place)}) EXCEPT ALL ({shown})")
+        yield Claim("a row that is older than a delete came when that was forgotten", self._revived(place, shown))
+
+    def _shown(self, place: Place) -> tuple[str, ...]:
+        return self.spec.columns or tuple(place.columns)
+
+    def _ranked(self, place: Place) -> str:
+        """Return on-time rows at each checkpoint, with whether each is a delete, and how new it is among its key's."""
+        gone = "false" if self.spec.delete_when is None else f"coalesce({self.spec.delete_when}, false)"
+        until = (
+            "NULL" if self.spec.tombstone_ttl is None else f"{place.time_us} + {microseconds(self.spec.tombstone_ttl)}"
+        )
+        rows = place.at_each(f"SELECT *, {gone} AS __gone, {until} AS __until FROM ({place.on_time(self.late(place))})")
+        keyed = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})"
+        order = [self._declared(place, name) for name in self.spec.sequence_by]
+        order += ["__gone DESC", "CASE WHEN __gone THEN __until END DESC NULLS LAST"]
+        order += [one for name in place.columns if name in self._kept(place) for one in self._whole(place, name)]
+        rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {', '.join(order)})"
+        return f"SELECT *, {rank} AS __rank FROM ({keyed})"
+
+    def _newest(self, place: Place) -> str:
+        return f"SELECT * FROM ({self._ranked(place)}) WHERE __rank = 1"
+
+    def _revived(self, place: Place, shown: str) -> str:
+        """Return rows that are shown although the newest of their key is a delete that was remembered then."""
+        same = " AND ".join(f's."{name}" IS NOT DISTINCT FROM r."{name}"' for name in self._shown(place))
+        keys = " AND ".join(f'd."{name}" IS NOT DISTINCT FROM r."{name}"' for name in self.spec.key)
+        # Of rows that a table cannot tell apart one is enough: others may have been dropped.
+        return (
+            f"SELECT s.* FROM ({shown}) s "
+            f"JOIN ({self._ranked(place)}) r ON s.upto = r.upto AND {same} AND NOT r.__gone "
+            f"JOIN ({self._newest(place)}) d ON d.upto = r.upto AND d.__gone AND {keys} "
+            "GROUP BY ALL HAVING bool_and(NOT coalesce(r.__stamp > d.__until, false))"
+        )
+
+    def _kept(self, place: Place) -> set[str]:
+        return {*self.spec.key, *self.spec.sequence_by, *self._shown(place)}
+
+    def _declared(self, place: Place, name: str) -> str:
+        value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
+        return f"{value} DESC NULLS LAST"
+
+    def _whole(self, place: Place, name: str) -> Iterator[str]:
+        yield f'"{name}" DESC NULLS LAST'
+        if place.columns[name] in FLOATS:
+            yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END DESC"

@@ -1,0 +1,41 @@
+"""The law of each kind of operator that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from milepost.spec.job.operators.asof import AsofOperator
+from milepost.spec.job.operators.join import JoinOperator
+from milepost.spec.job.operators.latest import LatestOperator
+from milepost.spec.job.operators.top import TopOperator
+from milepost.spec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    ProcessOperator,
+    StatefulSpec,
+    WindowOperator,
+)
+from milepost_testkit.models.data.batch import AggregateLaw, DeduplicateLaw, Law
+from milepost_testkit.models.data.kinds.asof_law import AsofLaw
+from milepost_testkit.models.data.kinds.join_law import JoinLaw
+from milepost_testkit.models.data.kinds.latest_law import LatestLaw
+from milepost_testkit.models.data.kinds.process_law import ProcessLaw
+from milepost_testkit.models.data.kinds.top_law import TopLaw
+from milepost_testkit.models.data.kinds.window_law import window_law
+
+LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
+    AggregateOperator: AggregateLaw,
+    WindowOperator: window_law,
+    DeduplicateOperator: DeduplicateLaw,
+    JoinOperator: JoinLaw,
+    AsofOperator: AsofLaw,
+    TopOperator: TopLaw,
+    LatestOperator: LatestLaw,
+    ProcessOperator: ProcessLaw,
+}
+
+
+def law_of(operator: StatefulSpec) -> Law:
+    """Return the law of an operator; of a process function, that of the one in `process_law.py`."""
+    return LAWS[type(operator)](operator)

@@ -1,0 +1,40 @@
+"""What relays of HTTP have in common: the address that clients use, where a head ends, and what follows it."""
+
+from __future__ import annotations
+
+from asyncio import StreamReader
+
+from milepost_testkit.proxies.relay import LOOPBACK, Relay
+
+END = b"\r\n\r\n"
+"""Of a head."""
+
+
+class HttpRelay(Relay):
+    """Relays the requests of a connection one after another.
+
+    Attributes:
+        endpoint_url: what clients use instead of the server's.
+    """
+
+    def __init__(self, upstream_port: int) -> None:
+        super().__init__(upstream_port)
+        self.endpoint_url = f"http://{LOOPBACK}:{self.port}"
+
+
+async def body_after(reader: StreamReader, head: bytes) -> bytes:
+    """Return the body that follows a head, as it is sent."""
+    if header(head, b"transfer-encoding") == b"chunked":
+        body, size = b"", 1
+        while size:
+            line = await reader.readuntil(b"\r\n")
+            size = int(line, 16)
+            body += line + await reader.readexactly(size + 2)
+        return body
+    return await reader.readexactly(int(header(head, b"content-length") or 0))
+
+
+def header(head: bytes, name: bytes) -> bytes:
+    """Return a header's value, in small letters; empty when it is not there."""
+    _, found, rest = head.lower().partition(b"\r\n" + name + b":")
+    return rest.partition(b"\r\n")[0].strip() if found else b""

@@ -1,0 +1,355 @@
+"""Reads import statements off source text and holds them to the layout of rooms and floors; nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from milepost_testkit.processes.processes import REPOSITORY
+
+PACKAGE = "milepost"
+FOLDER = "pipeline/milepost"
+"""The product: as Python imports it, and where it lies below the root."""
+
+TOOLS = ("scripts", "tests", "milepost_testkit", "bench", "dags", "plugins")
+
+FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality", "spilled")}
+LOWER = {"protocol", "spec", "storage", "state", *FLOW}
+ALLOWED: dict[str, set[str]] = {
+    "protocol": set(),
+    "extras": {"protocol"},
+    "runbook": {"protocol"},
+    "spec": {"protocol"},
+    "storage": {"protocol", "extras"},
+    "state": {"protocol"},
+    "dataflow.operators": {"protocol", "spec"},
+    "dataflow.sources": {"protocol", "spec"},
+    "dataflow.quality": {"protocol", "spec", "extras"},
+    "dataflow.spilled": {"state", "storage"},
+    "dataflow.sinks": {"protocol", "spec", "storage", "extras", "dataflow.spilled"},
+    "epoch": LOWER,
+    "lineage": LOWER | {"epoch"},
+    "jobmaster": LOWER | {"epoch", "extras", "lineage", "runbook"},
+    "spark": LOWER | {"epoch", "extras"},
+    "airflow": {"jobmaster", "epoch", "lineage", "spec", "protocol", "extras", "runbook"},
+    "cli": {"jobmaster", "epoch", "spec", "protocol", "extras", "testing", "runbook"},
+    "testing": {"jobmaster", "epoch", "lineage", "spec", "protocol"},
+    "api": {"jobmaster", "spec", "storage", "protocol"},
+    "__main__": {"cli"},
+}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark", "storage"}, "cli": {"spark"}, "api": {"spark"}}
+
+FLOORS: dict[str, tuple[str, ...]] = {
+    "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
+    "state": ("layers", "runs statistics", "buffers cache", "keyed"),
+    "jobmaster": (
+        "job",
+        "compatibility observers retention",
+        "leadership reports",
+        "rollback run metrics",
+        "backfill migration savepoints",
+        "jobmaster",
+    ),
+    "jobmaster.reports": (
+        "job_report jobs timings tables",
+        "cost",
+        "checkpoint",
+        "health history",
+        "reports",
+    ),
+    "spark": ("worker", "wire", "task", "driver", "local"),
+    "spark.driver": (
+        "engines lost_tasks spark_errors",
+        "deadline sql_projection starvation",
+        "epoch_graph executors gate_job spark_answers",
+        "kept_frame",
+        "runner",
+        "open_runner",
+    ),
+    "spec": ("values", "job sql", "graph", "lineage", "load picture"),
+    "spec.job": (
+        "csv_records event_time_spec",
+        "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
+        "spec",
+        "availability environment",
+    ),
+    "spec.graph": (
+        "edges event_time secret_checks sink_checks state_rules static_rules",
+        "checks marks rules",
+        "graph",
+        "compatibility in_flight",
+        "columns_read",
+    ),
+    "airflow": (
+        "connections page_urls parsed_specs preload",
+        "task_output",
+        "provider",
+        "operators",
+        "operate",
+        "runs",
+        "dags page",
+    ),
+    "airflow.page": ("frame drawings", "jobs", "routes", "pages", "checkpoints_page"),
+    "cli": ("terminal", "running reading workspace", "switching", "main"),
+    "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
+    "dataflow.sinks": (
+        "records",
+        "files",
+        "table_format",
+        "contract",
+        "formats staging",
+        "table",
+        "build",
+        "table_copy",
+    ),
+    "dataflow.sources": (
+        "contract",
+        "path_columns",
+        "bad_input dead_letters dimension event_times readers",
+        "build planning",
+    ),
+    "dataflow.operators": (
+        "contract",
+        "rows",
+        "aggregation joins",
+        "windows functions",
+        "deduplicate latest top materialized",
+        "build",
+    ),
+    "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
+}
+"""Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
+
+IMPURE = {
+    "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random",
+    "secrets", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+    "uuid",
+}  # fmt: skip
+"""Standard library modules that mean I/O, clock, randomness or logging: not for `protocol/`."""
+
+HOMES: dict[str, tuple[set[str], set[str]]] = {
+    "boto3": ({"storage"}, set()),
+    "botocore": ({"storage"}, set()),
+    "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
+    "airflow": ({"airflow"}, set()),
+    "great_expectations": (set(), {"dataflow.quality"}),
+    "deltalake": ({"dataflow.sinks"}, set()),
+    "opentelemetry": (set(), {"jobmaster", "airflow"}),
+    "psycopg": ({"dataflow.sinks"}, set()),
+    "pyiceberg": ({"dataflow.sinks"}, set()),
+    "openlineage": ({"lineage"}, set()),
+}
+"""Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module name, and whether importing its file executes it."""
+
+    file: Path
+    line: int
+    name: str
+    at_module_level: bool
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.name}"
+
+    @property
+    def root(self) -> str:
+        return self.name.split(".")[0]
+
+
+def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
+    """Yield what a file imports, or what it would with this text.
+
+    Imports below `if TYPE_CHECKING` never execute: they count as inside a function.
+    """
+
+    def visit(node: ast.AST, at_module_level: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield Import(file, child.lineno, alias.name, at_module_level)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{file}:{child.lineno}: relative import"
+                for name in _imported_from(str(child.module), [alias.name for alias in child.names]):
+                    yield Import(file, child.lineno, name, at_module_level)
+            deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+                isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
+            )
+            yield from visit(child, at_module_level and not deferred)
+
+    return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text), True)
+
+
+def _imported_from(module: str, names: list[str]) -> list[str]:
+    """`from milepost.state import runs` names a module too: that one is imported, beside its package."""
+    folder = REPOSITORY / "pipeline" / module.replace(".", "/")
+    inside = [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
+    return [f"{module}.{name}" for name in inside] or [module]
+
+
+def imports_in(*folders: str) -> list[Import]:
+    return [imported for file in files(*folders) for imported in imports_of(file)]
+
+
+def files(*folders: str) -> list[Path]:
+    """Every module below these folders of the repository. AssertionError: there is none in one of them."""
+    found = {folder: sorted((REPOSITORY / folder).rglob("*.py")) for folder in folders}
+    assert all(found.values()), found
+    return [file for folder in folders for file in found[folder]]
+
+
+def package_of(module: str) -> str:
+    """`milepost.spark.task.levels` -> `spark`; `milepost.dataflow.sinks` -> `dataflow.sinks`; `milepost` -> ``""``."""
+    parts = module.split(".")
+    return next((room for room in (".".join(parts[1:3]), ".".join(parts[1:2])) if room in ALLOWED), "")
+
+
+def package_of_file(file: Path) -> str:
+    if not file.is_relative_to(REPOSITORY / FOLDER):
+        return ""
+    relative = file.relative_to(REPOSITORY / FOLDER).with_suffix("")
+    if relative.name == "__init__":
+        relative = relative.parent
+    return package_of(".".join((PACKAGE, *relative.parts)))
+
+
+def upward(imports: Iterable[Import]) -> list[Import]:
+    """Those of a package that does not lie below the importing one."""
+    broken = []
+    for imported in imports:
+        if imported.root != PACKAGE:
+            continue
+        here, there = package_of_file(imported.file), package_of(imported.name)
+        allowed = ALLOWED.get(here, set()) | {here, ""}
+        if not imported.at_module_level:
+            allowed |= ALLOWED_INSIDE_FUNCTIONS.get(here, set())
+        if there not in allowed:
+            broken.append(imported)
+    return broken
+
+
+def climbing(imports: Iterable[Import]) -> list[Import]:
+    """Those of a room that is on the importing one's floor of their house, or above it."""
+    broken = []
+    for imported in imports:
+        here, there = _place(imported.file), tuple(imported.name.split("."))
+        if there[0] != PACKAGE or here[:1] != there[:1]:
+            continue
+        shared = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
+        floors = FLOORS.get(".".join(here[1:shared])) if shared else None
+        if floors is not None and _floor(floors, there[shared]) >= _floor(floors, here[shared]):
+            broken.append(imported)
+    return broken
+
+
+def around_the_facade(imports: Iterable[Import]) -> list[Import]:
+    """Those by which a person's side of the house enters the job master by another door than its facade."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) in ("airflow", "cli")
+        and imported.name.startswith(f"{PACKAGE}.jobmaster")
+        and imported.name != f"{PACKAGE}.jobmaster.jobmaster"
+    ]
+
+
+def below_the_surface(imports: Iterable[Import]) -> list[Import]:
+    """Those by which code outside of the product would import what may change: all but `milepost.api`."""
+    return [
+        imported
+        for imported in imports
+        if imported.root == PACKAGE and imported.name not in (PACKAGE, f"{PACKAGE}.api")
+    ]
+
+
+def formatted(imports: Iterable[Import]) -> list[Import]:
+    """Those by which the job master would know the format of a sink: it knows the contract, and who makes a sink."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) == "jobmaster"
+        and imported.name.startswith(f"{PACKAGE}.dataflow.sinks.parquet")
+    ]
+
+
+def _place(file: Path) -> tuple[str, ...]:
+    inside = file.relative_to(REPOSITORY / FOLDER) if file.is_relative_to(REPOSITORY / FOLDER) else Path("/nowhere")
+    return (PACKAGE, *inside.with_suffix("").parts)
+
+
+def _floor(floors: tuple[str, ...], name: str) -> int:
+    return next((number for number, names in enumerate(floors) if name in names.split()), len(floors))
+
+
+def circles(imports: Iterable[Import]) -> set[str]:
+    """The modules that import each other in a loop, and those on a way from one loop to another.
+
+    An import counts wherever it stands, also where it is not executed.
+    """
+    graph: dict[str, set[str]] = {}
+    for imported in imports:
+        graph.setdefault(".".join(_place(imported.file)), set()).add(imported.name)
+    left = set(graph)
+    while True:  # what imports none of the others is in no loop, nor what none of them imports
+        wanted = {name for here in left for name in graph[here] - {here}}
+        free = {here for here in left if not graph[here] & left - {here} or here not in wanted}
+        if not free:
+            return left
+        left -= free
+
+
+def impure(imports: Iterable[Import]) -> list[Import]:
+    """Those of `protocol/` that mean a library, I/O, a clock, randomness or logging, inside a function too."""
+    return [
+        imported
+        for imported in imports
+        if package_of_file(imported.file) == "protocol"
+        and imported.root != PACKAGE
+        and (imported.root not in sys.stdlib_module_names or imported.root in IMPURE)
+    ]
+
+
+def homeless(imports: Iterable[Import]) -> list[Import]:
+    """Those of a heavy library outside of its home."""
+    broken = []
+    for imported in imports:
+        at_module_level, inside_functions = HOMES.get(imported.root, (None, None))
+        if at_module_level is None or inside_functions is None:
+            continue
+        allowed = at_module_level if imported.at_module_level else at_module_level | inside_functions
+        if package_of_file(imported.file) not in allowed:
+            broken.append(imported)
+    return broken
+
+
+def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
+    """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
+
+    The standard provider is made for tasks: its operators use that kit, as ours do, and the kit has no triggers of its
+    own. The pages and the listeners are no tasks: Airflow's own server and scheduler run them.
+    """
+    of_tasks = ("airflow.sdk.", "airflow.providers.standard.", "airflow.triggers.")
+    airflow = REPOSITORY / FOLDER / "airflow"
+    of_servers = (airflow / "page", airflow / "preload.py", airflow / "runs" / "notes.py")
+    return [
+        imported
+        for imported in imports
+        if imported.root == "airflow"
+        and not f"{imported.name}.".startswith(of_tasks)
+        and not any(imported.file.is_relative_to(place) for place in of_servers)
+    ]
+
+
+def thick(imports: Iterable[Import]) -> list[Import]:
+    """Those of a file in `dags/` or `plugins/` that are more than what it hands to Airflow."""
+    known = sys.stdlib_module_names | {"airflow"}
+    return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.airflow")]
+
+
+def of_tools(imports: Iterable[Import]) -> list[Import]:
+    return [imported for imported in imports if imported.root in TOOLS]
