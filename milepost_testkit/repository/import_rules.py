@@ -1,20 +1,18 @@
-"""Reads import statements off source text and holds them to the layout of rooms and floors; nothing is executed."""
+"""The layout of packages and floors, and the rules that import statements follow."""
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.imports import FOLDER, HOUSES, PACKAGE, TESTKIT, Import, folder_of
 
-PACKAGE = "milepost"
-FOLDER = "pipeline/milepost"
-"""The product: as Python imports it, and where it lies below the root."""
+TOOLS = ("scripts", "tests", TESTKIT, "bench", "dags", "plugins")
 
-TOOLS = ("scripts", "tests", "milepost_testkit", "bench", "dags", "plugins")
+ABOVE = {"scripts": {TESTKIT, "bench"}, TESTKIT: {"tests", "bench"}}
+"""Tool -> the tools that import it, so that it may not import them."""
 
 FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality", "spilled")}
 LOWER = {"protocol", "spec", "storage", "state", *FLOW}
@@ -120,6 +118,23 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "build",
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
+    TESTKIT: (
+        "processes rows",
+        "proxies repository specs stores",
+        "servers tasks",
+        "formats models readers runners",
+        "commands",
+        "jobs",
+        "airflow cluster example_jobs interleavings law machines",
+        "browser chaos",
+    ),
+    f"{TESTKIT}.models": ("data protocol",),
+    f"{TESTKIT}.models.data": ("aggregate_calls captured", "batch", "kinds", "laws", "csv_oracle oracle"),
+    f"{TESTKIT}.jobs": ("flights job_log keyed_job landing reference_job sparkless", "connected_job"),
+    f"{TESTKIT}.tasks": (
+        "faults operators input_gate staging state_lineage subtask_driver",
+        "dataplane task_driver",
+    ),
 }
 """Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
 
@@ -145,62 +160,9 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 
 
-@dataclass(frozen=True)
-class Import:
-    """One imported module name, and whether importing its file executes it."""
-
-    file: Path
-    line: int
-    name: str
-    at_module_level: bool
-
-    def __str__(self) -> str:
-        return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.name}"
-
-    @property
-    def root(self) -> str:
-        return self.name.split(".")[0]
-
-
-def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
-    """Yield what a file imports, or what it would with this text.
-
-    Imports below `if TYPE_CHECKING` never execute: they count as inside a function.
-    """
-
-    def visit(node: ast.AST, at_module_level: bool) -> Iterator[Import]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                for alias in child.names:
-                    yield Import(file, child.lineno, alias.name, at_module_level)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{file}:{child.lineno}: relative import"
-                for name in _imported_from(str(child.module), [alias.name for alias in child.names]):
-                    yield Import(file, child.lineno, name, at_module_level)
-            deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
-                isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
-            )
-            yield from visit(child, at_module_level and not deferred)
-
-    return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text), True)
-
-
-def _imported_from(module: str, names: list[str]) -> list[str]:
-    """`from milepost.state import runs` names a module too: that one is imported, beside its package."""
-    folder = REPOSITORY / "pipeline" / module.replace(".", "/")
-    inside = [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
-    return [f"{module}.{name}" for name in inside] or [module]
-
-
-def imports_in(*folders: str) -> list[Import]:
-    return [imported for file in files(*folders) for imported in imports_of(file)]
-
-
-def files(*folders: str) -> list[Path]:
-    """Every module below these folders of the repository. AssertionError: there is none in one of them."""
-    found = {folder: sorted((REPOSITORY / folder).rglob("*.py")) for folder in folders}
-    assert all(found.values()), found
-    return [file for folder in folders for file in found[folder]]
+def room_folder(room: str) -> Path:
+    """The folder of a key of `FLOORS`, which leaves out the product's own name."""
+    return folder_of(room if room.split(".")[0] in HOUSES else f"{PACKAGE}.{room}")
 
 
 def package_of(module: str) -> str:
@@ -238,10 +200,10 @@ def climbing(imports: Iterable[Import]) -> list[Import]:
     broken = []
     for imported in imports:
         here, there = _place(imported.file), tuple(imported.name.split("."))
-        if there[0] != PACKAGE or here[:1] != there[:1]:
+        if there[0] not in HOUSES or here[:1] != there[:1]:
             continue
         shared = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), 0)
-        floors = FLOORS.get(".".join(here[1:shared])) if shared else None
+        floors = FLOORS.get(".".join(here[:shared]).removeprefix(f"{PACKAGE}.")) if shared else None
         if floors is not None and _floor(floors, there[shared]) >= _floor(floors, here[shared]):
             broken.append(imported)
     return broken
@@ -278,8 +240,10 @@ def formatted(imports: Iterable[Import]) -> list[Import]:
 
 
 def _place(file: Path) -> tuple[str, ...]:
-    inside = file.relative_to(REPOSITORY / FOLDER) if file.is_relative_to(REPOSITORY / FOLDER) else Path("/nowhere")
-    return (PACKAGE, *inside.with_suffix("").parts)
+    for package, folder in HOUSES.items():
+        if file.is_relative_to(REPOSITORY / folder):
+            return (package, *file.relative_to(REPOSITORY / folder).with_suffix("").parts)
+    return ("elsewhere", *file.with_suffix("").parts)
 
 
 def _floor(floors: tuple[str, ...], name: str) -> int:
@@ -349,6 +313,15 @@ def thick(imports: Iterable[Import]) -> list[Import]:
     """Those of a file in `dags/` or `plugins/` that are more than what it hands to Airflow."""
     known = sys.stdlib_module_names | {"airflow"}
     return [i for i in imports if i.root not in known and not i.name.startswith(f"{PACKAGE}.airflow")]
+
+
+def rising(imports: Iterable[Import]) -> list[Import]:
+    """Those by which a tool imports one that imports it: see `ABOVE`."""
+    return [
+        imported
+        for imported in imports
+        if imported.root in ABOVE.get(imported.file.relative_to(REPOSITORY).parts[0], set())
+    ]
 
 
 def of_tools(imports: Iterable[Import]) -> list[Import]:

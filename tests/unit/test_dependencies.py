@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import FOLDER, PACKAGE, Import, imports_in
+from milepost_testkit.repository.imports import FOLDER, PACKAGE, Import, imports_in
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]

@@ -25,7 +25,7 @@ from milepost_testkit.repository.distribution import (
     run_installed,
     unpack,
 )
-from milepost_testkit.repository.import_rules import FOLDER
+from milepost_testkit.repository.imports import FOLDER
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 INFO = f"milepost-{__version__}.dist-info"

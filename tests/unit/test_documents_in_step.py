@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import FOLDER, files
+from milepost_testkit.repository.imports import FOLDER, files
 from scripts.mutants import tracked_files
 
 DESIGN = (REPOSITORY / "docs" / "DESIGN.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import FOLDER, PACKAGE, files
+from milepost_testkit.repository.imports import FOLDER, PACKAGE, files
 
 WITH_EXAMPLES = [file for file in files(FOLDER) if ">>> " in file.read_text(encoding="utf-8")]
 

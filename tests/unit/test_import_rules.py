@@ -17,24 +17,21 @@ from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.import_rules import (
     ALLOWED,
     FLOORS,
-    FOLDER,
-    PACKAGE,
-    Import,
     around_the_facade,
     around_the_task_sdk,
     below_the_surface,
     circles,
     climbing,
-    files,
     formatted,
     homeless,
-    imports_in,
-    imports_of,
     impure,
     of_tools,
+    rising,
+    room_folder,
     thick,
     upward,
 )
+from milepost_testkit.repository.imports import FOLDER, PACKAGE, TESTKIT, Import, files, imports_in, imports_of
 
 MAX_LINES = 400
 MAX_LINES_WITH_REASON = 600
@@ -45,6 +42,11 @@ Rule = Callable[[list[Import]], list[Import]]
 @cache
 def of_product() -> list[Import]:
     return imports_in(FOLDER)
+
+
+@cache
+def of_testkit() -> list[Import]:
+    return imports_in(TESTKIT)
 
 
 def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
@@ -74,10 +76,59 @@ def test_a_circle_of_imports_is_found() -> None:
 
 @pytest.mark.parametrize("room", FLOORS)
 def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
-    folder = REPOSITORY / FOLDER / room.replace(".", "/")
+    folder = room_folder(room)
     inside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     named = [name for floor in FLOORS[room] for name in floor.split()]
     assert sorted(named) == sorted(inside - {"__init__"})
+
+
+@pytest.mark.parametrize("rule", [climbing, rising], ids=lambda r: r.__name__)
+def test_no_import_of_the_testkit_is(rule: Rule) -> None:
+    assert not rule(of_testkit()), "\n".join(map(str, rule(of_testkit())))
+
+
+def test_the_scripts_do_not_import_what_imports_them() -> None:
+    assert not rising(imports_in("scripts"))
+
+
+def test_no_modules_of_the_testkit_import_each_other() -> None:
+    assert not circles(of_testkit())
+
+
+@pytest.mark.parametrize(
+    ("rule", "file", "text"),
+    [
+        (climbing, "stores/canary.py", f"from {TESTKIT}.jobs.job_log import JobLog"),
+        (climbing, "stores/canary.py", f"def late():\n    import {TESTKIT}.proxies.relay"),
+        (climbing, "models/data/batch.py", f"from {TESTKIT}.models.data.laws import law_of"),
+        (climbing, "models/protocol/canary.py", f"from {TESTKIT}.models.data import batch"),
+        (climbing, "law/canary.py", f"from typing import *\nif TYPE_CHECKING:\n    import {TESTKIT}.chaos.model"),
+        (rising, "jobs/canary.py", "from tests.conformance.sinks.contract.case import SinkCase"),
+        (rising, "jobs/canary.py", "def late():\n    import bench.machine"),
+    ],
+)
+def test_a_rule_of_the_testkit_finds_what_breaks_it(rule: Rule, file: str, text: str) -> None:
+    canary = [one for one in imports_of(REPOSITORY / TESTKIT / file, text) if one.root != "typing"]
+    assert len(canary) == 1 and rule([*of_testkit(), *canary]) == canary
+
+
+def test_a_circle_of_the_testkit_is_found() -> None:
+    back = imports_of(REPOSITORY / TESTKIT / "stores/called_store.py", f"import {TESTKIT}.stores.job_stores")
+    circle = ("called_store", "faulty_store", "hooked_store", "job_stores")
+    assert circles([*of_testkit(), *back]) == {f"{TESTKIT}.stores.{name}" for name in circle}
+
+
+def test_scripts_that_import_the_testkit_are_found() -> None:
+    canary = list(imports_of(REPOSITORY / "scripts/canary.py", f"import {TESTKIT}.law.run"))
+    assert len(canary) == 1 and rising(canary) == canary
+
+
+def test_each_folder_of_the_testkit_says_what_it_holds() -> None:
+    folders = {file.parent for file in files(TESTKIT)}
+    silent = [folder for folder in folders if not (folder / "__init__.py").is_file()]
+    assert not silent
+    texts = {folder: ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) for folder in folders}
+    assert [folder for folder, text in texts.items() if not text or text.count("\n") > 2] == []
 
 
 def test_the_demo_and_the_benchmark_use_the_stable_surface() -> None:
@@ -140,7 +191,7 @@ def test_a_rule_of_imports_finds_what_breaks_it(rule: Rule, file: str, text: str
 
 
 @pytest.mark.parametrize(
-    "file", files(FOLDER, "dags", "plugins", "scripts"), ids=lambda f: str(f.relative_to(REPOSITORY))
+    "file", files(FOLDER, "dags", "plugins", "scripts", TESTKIT), ids=lambda f: str(f.relative_to(REPOSITORY))
 )
 def test_modules_stay_readable(file: Path) -> None:
     """At most 400 lines; up to 600 with a line "Size: why" in the module's docstring; never more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import files
+from milepost_testkit.repository.imports import files
 
 ROOTS = {"milepost": "pipeline", "tests": ".", "milepost_testkit": ".", "scripts": ".", "bench": "."}
 """What lies in this repository -> the folder that it is imported from."""

@@ -25,7 +25,7 @@ from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.spec.values.aggregates import AggregateCall
-from milepost_testkit.models.data.kinds.aggregate_calls import FLOATS, said, shown
+from milepost_testkit.models.data.aggregate_calls import FLOATS, said, shown
 
 UNITS = {"d": "day", "w": "week", "mo": "month"}
 

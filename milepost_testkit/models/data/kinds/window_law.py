@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from milepost.spec.job.spec import WindowOperator
+from milepost_testkit.models.data.aggregate_calls import shown
 from milepost_testkit.models.data.batch import (
     UNITS,
     Claim,
@@ -18,7 +19,6 @@ from milepost_testkit.models.data.batch import (
     microseconds,
     names,
 )
-from milepost_testkit.models.data.kinds.aggregate_calls import shown
 
 
 def window_law(spec: WindowOperator) -> Law:

@@ -11,7 +11,7 @@ import pytest
 
 from milepost.protocol.records.cached_property import cached_property
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import FOLDER, files
+from milepost_testkit.repository.imports import FOLDER, files
 
 HOME = REPOSITORY / FOLDER / "protocol/records/cached_property.py"
 

@@ -20,7 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from milepost_testkit.models.data.kinds.aggregate_calls import said
+from milepost_testkit.models.data.aggregate_calls import said
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 

@@ -1,0 +1,1 @@
+"""A real Airflow and its jobs, and the tasks of a DAG run without one."""

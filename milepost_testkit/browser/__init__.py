@@ -1,0 +1,1 @@
+"""Jobs and tours for the pages in a real browser (`make pictures`)."""

@@ -1,0 +1,1 @@
+"""The campaign: random jobs, faults and commands, judged by the models (`make chaos`)."""

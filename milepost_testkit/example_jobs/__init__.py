@@ -1,0 +1,1 @@
+"""The shipped example jobs over generated data, compared with DuckDB (`make examples`)."""

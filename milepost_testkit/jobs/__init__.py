@@ -1,0 +1,1 @@
+"""Jobs that tests run: over folders, over buckets, and with a manifest in memory."""

@@ -1,0 +1,1 @@
+"""The flights job of the demo: its epochs, kills, open tables and readers."""

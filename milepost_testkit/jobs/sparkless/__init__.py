@@ -1,0 +1,1 @@
+"""Small jobs with the real job master and no Spark."""

@@ -1,0 +1,1 @@
+"""Hypothesis state machines over processes that stop before any store call."""

@@ -1,0 +1,1 @@
+"""What must hold, computed without the product: the protocol, and the data."""

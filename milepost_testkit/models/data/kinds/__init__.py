@@ -1,0 +1,1 @@
+"""The batch query of each kind of operator."""

@@ -1,0 +1,1 @@
+"""Start and end processes of the operating system: ports, clean environments, whole process trees."""

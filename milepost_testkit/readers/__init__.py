@@ -1,0 +1,1 @@
+"""External engines that read published tables: DuckDB, Polars, Spark and others, each in its own environment."""

@@ -1,0 +1,1 @@
+"""The repository itself: its import rules, its distribution, and environments that install it."""

@@ -1,0 +1,1 @@
+"""Compare tables, and hash the keys of rows."""

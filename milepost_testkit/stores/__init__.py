@@ -1,0 +1,1 @@
+"""Object stores for tests: in memory, counted, hooked, faulty, and moved on call by call."""

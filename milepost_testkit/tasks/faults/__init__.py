@@ -1,0 +1,1 @@
+"""Faults inside tasks: frozen workers, lost workers, little memory, damaged source objects."""

@@ -1,0 +1,1 @@
+"""Run one stateful operator over epochs, without the rest of a job."""
