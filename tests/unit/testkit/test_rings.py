@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 from scripts.suite.rings import Claim, Part, Ring, claims_of, listing, page, ring_of, runs
 
 PROPERTY = """
