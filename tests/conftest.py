@@ -34,7 +34,7 @@ __all__ = [
     "seaweed_tables",
 ]
 
-pytest_plugins = ["scripts.suite.rings", "scripts.suite.schedule"]
+pytest_plugins = ["milepost_testkit.wording", "scripts.suite.rings", "scripts.suite.schedule"]
 
 # How long a machine takes to draw an example says nothing of what is tested.
 hypothesis.settings.register_profile("milepost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

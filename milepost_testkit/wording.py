@@ -1,0 +1,250 @@
+"""Golden wording: tests compare the product's texts with `tests/wording`.
+
+There is one file per error class (`InvalidRequest.txt`) and one per command (`rollback.txt`). An entry is a text below
+the tests that produce it. `pytest --update-wording` (`make wording`) rewrites the entries of the tests that ran and
+deletes entries without a test. Any other run fails on a text that differs, and on an entry that its test did not use.
+
+    with wording.raises(InvalidRequest) as refused:      # the type, then message and hint against the golden entry
+        load(spec)
+    assert refused.value.details == {"column": "city"}   # fields stay in the test
+    wording.matches("rollback", output)                  # the output of a command
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+FOLDER = "tests/wording"
+HEADER = "# Rewritten by `make wording`: review the diff.\n"
+INDENT = "    "
+NUMBER = " # "
+"""Precedes the number or name of an entry where a test has several in one file."""
+
+PLACEHOLDERS = (
+    (r"(?:/[\w.-]+)*/(?:pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?[\w.-]+|tmp[a-z0-9_]{8}\b)", "{tmp}"),
+    (r"\b(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:{port}"),
+    (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
+    (r"\b[0-9a-f]{32,}\b", "{hex}"),
+    (r"\b0x[0-9a-f]{6,}\b", "{address}"),
+    (r"https://errors\.pydantic\.dev/\S+", "{url}"),
+)
+TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")
+RUN_TIME = timedelta(hours=2)
+"""A time this close to now is the clock's, not the test's."""
+
+Entries = dict[str, str]
+
+
+@contextmanager
+def raises(
+    *kinds: type[BaseException], name: str = "", replace: Mapping[str, str] | None = None
+) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+    """Expect an error of one of the kinds, whose message and hint are the golden entry of its class."""
+    __tracebackhide__ = True
+    with pytest.raises(kinds) as caught:
+        yield caught
+    describes(caught.value, name=name, replace=replace)
+
+
+def describes(error: BaseException, *, name: str = "", replace: Mapping[str, str] | None = None) -> None:
+    """Compare the message and hint of an error that the test has caught with the golden entry of its class."""
+    __tracebackhide__ = True
+    hint = getattr(error, "hint", "")
+    matches(type(error).__name__, f"{error}\nhint: {hint}" if hint else str(error), name=name, replace=replace)
+
+
+def matches(file: str, text: str, *, name: str = "", replace: Mapping[str, str] | None = None) -> None:
+    """Compare a text with this test's golden entry in a file of wording.
+
+    Args:
+        name: of the entry, where a test has several and their order is not fixed; otherwise they are numbered.
+        replace: regular expressions of what differs between runs, with placeholders, besides `PLACEHOLDERS`.
+    """
+    __tracebackhide__ = True
+    if _PLUGIN is None or not _PLUGIN.test:
+        raise RuntimeError("wording is compared within a test only")
+    _PLUGIN.compare(file, stable(text, replace or {}), name)
+
+
+def stable(text: str, replace: Mapping[str, str]) -> str:
+    """Return a text with placeholders for what differs between runs, and no spaces at the ends of lines."""
+    for pattern, placeholder in (*replace.items(), *PLACEHOLDERS):
+        text = re.sub(pattern, placeholder, text)
+    text = TIME.sub(_clock, text.replace(str(_PLUGIN.folder.parent.parent), "{repo}") if _PLUGIN else text)
+    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
+
+
+def _clock(match: re.Match[str]) -> str:
+    try:
+        moment = datetime.fromisoformat(match[0])
+    except ValueError:
+        return match[0]
+    return "{time}" if abs(moment.replace(tzinfo=UTC) - datetime.now(UTC)) < RUN_TIME else match[0]
+
+
+def test_of(key: str) -> str:
+    """Return the test that an entry belongs to."""
+    return key.partition(NUMBER)[0]
+
+
+def parse(content: str) -> Entries:
+    """Return the entries of a file: each test's text."""
+    entries: Entries = {}
+    keys: list[str] = []
+    lines: list[str] = []
+    for line in [*content.split("\n"), "end"]:
+        if not line or line.startswith(INDENT):
+            lines.append(line.removeprefix(INDENT))
+        elif not line.startswith("# "):
+            if keys and lines:
+                entries.update(dict.fromkeys(keys, "\n".join(lines).rstrip()))
+                keys = []
+            keys, lines = [*keys, line], []
+    return entries
+
+
+def render(entries: Entries) -> str:
+    """Return a file of entries: each text once, below the tests that produce it."""
+    tests: dict[str, list[str]] = {}
+    for key, text in sorted(entries.items()):
+        tests.setdefault(text, []).append(key)
+    blocks = (
+        "\n".join([*keys, *(INDENT + line if line else "" for line in text.split("\n"))])
+        for text, keys in tests.items()
+    )
+    return HEADER + "".join(f"\n{block}\n" for block in blocks)
+
+
+class Plugin:
+    """Compares texts in the process that runs a test; updates and reports in the process that reports the run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.folder = config.rootpath / FOLDER
+        self.config = config
+        self.update: bool = config.getoption("update_wording")
+        self.files: dict[str, Entries] = {}
+        self.test = ""
+        self.compared: list[tuple[str, str, str]] = []
+        self.unused: set[str] = set()
+        self.used: dict[str, set[tuple[str, str]]] = {}
+        self.passed: set[str] = set()
+        self.changed: dict[str, Entries] = {}
+
+    def golden(self, file: str) -> Entries:
+        """Return a file's entries, which each process reads once."""
+        if file not in self.files:
+            path = self.folder / f"{file}.txt"
+            self.files[file] = parse(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return self.files[file]
+
+    def compare(self, file: str, text: str, name: str) -> None:
+        __tracebackhide__ = True
+        number = 1 + sum(file == other for other, _, _ in self.compared)
+        key = self.test + (f"{NUMBER}{name or number}" if name or number > 1 else "")
+        golden = self.golden(file).get(key)
+        self.compared.append((file, key, text))
+        if text == golden or self.update:
+            return
+        diff = [f"+ {line}" for line in text.split("\n")]
+        if golden is not None:
+            lines = difflib.unified_diff(golden.split("\n"), text.split("\n"), n=1, lineterm="")
+            diff = [f"{line[0]} {line[1:]}" for line in list(lines)[2:] if not line.startswith("@@")]
+        accept = f'make wording ARGS="tests/{test_of(key).partition("::")[0]}"'
+        pytest.fail("\n".join([f"{FOLDER}/{file}.txt: {key}", *diff, f"Accept the wording: {accept}"]), pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.test, self.compared = item.nodeid.removeprefix("tests/"), []
+        result = yield
+        self.test = ""
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        report = yield
+        if report.when == "teardown":
+            report.wording = self.compared  # travels to the process that reports
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid.removeprefix("tests/")
+        if report.when == "call" and report.passed:
+            self.passed.add(test)
+        for file, key, text in getattr(report, "wording", ()):
+            self.used.setdefault(test, set()).add((file, key))
+            self.changed.setdefault(file, {})[key] = text
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Find the entries of tests that do not exist, among the files that were collected whole."""
+        if any("::" in str(argument) for argument in self.config.args) or self.config.getoption("lf", False):
+            return
+        collected = {item.nodeid.removeprefix("tests/") for item in items}
+        whole = {test.partition("::")[0] for test in collected}
+        for _, key in self.every_key():
+            file = key.partition("::")[0]
+            if test_of(key) not in collected and (file in whole or not (self.folder.parent / file).exists()):
+                self.unused.add(key)
+
+    def every_key(self) -> Iterator[tuple[str, str]]:
+        for path in sorted(self.folder.glob("*.txt")):
+            for key in self.golden(path.stem):
+                yield path.stem, key
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.unused.update(getattr(node, "workeroutput", {}).get("unused_wording", ()))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["unused_wording"] = sorted(self.unused)
+            return
+        unused = {
+            (file, key)
+            for file, key in self.every_key()
+            if key in self.unused
+            or (test_of(key) in self.passed and (file, key) not in self.used.get(test_of(key), ()))
+        }
+        self.unused = {f"{FOLDER}/{file}.txt: {key}" for file, key in unused}
+        if not self.update:
+            session.exitstatus = session.exitstatus or (pytest.ExitCode.TESTS_FAILED if unused else 0)
+            return
+        for file in {*self.changed, *(file for file, _ in unused)}:
+            entries = self.golden(file) | self.changed.get(file, {})
+            self.write(file, {key: text for key, text in entries.items() if (file, key) not in unused})
+
+    def write(self, file: str, entries: Entries) -> None:
+        path = self.folder / f"{file}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if entries:
+            path.write_text(render(entries), encoding="utf-8")
+        else:
+            path.unlink(missing_ok=True)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.unused:
+            terminalreporter.section("wording that no test uses" + (", deleted" if self.update else ""))
+            for line in sorted(self.unused):
+                terminalreporter.write_line(line)
+            if not self.update:
+                terminalreporter.write_line("Delete it: make wording")
+
+
+_PLUGIN: Plugin | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-wording", action="store_true", help="rewrite tests/wording for the tests that run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _PLUGIN
+    _PLUGIN = Plugin(config)
+    config.pluginmanager.register(_PLUGIN)
