@@ -1,26 +1,28 @@
-"""Seeded mutants: each invariant is broken on purpose in a throw-away copy of the tree; its tests must fail there.
+"""Seeded mutants: each rule is broken on purpose in a copy of the tree, and the tests that it names must fail there.
 
-A mutant is caught when every test that it names fails in its copy, and passes in a copy that nothing was changed in. A
-survivor means a missing test. The list is `tests/mutants/`; `git ls-files` says what the tree is.
+A mutant is caught when every test that it names fails in its copy, and passes in a copy in which nothing was changed. A
+survivor means that a test is missing. The list is `tests/mutants/`; git decides which files belong to the tree.
 
     python -m scripts.mutants              run all of them, print which test catches which; exit 1 if one survives
-    python -m scripts.mutants I8 token     only those whose invariant is I8, or whose name has this text in it
-    python -m scripts.mutants --markdown   the table of PROTOCOL.md, without running anything
-    python -m scripts.mutants --update     write that table into PROTOCOL.md
+    python -m scripts.mutants I8 token     run those of invariant I8, or with this text in their name or function
+    python -m scripts.mutants --show I8    print what they change, without running anything
+    python -m scripts.mutants --markdown   print the table of tests/mutants/README.md, without running anything
+    python -m scripts.mutants --update     write that table into tests/mutants/README.md
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
+import difflib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -29,10 +31,12 @@ from xml.etree import ElementTree
 
 from scripts.processes import ROOT
 from scripts.reference.markdown import with_section
+from scripts.tree_copies import TreeCopies, tracked_files
 from tests.mutants.mutant import Mutant
+from tests.mutants.places import MisplacedMutant
 from tests.mutants.seeded import ALL
 
-DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"
+DOCUMENT = ROOT / "tests" / "mutants" / "README.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
 TIMEOUT_S = 240.0
 """One run of a mutant's tests; they take seconds. One that hangs proves nothing."""
@@ -74,22 +78,17 @@ class Run:
     output: str
 
 
-def tracked_files(root: Path) -> tuple[str, ...]:
-    """Return every file of the tree that is not ignored, relative to its root. Raises CalledProcessError: no git."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode()
-    return tuple(sorted({name for name in listed.split("\0") if name and (root / name).is_file()}))
-
-
-def try_mutant(mutant: Mutant, root: Path, files: Iterable[str]) -> Outcome:
-    """Apply one mutant to a copy and run its tests there. Raises ValueError: the old text is not there once."""
-    mutated = mutant.applied_to((root / mutant.file).read_text(encoding="utf-8"))
+def try_mutant(mutant: Mutant, root: Path, copies: TreeCopies) -> Outcome:
+    """Apply one mutant to a copy and run its tests there."""
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="milepost-mutant-") as name:
-        copy = Path(name)
-        _copy(root, copy, files)
-        (copy / mutant.file).write_text(mutated, encoding="utf-8")
-        run = run_tests(copy, mutant.tests)
+    try:
+        mutated = mutant.apply(root)
+    except MisplacedMutant as error:
+        return Outcome(mutant, Verdict.BROKEN, (), str(error), time.monotonic() - started)
+    # A single test has failed with its first failing case. Of several each has to run.
+    options = ("-x",) if len(mutant.tests) == 1 else ()
+    with copies.lend(mutated.file, mutated.source) as copy:
+        run = run_tests(copy, mutant.tests, TIMEOUT_S, *options)
     failed = tuple(test for test in mutant.tests if test in run.failed)
     if run.code not in _RAN or not run.ran.issuperset(mutant.tests):
         verdict = Verdict.BROKEN
@@ -98,35 +97,25 @@ def try_mutant(mutant: Mutant, root: Path, files: Iterable[str]) -> Outcome:
     return Outcome(mutant, verdict, failed, run.output, time.monotonic() - started)
 
 
-def unchanged_failures(mutants: Iterable[Mutant], root: Path, files: Iterable[str]) -> str:
+def unchanged_failures(mutants: Iterable[Mutant], copies: TreeCopies) -> str:
     """Run every named test in an unchanged copy. Returns "" when all pass, else what pytest printed."""
     tests = sorted({test for mutant in mutants for test in mutant.tests})
-    with tempfile.TemporaryDirectory(prefix="milepost-mutant-") as name:
-        copy = Path(name)
-        _copy(root, copy, files)
-        run = run_tests(copy, tests)
+    with copies.lend() as copy:
+        run = run_tests(copy, tests, TIMEOUT_S + 10 * len(tests))
     missing = [test for test in tests if test not in run.ran]
     return "" if run.code == 0 and not missing else "\n".join([run.output, *(f"did not run: {one}" for one in missing)])
 
 
 def try_all(
-    mutants: Sequence[Mutant], root: Path, files: Iterable[str], jobs: int, tell: Callable[[Outcome], None]
+    mutants: Sequence[Mutant], root: Path, copies: TreeCopies, jobs: int, tell: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Try mutants side by side; `tell` gets each outcome, in the order of the list."""
-    files = tuple(files)
+    """Try mutants in parallel; `tell` gets each outcome, in the order of the list."""
     outcomes = []
     with ThreadPoolExecutor(jobs) as pool:
-        for outcome in pool.map(lambda mutant: try_mutant(mutant, root, files), mutants):
+        for outcome in pool.map(lambda mutant: try_mutant(mutant, root, copies), mutants):
             tell(outcome)
             outcomes.append(outcome)
     return outcomes
-
-
-def _copy(root: Path, copy: Path, files: Iterable[str]) -> None:
-    for name in files:
-        target = copy / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(root / name, target, follow_symlinks=False)
 
 
 def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, *options: str) -> Run:
@@ -135,7 +124,7 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
     command += options
     command += [f"--junitxml={report}", *tests]
-    environment = {**os.environ, "MILEPOST_SEED": "1", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "MILEPOST_SEED": "1", "PYTHONHASHSEED": "1"}
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -182,21 +171,35 @@ def _junit_key(test: str) -> tuple[str, str]:
 
 
 def chosen(words: Sequence[str]) -> tuple[Mutant, ...]:
-    """Return the mutants of these invariants, or with one of these texts in their names; no words: all."""
+    """Return the mutants of these invariants, or with one of these texts in name or function; no words: all."""
     if not words:
         return ALL
-    return tuple(one for one in ALL if any(word == one.invariant or word in one.name for word in words))
+    return tuple(one for one in ALL if any(word == one.invariant or word in one.name + one.function for word in words))
 
 
 def render_markdown(mutants: Iterable[Mutant]) -> str:
-    """Return the table of PROTOCOL.md: each mutant, the invariant it breaks, where, and the tests that catch it."""
+    """Return the table of `tests/mutants/README.md`: each mutant, its rule, its function, and the tests that fail."""
     lines = ["| breaks | mutant | in | caught by |", "|---|---|---|---|"]
     for mutant in mutants:
         tests = ", ".join(f"`{test.removeprefix('tests/')}`" for test in mutant.tests)
-        lines.append(
-            f"| {mutant.invariant} | {mutant.name} | `{mutant.file.removeprefix('pipeline/milepost/')}` | {tests} |"
-        )
+        lines.append(f"| {mutant.invariant} | {mutant.name} | `{mutant.function}` | {tests} |")
     return "\n".join(lines)
+
+
+def render_change(mutant: Mutant, root: Path) -> str:
+    """Return what a mutant changes, as a diff of the statements. Raises MisplacedMutant."""
+    mutated = mutant.apply(root)
+    lines: list[str] = [f"{mutated.file}: {mutant.name}"]
+    for before, after in mutated.changed_statements():
+        lines += _diff(before, after)
+    return "\n".join(lines)
+
+
+def _diff(before: ast.stmt, after: ast.stmt) -> Iterator[str]:
+    texts = [ast.unparse(one).splitlines() for one in (before, after)]
+    for line in difflib.unified_diff(*texts, lineterm="", n=0):
+        if not line.startswith(("---", "+++", "@@")):
+            yield f"    {line}"
 
 
 def _tell(outcome: Outcome) -> None:
@@ -214,8 +217,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.split("\n")[0])
     parser.add_argument("words", nargs="*", help="only mutants of this invariant, or with this text in their name")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run side by side")
-    parser.add_argument("--markdown", action="store_true", help="print the table of PROTOCOL.md, run nothing")
-    parser.add_argument("--update", action="store_true", help="write it into PROTOCOL.md, run nothing")
+    parser.add_argument("--show", action="store_true", help="print what they change, run nothing")
+    parser.add_argument("--markdown", action="store_true", help="print the table of README.md, run nothing")
+    parser.add_argument("--update", action="store_true", help="write it into README.md, run nothing")
     options = parser.parse_args(arguments)
     if options.markdown or options.update:
         table = render_markdown(ALL)
@@ -229,13 +233,21 @@ def main(arguments: list[str] | None = None) -> int:
     if not mutants:
         print(f"no mutant of or named {' or '.join(options.words)}", file=sys.stderr)
         return 2
-    files = tracked_files(ROOT)
+    if options.show:
+        print("\n\n".join(render_change(mutant, ROOT) for mutant in mutants))
+        return 0
+    return _run(mutants, max(1, options.jobs))
+
+
+def _run(mutants: Sequence[Mutant], jobs: int) -> int:
     started = time.monotonic()
-    wrong = unchanged_failures(mutants, ROOT, files)
-    if wrong:
-        print(f"the named tests do not pass in an unchanged copy, so nothing is proven:\n{wrong}", file=sys.stderr)
-        return 1
-    outcomes = try_all(mutants, ROOT, files, max(1, options.jobs), _tell)
+    with tempfile.TemporaryDirectory(prefix="milepost-mutants-") as folder:
+        copies = TreeCopies(ROOT, Path(folder), jobs, tracked_files(ROOT))
+        wrong = unchanged_failures(mutants, copies)
+        if wrong:
+            print(f"the named tests do not pass in an unchanged copy, so nothing is proven:\n{wrong}", file=sys.stderr)
+            return 1
+        outcomes = try_all(mutants, ROOT, copies, jobs, _tell)
     caught = sum(outcome.verdict is Verdict.CAUGHT for outcome in outcomes)
     print(f"{caught} of {len(outcomes)} mutants caught in {time.monotonic() - started:.0f} s")
     return 0 if caught == len(outcomes) else 1

@@ -15,18 +15,17 @@ import argparse
 import hashlib
 import json
 import os
-import queue
 import random
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scripts.mutants import ROOT, run_tests, tracked_files
+from scripts.mutants import ROOT, run_tests
 from scripts.sampling.mutations import MutableModule, Mutation
 from scripts.sampling.reached_lines import Reach, digest_of, measure
+from scripts.tree_copies import TreeCopies, tracked_files
 
 KEPT = ROOT / ".milepost" / "mutants"
 FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "epoch", "jobmaster")
@@ -108,18 +107,10 @@ class Judge:
         self._verdicts = kept / "verdicts"
         self._verdicts.mkdir(parents=True, exist_ok=True)
         self._tests = digest_of(root, ("tests", "milepost_testkit"))
-        self._copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        files = tracked_files(root)
-        for number in range(jobs):
-            copy = kept / f"copy-{os.getpid()}-{number}"
-            for name in files:
-                (copy / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(root / name, copy / name, follow_symlinks=False)
-            self._copies.put(copy)
+        self._copies = TreeCopies(root, kept / f"copies-{os.getpid()}", jobs, tracked_files(root))
 
     def close(self) -> None:
-        while not self._copies.empty():
-            shutil.rmtree(self._copies.get())
+        self._copies.close()
 
     def judge(self, file: str, mutation: Mutation) -> Verdict:
         """Return what becomes of a mutant; a survivor is asked again when a test has changed, any other one never."""
@@ -139,11 +130,7 @@ class Judge:
         tests = self._reach.tests_of(self._root / file, mutation.first, mutation.last)
         if not tests:
             return Verdict(*place, "unreached")
-        copy = self._copies.get()
-        target = copy / file
-        whole = target.read_bytes()
-        try:
-            target.write_text(mutation.source, encoding="utf-8")
+        with self._copies.lend(file, mutation.source) as copy:
             asked = 0
             for chosen in self._portions(tests):
                 asked += len(chosen)
@@ -154,9 +141,6 @@ class Judge:
                 if run.code != 0:
                     return Verdict(*place, "caught", next(iter(sorted(run.failed)), "no test can be loaded"), asked)
             return Verdict(*place, "survived", "", asked)
-        finally:
-            target.write_bytes(whole)
-            self._copies.put(copy)
 
     def _portions(self, tests: Sequence[str]) -> Iterator[list[str]]:
         """The quickest tests first, then all others that fit the budget."""

@@ -12,8 +12,8 @@ from tests.mutants.mutant import INVARIANTS, Mutant
 
 def _seeded() -> Iterator[Mutant]:
     for file in sorted(Path(__file__).parent.glob("*.yaml")):
-        for one in yaml.safe_load(file.read_text(encoding="utf-8")):
-            yield Mutant(**one | {"tests": tuple(one["tests"])})
+        for one in yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader):
+            yield Mutant(one["name"], one["breaks"], one["in"], one["at"], one["do"], tuple(one["tests"]))
 
 
 ALL: tuple[Mutant, ...] = tuple(sorted(_seeded(), key=lambda mutant: INVARIANTS.index(mutant.invariant)))

@@ -9,7 +9,7 @@ import re
 
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.imports import FOLDER, files
-from scripts.mutants import tracked_files
+from scripts.tree_copies import tracked_files
 
 DESIGN = (REPOSITORY / "docs" / "DESIGN.md").read_text(encoding="utf-8")
 PROTOCOL = REPOSITORY / FOLDER / "protocol"
