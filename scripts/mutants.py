@@ -124,7 +124,7 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
     command += options
     command += [f"--junitxml={report}", *tests]
-    environment = {**os.environ, "MILEPOST_SEED": "1", "PYTHONHASHSEED": "1"}
+    environment = {**os.environ, "MILEPOST_SEED": "1", "MILEPOST_PROFILE": "deep", "PYTHONHASHSEED": "1"}
     process = subprocess.Popen(
         command,
         cwd=folder,

@@ -17,6 +17,7 @@ import pytest
 
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
+from milepost_testkit import profiles
 from milepost_testkit.interleavings.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from milepost_testkit.readers.reading_engines import reading_engines
 from milepost_testkit.servers.postgres_server import database, postgres
@@ -36,9 +37,9 @@ __all__ = [
 
 pytest_plugins = ["milepost_testkit.wording", "scripts.suite.rings", "scripts.suite.schedule"]
 
-# How long a machine takes to draw an example says nothing of what is tested.
-hypothesis.settings.register_profile("milepost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("milepost")
+PROFILE = os.environ.get(profiles.VARIABLE) or profiles.FAST
+profiles.register()
+hypothesis.settings.load_profile(PROFILE)
 
 SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 << 24))
 """The run's seed: printed in the header, so that any run can be repeated."""
@@ -93,6 +94,7 @@ def pytest_configure() -> None:
             NODE_CACHE_VARIABLE: NODE_CACHE,
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "MILEPOST_SEED": str(SEED),  # for the processes that this one lets run a part of the tests
+            profiles.VARIABLE: PROFILE,
         }
     )
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from milepost.protocol.records.errors import (
@@ -20,6 +20,7 @@ from milepost.protocol.records.errors import (
     Subsumed,
     SubtaskDeclined,
 )
+from milepost_testkit import profiles
 from milepost_testkit.machines.protocol_world import Answers, SteppedJob
 from milepost_testkit.models.protocol.require import require
 from milepost_testkit.stores.stepped_processes import Crashed, Process
@@ -31,15 +32,9 @@ STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
 """How a command may end that met a fault."""
 
 
-def in_the_suite(examples: int, steps: int) -> settings:
-    """The settings of a machine that every run of the suite runs: what it finds takes minutes to shrink."""
-    return settings(
-        max_examples=examples,
-        stateful_step_count=steps,
-        deadline=None,
-        phases=(Phase.reuse, Phase.generate),
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+def in_the_suite(share: float) -> settings:
+    """Return the settings of a machine over whole jobs. A failure is not shrunk: that takes minutes."""
+    return profiles.examples(share, phases=(Phase.reuse, Phase.generate))
 
 
 class CommandMachine(RuleBasedStateMachine):

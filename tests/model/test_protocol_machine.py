@@ -225,4 +225,4 @@ class Protocol(CommandMachine):
 
 
 TestProtocol = seed(int(os.environ["MILEPOST_SEED"]))(Protocol).TestCase
-TestProtocol.settings = in_the_suite(examples=12, steps=40)
+TestProtocol.settings = in_the_suite(share=0.12)

@@ -215,4 +215,4 @@ class Timelines(TimelineStories):
 
 
 TestTimelines = seed(int(os.environ["MILEPOST_SEED"]))(Timelines).TestCase
-TestTimelines.settings = in_the_suite(examples=3, steps=18)
+TestTimelines.settings = in_the_suite(share=0.03)

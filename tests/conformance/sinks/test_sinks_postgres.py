@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks.formats.postgres import row_changes
 from milepost.dataflow.sinks.staging import compaction
 from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import profiles
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests
@@ -51,6 +51,7 @@ class TestManyEpochs(PostgresCase):
 
 
 @pytest.mark.long
+@pytest.mark.hypothesis
 class TestAnyHistory(PostgresCase):
     def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
         self, monkeypatch: pytest.MonkeyPatch
@@ -62,7 +63,7 @@ class TestAnyHistory(PostgresCase):
         class Machine(SinkMachine):
             case = self
 
-        run_state_machine_as_test(Machine, settings=settings(max_examples=10, stateful_step_count=20, deadline=None))
+        run_state_machine_as_test(Machine, settings=profiles.examples(share=0.1))
 
 
 @pytest.mark.long

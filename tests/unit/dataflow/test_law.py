@@ -11,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from milepost.state.layers.key_groups import subtask_of_key_group
+from milepost_testkit import profiles
 from milepost_testkit.law.examples import Example, JobExample, Step, examples, job_examples, source_document
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.law.run import hold, hold_job
@@ -78,7 +79,7 @@ class History:
 
 
 @pytest.mark.long
-@settings(max_examples=45, deadline=None, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.25, suppress_health_check=list(HealthCheck))
 @given(examples())
 def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: Example) -> None:
     """Parallelism, slices, epochs that are cut, tries that are run again, vetoes, rollbacks, hashes that collide."""
@@ -87,7 +88,7 @@ def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: E
 
 
 @pytest.mark.long
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.03, suppress_health_check=list(HealthCheck))
 @given(example=job_examples(feed=True, served=True))
 @pytest.mark.usefixtures("database")
 def test_nodes_and_tables_keep_the_law_through_rollbacks_backfills_and_failed_tries(example: JobExample) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -26,6 +25,7 @@ from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.lineage import lineage
 from milepost.protocol.retention.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
+from milepost_testkit import profiles
 from milepost_testkit.jobs.job_log import TIMEOUT_MS, JobLog
 from milepost_testkit.models.protocol.lineage_model import HOUR_MS, SINKS, Done, Job, Switch
 
@@ -480,6 +480,4 @@ class Timelines(RuleBasedStateMachine):
 
 
 TestTimelines = Timelines.TestCase
-TestTimelines.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestTimelines.settings = profiles.examples(share=0.8)

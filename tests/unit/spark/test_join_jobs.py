@@ -11,11 +11,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.spec.job.spec import JobSpec
+from milepost_testkit import profiles
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
@@ -81,9 +82,7 @@ steps = st.tuples(
 )
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
-)
+@profiles.examples(share=0.25, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(history=st.lists(steps, min_size=1, max_size=5), weak=st.booleans(), cuts=st.booleans(), ends=st.booleans())
 def test_pairs_are_those_of_the_on_time_rows(
     tmp_path_factory: pytest.TempPathFactory, history: Any, weak: bool, cuts: bool, ends: bool

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochAlignment
@@ -18,6 +18,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.wire.exchange import BufferLimits
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane, ticking
 
 FINAL = EpochAlignment(None, None, 0, True)
@@ -64,7 +65,7 @@ def assert_equal(actual: DataPlane, expected: DataPlane) -> None:
         assert actual.state(uid) == expected.state(uid), uid
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.06, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
     timeouts=st.lists(st.integers(1, 60), min_size=4, max_size=4),

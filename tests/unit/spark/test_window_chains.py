@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost_testkit import profiles
 from milepost_testkit.tasks.dataplane import DataPlane, ticking
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, cut, events, nothing, open_plane
 
@@ -63,7 +64,7 @@ def gone_back(to: DataPlane) -> DataPlane:
     return replace(to, states=copy.copy(to.states), outputs=kept)
 
 
-@settings(phases=[Phase.generate], max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.08, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
     timeouts=st.lists(st.sampled_from([None, 3, 20]), min_size=5, max_size=5),

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import (
@@ -25,6 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.processes.processes import run_python
 
 
@@ -46,7 +47,7 @@ PARTS = st.text("ab-./0é ", min_size=1, max_size=3).filter(lambda part: part no
 KEYS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @given(st.sets(KEYS, max_size=12), KEYS | st.just(""), st.none() | st.integers(0, 5), st.text("ab-./0", max_size=4))
 def test_any_listing_equals_that_of_a_sorted_set_of_keys(tmp_path_factory, keys, after, limit, prefix) -> None:
     store = LocalStore(StoreConfig(file_url(tmp_path_factory.mktemp("model"))))

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.newest import newest_object
 from milepost.storage.open import open_store
+from milepost_testkit import profiles
 from milepost_testkit.stores.called_store import CalledStore
 
 
@@ -53,7 +54,7 @@ def test_only_the_first_question_lists_and_the_others_cost_what_came_since(tmp_p
     assert (newest(local(tmp_path)), store.calls) == (62, []), "another store knows nothing of it"
 
 
-@settings(max_examples=40)
+@profiles.examples(share=0.4)
 @given(steps=st.lists(st.sampled_from([1, 2, 99, 100, 101, "began anew", "asked"]), max_size=8))
 def test_it_is_what_a_listing_says_whatever_happened_since(
     steps: list[int | str], tmp_path_factory: pytest.TempPathFactory

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
+from milepost_testkit import profiles
 from milepost_testkit.tasks.input_gate import (
     Cancel,
     Data,
@@ -82,7 +83,7 @@ kinds = st.sampled_from(["timeoutable"] * 3 + ["unaligned", "aligned"])
 actions = st.sampled_from(["put 0", "put 1", "put 2"] * 2 + ["poll", "drain", "time", "time, late timer"])
 
 
-@settings(max_examples=300, deadline=None)
+@profiles.examples(share=3)
 @given(
     st.sets(st.integers(0, 2)),
     st.lists(kinds, min_size=1, max_size=4),

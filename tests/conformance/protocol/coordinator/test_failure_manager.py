@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochPlan
@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, 
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
+from milepost_testkit import profiles
 from milepost_testkit.jobs.job_log import A, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -174,7 +175,7 @@ ENDINGS = st.one_of(st.none(), st.sampled_from(CheckpointFailureReason), st.just
 
 @given(endings=st.lists(ENDINGS, max_size=25), tolerable=st.integers(0, 3))
 @example(endings=[DECLINED, None, DECLINED, DECLINED], tolerable=1)
-@settings(max_examples=80, deadline=None)
+@profiles.examples(share=0.8)
 def test_a_job_is_failed_exactly_after_too_many_counted_failures_in_a_row(
     endings: list[CheckpointFailureReason | str | None], tolerable: int
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +34,7 @@ from milepost.spec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
 from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.types import ColumnType
+from milepost_testkit import profiles
 from milepost_testkit.specs.graphs import build_graph
 
 TABLE = pa.table(
@@ -254,7 +255,7 @@ NESTED = pa.table(
 )
 
 
-@settings(max_examples=12)
+@profiles.examples(share=0.12)
 @given(st.lists(_VALUE, min_size=6, max_size=12), st.one_of(st.none(), _NUMBER))
 def test_a_select_means_what_it_means_to_spark(spark: SparkSession, items: list[str], condition: str | None) -> None:
     """Names that are those of fields, variables and columns at once, in any case, written in every way."""

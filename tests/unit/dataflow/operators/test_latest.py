@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorInput
@@ -20,6 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 UTC = pa.timestamp("us", "UTC")
@@ -187,7 +188,7 @@ ROWS = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @example([(1, "a", 1, True), (1, "a", 1, False), (1, "b", 2, False)], [(1, "c", 2, True)], [2])
 @given(st.lists(ROWS, max_size=10), st.lists(ROWS, max_size=6), st.lists(st.integers(0, 10), max_size=3))
 def test_rows_and_state_do_not_depend_on_pieces_arrival_or_combining(

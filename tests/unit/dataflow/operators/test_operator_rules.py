@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregation.exact_sums import exact_sums_as_decimal, stored_sums
@@ -26,6 +26,7 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Windo
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 from milepost_testkit.tasks.operators.timers import next_timer
 
@@ -159,7 +160,7 @@ def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None
 DECIMALS = pa.schema([("k", pa.string()), ("d", pa.decimal128(38, 0)), ("t", SCHEMA.field("t").type)])
 
 
-@settings(max_examples=40)
+@profiles.examples(share=0.4)
 @given(
     values=st.lists(st.integers(-9, 9).map(lambda part: part * (10**37) + part), min_size=1, max_size=30),
     cuts=st.lists(st.integers(0, 30), max_size=4),

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
@@ -21,6 +21,7 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 from milepost_testkit.tasks.operators.timers import next_timer
 
@@ -70,7 +71,7 @@ row = st.tuples(
 piece_cuts = st.lists(st.lists(st.integers(1, 11), max_size=3, unique=True).map(sorted), min_size=5, max_size=5)
 cut_rows = st.lists(st.lists(row, max_size=12), min_size=1, max_size=5)
 parallelisms = st.lists(st.integers(1, 4), min_size=5, max_size=5)
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = profiles.examples(share=0.25)
 
 
 def tables(epochs: Sequence[Sequence[tuple[Any, ...]]]) -> list[pa.Table]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
@@ -25,6 +25,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_waterma
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec, WindowOperator
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 MINUTE_US = 60_000_000
@@ -54,7 +55,7 @@ row = st.tuples(st.sampled_from([None, "a", "b", "c"]), st.integers(0, 90))
 epochs_of_rows = st.lists(st.lists(row, max_size=6), min_size=1, max_size=5)
 taken = st.lists(st.integers(1, 5), min_size=5, max_size=5)
 piece_sizes = st.lists(st.integers(1, 3), min_size=5, max_size=5)
-some = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = profiles.examples(share=0.25)
 
 
 def operator(kind: str, folder: Path) -> StatefulOperator:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorFailed, OperatorInput
@@ -18,6 +18,7 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int64())])
@@ -66,7 +67,7 @@ def test_a_row_that_n_others_go_before_is_dropped(tmp_path: Path) -> None:
 ROWS = st.tuples(st.sampled_from([1, 2, None]), st.sampled_from(["a", "b", "", None]), st.integers(0, 3) | st.none())
 
 
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @example([(1, "a", 1), (1, "a", 1), (1, "b", 2)], [2], 2)
 @given(st.lists(ROWS, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.integers(1, 3))
 def test_ranks_and_state_do_not_depend_on_pieces_or_arrival(

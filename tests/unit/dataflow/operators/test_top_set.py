@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput
@@ -15,6 +15,7 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.stores.memory_store import MemoryStore
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
@@ -67,7 +68,7 @@ def test_it_has_no_key_and_no_rank(tmp_path: Path) -> None:
 CHANGES = st.lists(st.tuples(st.sampled_from([1, 2]), st.sampled_from("abc"), st.integers(0, 2)), max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@profiles.examples(share=0.4)
 @given(st.lists(st.tuples(CHANGES, st.integers(0, 6)), min_size=1, max_size=4), st.integers(1, 3))
 def test_what_is_read_adds_up_to_the_first_rows(epochs: list[tuple[list[tuple[int, str, int]], int]], n: int) -> None:
     """Rows come, and some of those that are there are taken back."""

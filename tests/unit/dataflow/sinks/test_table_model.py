@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from milepost.dataflow.sinks.contract import SinkMode
 from milepost.dataflow.sinks.staging import compaction, small_files
+from milepost_testkit import profiles
 from tests.conformance.sinks.contract.sink_machine import SinkMachine
 from tests.conformance.sinks.formats.local_cases import LocalListed, LocalParquet
 
@@ -41,6 +41,7 @@ class BucketsMachine(SinkMachine):
     case = BucketsCase()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine, ListedMachine, BucketsMachine])
 def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(
     machine: type[SinkMachine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -49,5 +50,5 @@ def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_mode
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     monkeypatch.setattr(small_files, "GROWTH", 2)
     assert machine.case.open_sink(tmp_path).by_buckets is (machine is BucketsMachine)
-    examples = 12 if machine is BucketsMachine else 40  # each epoch writes the buckets of two subtasks
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=30, deadline=None))
+    share = 0.12 if machine is BucketsMachine else 0.4  # each epoch writes the buckets of two subtasks
+    run_state_machine_as_test(machine, settings=profiles.examples(share))

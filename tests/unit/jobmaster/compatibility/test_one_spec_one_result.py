@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.airflow.parsed_specs import parsed_spec
@@ -21,6 +21,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.load.load import LoadedJob, from_text, load_job
 from milepost.storage.open import open_store
 from milepost.testing.local_job import under_test
+from milepost_testkit import profiles
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 ROWS = {"k": "int64", "z": "int64", "a": "int64", "at": "timestamp[us, UTC]"}
@@ -160,7 +161,7 @@ class OneJob:
 
 
 @pytest.mark.long
-@settings(max_examples=4)
+@profiles.examples(share=0.04)
 @given(orders)
 def test_every_path_of_a_spec_to_an_epoch_makes_the_same_plan_and_rows(
     tmp_path_factory: pytest.TempPathFactory, order: Order

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
@@ -36,6 +35,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.lineage import still_listed
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
+from milepost_testkit import profiles
 from milepost_testkit.formats.played_manifest import HERE, MAIN, Completed
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 from milepost_testkit.stores.job_stores import LaterStore
@@ -360,6 +360,7 @@ class PrunedListed(PrunedMachine):
     case = ListedLater()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("machine", [PrunedAppend, PrunedUpsert, PrunedListed])
 def test_after_any_history_every_retained_checkpoint_reads_as_it_did_and_nothing_else_stays(
     machine: type[PrunedMachine], monkeypatch: pytest.MonkeyPatch
@@ -367,4 +368,4 @@ def test_after_any_history_every_retained_checkpoint_reads_as_it_did_and_nothing
     """I8, I14. At most 3 records for one table and compaction from 4 files on, so that short histories meet both."""
     monkeypatch.setattr(contents, "MAX_RECORDS", 3)
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
-    run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=profiles.examples(share=0.12))

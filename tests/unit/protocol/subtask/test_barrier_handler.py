@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Collection, Iterator
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import ProtocolViolation
@@ -38,6 +38,7 @@ from milepost.protocol.subtask.barrier_states import (
     Step,
     transition,
 )
+from milepost_testkit import profiles
 
 TIMEOUT_MS = 100
 WAITING = {AlignmentState.WAITING_FOR_FIRST, AlignmentState.ALTERNATING_WAITING_FOR_FIRST}
@@ -386,7 +387,7 @@ happenings = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@profiles.examples(share=3)
 @given(st.integers(1, 4), st.booleans(), st.lists(happenings, max_size=25))
 def test_after_any_events_nothing_is_triggered_twice_and_no_channel_stays_blocked(
     channels: int, alternating: bool, events: list[Happening]
@@ -396,7 +397,7 @@ def test_after_any_events_nothing_is_triggered_twice_and_no_channel_stays_blocke
         _step(handler, ledger, happening, _inside(handler))
 
 
-@settings(max_examples=200, deadline=None)
+@profiles.examples(share=2)
 @given(
     st.permutations([0, 1, 2]),
     st.lists(st.sampled_from([0, TIMEOUT_MS, TIMEOUT_MS + 1]), min_size=3, max_size=3).map(sorted),

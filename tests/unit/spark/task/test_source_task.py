@@ -9,7 +9,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import whole
@@ -25,6 +25,7 @@ from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.values.types import parse_type
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 
 _BATCH_ROWS = 65_536
 _SCHEMA = pa.schema([("value", pa.int64())])
@@ -69,7 +70,7 @@ def _rows(items: list[TaskOutput]) -> list[pa.Table]:
     return [item.rows for item in items if isinstance(item, Rows)]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@profiles.examples(share=0.2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([1, 7, 1_000, 40_000, _BATCH_ROWS - 1, _BATCH_ROWS, 70_000, 140_000]), max_size=9))
 def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_once(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int]

@@ -10,13 +10,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from milepost.spec.graph.graph import analyse
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.lineage.column_lineage import column_lineage, lineage_document
 from milepost.spec.lineage.origins import RowsLineage, SourceColumn
+from milepost_testkit import profiles
 from milepost_testkit.specs.graphs import build_graph
 
 AT = "timestamp[us, UTC]"
@@ -280,7 +281,7 @@ def source_columns() -> Iterator[tuple[str, int, str]]:
 
 @pytest.mark.long
 @given(steps=chains(), seed=st.integers(0, 1_000))
-@settings(max_examples=30, deadline=None)
+@profiles.examples(share=0.3)
 def test_a_column_that_is_not_named_changes_nothing_in_one_that_does_not_name_it(steps: list[Step], seed: int) -> None:
     """Soundness, by DuckDB: other values in a source's column change only columns whose lineage has it.
 

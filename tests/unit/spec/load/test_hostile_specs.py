@@ -9,12 +9,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.spec.load.lint import lint_report
 from milepost.spec.load.load import from_text, load_job, require_placed
+from milepost_testkit import profiles
 from milepost_testkit.specs.hostile_specs import hostile_spec, hostile_sql
 
 SPEC = """\
@@ -56,20 +57,20 @@ def survives(text: str) -> None:
 RNG = st.randoms(use_true_random=False)
 
 
-@settings(max_examples=120)
+@profiles.examples(share=1.2)
 @given(RNG)
 def test_any_spec_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
     survives(hostile_spec(rng))
 
 
-@settings(max_examples=80)
+@profiles.examples(share=0.8)
 @given(RNG)
 def test_any_sql_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
     survives(spec(hostile_sql(rng)))
 
 
 @pytest.mark.deep
-@settings(max_examples=3000)
+@profiles.examples(share=30)
 @given(RNG)
 def test_many_specs_are_accepted_or_refused_by_typed_errors(rng: Random) -> None:
     survives(hostile_spec(rng))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.spec.picture.layers import BETWEEN_BOXES, BETWEEN_LAYERS, placed
+from milepost_testkit import profiles
 
 SIZES = st.tuples(st.integers(40, 260), st.integers(20, 120))
 
@@ -21,7 +22,6 @@ def graphs(draw: st.DrawFn) -> tuple[dict[str, tuple[int, int]], list[tuple[str,
     return sizes, links
 
 
-@settings(max_examples=100, deadline=None)
 @given(graph=graphs())
 def test_boxes_do_not_overlap_and_links_go_right(
     graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
@@ -44,7 +44,7 @@ def test_boxes_do_not_overlap_and_links_go_right(
         assert x + sizes[name][0] <= found.width and y + sizes[name][1] <= found.height + 1e-6
 
 
-@settings(max_examples=50, deadline=None)
+@profiles.examples(share=0.5)
 @given(graph=graphs())
 def test_a_link_that_passes_a_layer_passes_no_box_of_it(
     graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],

@@ -6,10 +6,11 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.spec.values.patterns import matcher
+from milepost_testkit import profiles
 
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
 _MEANING = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
@@ -22,7 +23,7 @@ def means(pattern: str, name: str) -> bool:
     return re.fullmatch(expression, name, re.DOTALL) is not None
 
 
-@settings(max_examples=500)
+@profiles.examples(share=5)
 @given(_PIECES, st.lists(st.text("aab//\n", max_size=10), max_size=20))
 def test_a_pattern_means_what_its_definition_says(pattern: str, names: list[str]) -> None:
     is_meant = matcher(pattern)

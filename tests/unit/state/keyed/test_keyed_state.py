@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.codec.records import from_json, to_json
@@ -27,6 +27,7 @@ from milepost.state.runs.compaction import BASE_FACTOR, MAX_DELTAS, Choice, Snap
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 SCHEMA = pa.schema(
@@ -104,7 +105,7 @@ epochs = st.lists(st.tuples(steps, st.integers(1, 4), st.integers(0, 2)), min_si
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@profiles.examples(share=0.4)
 @given(epochs, st.booleans(), st.booleans())
 def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(
     tmp_path_factory: pytest.TempPathFactory, plan: Any, weak: bool, cached: bool

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import multi_row_table
@@ -31,6 +31,7 @@ from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 GROUPS = 8
@@ -117,7 +118,7 @@ batches = st.lists(st.lists(some_rows, max_size=8), max_size=3)
 histories = st.lists(st.tuples(batches, st.sampled_from([1, 2, 3]), st.integers(0, 2)), min_size=1, max_size=8)
 
 
-@settings(max_examples=20, deadline=None)
+@profiles.examples(share=0.2)
 @given(history=histories, weak=st.booleans(), cached=st.booleans())
 def test_rows_of_keys_are_those_of_a_dictionary_through_epochs_rescales_collisions_and_expiry(
     tmp_path_factory: pytest.TempPathFactory, history: Any, weak: bool, cached: bool

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.state.keyed import grouping
@@ -18,6 +18,7 @@ from milepost.state.layers import layer
 from milepost.state.layers.exact_keys import key_numbers, same_keys
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, match, not_hidden, sort_rows, stack
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
 COUNT = 8_000
@@ -100,7 +101,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
-@settings(max_examples=150)
+@profiles.examples(share=1.5)
 @given(names=st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3, unique=True), data=st.data())
 def test_equal_keys_have_one_number_and_others_another(names: list[str], data: st.DataObject) -> None:
     """Nulls equal nulls, NaNs equal NaNs, and there is one zero."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
@@ -19,6 +19,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED
 
 ROWS = 1500
@@ -47,7 +48,7 @@ def columns(draw: st.DrawFn) -> pa.Array:
     return values
 
 
-@settings(deadline=None, max_examples=150)
+@profiles.examples(share=1.5)
 @given(st.lists(columns(), min_size=1, max_size=3), st.data())
 def test_a_narrowed_table_comes_back_to_the_bit_and_so_does_any_part_of_it(
     made: list[pa.Array], data: st.DataObject

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import InvalidRequest
@@ -24,6 +24,7 @@ from milepost.state.runs.evolution import compare_schemas, converted, evolved, s
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 4
@@ -153,7 +154,7 @@ steps = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@profiles.examples(share=0.25)
 @given(steps, st.booleans())
 @example([([("b", "time")], False, {0: 5}, {1}, 1), ([], False, {}, set(), 2)], False)  # Parquet has no seconds
 def test_state_through_any_changes_of_its_schema_equals_a_converted_dictionary(

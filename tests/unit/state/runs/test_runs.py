@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.codec.records import from_json, to_json
@@ -23,6 +23,7 @@ from milepost.state.layers.layer import KeySpec, Layer, sort_rows
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.run_columns import order_by_key
 from milepost.state.runs.runs import check_body, decode_run, encode_run
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.tasks.operators.timers import next_timer
 
@@ -121,7 +122,7 @@ CAN_BE_KEY = [name for name in TYPES if name not in ("tags", "place", "time")]
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @given(ROWS, st.lists(st.sampled_from(CAN_BE_KEY), min_size=1, max_size=4, unique=True), st.data())
 def test_a_run_reads_back_as_the_layer_it_was_made_of(rows: list[dict[str, Any]], key: list[str], data: Any) -> None:
     """Whatever the types, the keys and the tombstones; and the same rows give the same bytes."""

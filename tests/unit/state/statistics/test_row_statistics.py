@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.records.object_store import StoreConfig
@@ -22,6 +22,7 @@ from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics import row_statistics
 from milepost.state.statistics.row_statistics import RowStatistics
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 8
@@ -121,7 +122,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@settings(max_examples=6, deadline=None)
+@profiles.examples(share=0.06)
 @given(seed=st.integers(0, 2**32 - 1), rescale_at=st.integers(0, 9))
 def test_a_statistic_by_what_changed_is_that_of_all_rows(
     tmp_path_factory: pytest.TempPathFactory, way: Way, seed: int, rescale_at: int

@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregation import order_free_sums as sums
 from milepost.dataflow.operators.aggregation.accumulators import Argument, Count, Grouped
 from milepost.dataflow.operators.aggregation.order_free_sums import OrderFreeSum, order_free_sums, order_free_variances
+from milepost_testkit import profiles
 
 X = Argument("x")
 KEYS = 3
@@ -54,7 +55,7 @@ def rounded(exact: Fraction) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-@settings(max_examples=40, deadline=None)
+@profiles.examples(share=0.4)
 @example([(0, LARGEST), (0, LARGEST), (0, -LARGEST), (1, LEAST), (1, -1.0), (1, 1.0), (2, -LEAST)], 3)
 @example([(0, -(2.0**-1000))], 1)
 @given(ROWS, st.integers(0, 12))

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
@@ -20,6 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.models.data.aggregate_calls import said
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
@@ -70,7 +71,7 @@ lives = st.lists(st.tuples(one_row, st.integers(0, 2), st.integers(0, 4)), max_s
 shapes = st.tuples(*[st.tuples(st.sampled_from([1, 2]), st.lists(st.integers(1, 8), max_size=2))] * 3)
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate])
+@profiles.examples(share=0.12, phases=[Phase.explicit, Phase.generate])
 @example(lives=[(("a", 0.0, 1, "p", True), 0, 5), (("a", -0.0, 1, "p", True), 0, 2)], shapes=[(1, [])] * 3, weak=True)
 @given(lives=lives, shapes=shapes, weak=st.booleans())
 def test_what_is_there_decides_whatever_came_and_went(

@@ -10,13 +10,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorInput
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
@@ -71,7 +72,7 @@ QUALIFY row_number() OVER (PARTITION BY l.number ORDER BY r.since DESC NULLS LAS
 """
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@profiles.examples(share=0.4, phases=[Phase.explicit, Phase.generate])
 @given(history=histories, how=st.sampled_from(["inner", "left"]), weak=st.booleans())
 def test_rows_are_those_of_duckdb_whatever_the_cut(
     tmp_path_factory: pytest.TempPathFactory, history: Any, how: str, weak: bool

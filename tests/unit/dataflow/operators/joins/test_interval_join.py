@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.contract import OperatorInput
@@ -20,6 +20,7 @@ from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.rules.join import SIDES
+from milepost_testkit import profiles
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
@@ -110,7 +111,7 @@ def expected_rows(how: str, low: int, high: int, firing_us: int | None) -> str:
     return pairs
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
+@profiles.examples(share=0.4, phases=[Phase.explicit, Phase.generate])
 @given(
     how=st.sampled_from(HOWS),
     history=histories,

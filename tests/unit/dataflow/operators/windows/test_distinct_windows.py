@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
@@ -19,6 +19,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.spec import WindowOperator
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.string()), ("b", pa.bool_()), ("t", pa.timestamp("us", "UTC"))])
@@ -80,7 +81,7 @@ APART = """
 """
 
 
-@settings(max_examples=5, deadline=None)
+@profiles.examples(share=0.05)
 @example([[("a", "x", 1), ("a", "x", 11), ("a", "y", 21)], [("a", "y", 2)]], [1])
 @given(st.lists(ROWS, min_size=1, max_size=3), st.lists(st.integers(1, 7), max_size=2, unique=True))
 def test_distinct_counts_of_sliding_windows_are_those_of_duckdb(epochs: list[list[Row]], cuts: list[int]) -> None:
@@ -104,7 +105,7 @@ def test_a_value_counts_for_the_windows_that_are_not_done_by_the_stamp_of_its_ro
     ]  # fmt: skip
 
 
-@settings(max_examples=5, deadline=None)
+@profiles.examples(share=0.05)
 @example([[("a", "x", 20), ("a", "y", 21), ("a", "x", 2)], [("a", "z", 11)], []], [1], {"allowed_lateness": "50m"})
 @given(st.lists(ROWS, min_size=1, max_size=3), st.lists(st.integers(1, 7), max_size=2, unique=True),
        st.sampled_from(({}, {"emit": "early"}, {"allowed_lateness": "50m"})))  # fmt: skip

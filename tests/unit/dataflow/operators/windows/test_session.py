@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.build import build_operator
@@ -26,6 +26,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("f", pa.float64()), ("t", pa.timestamp("us", "UTC"))])
@@ -92,7 +93,7 @@ def test_a_session_that_is_done_takes_no_row_and_one_that_is_not_takes_the_row_a
 ROWS = st.tuples(st.sampled_from(["a", None]), st.integers(-30, 30).map(float))
 
 
-@settings(max_examples=15, deadline=None)
+@profiles.examples(share=0.15)
 @example([("a", 0.0), ("a", 18.0), ("a", 9.0)], [1, 2])
 @given(st.lists(ROWS, min_size=1, max_size=12), st.lists(st.integers(1, 11), max_size=4, unique=True))
 def test_sessions_and_state_do_not_depend_on_pieces_or_arrival(given_rows: list[Row], cuts: list[int]) -> None:
@@ -276,7 +277,7 @@ DATABASE = duckdb.connect(config={"threads": 1})
 LATE_ROWS = st.lists(st.tuples(st.sampled_from(["a", None]), st.integers(0, 60).map(float)), max_size=6)
 
 
-@settings(max_examples=8, deadline=None)
+@profiles.examples(share=0.08)
 @example([[("a", 0.0), ("a", 18.0)], [("a", 9.0)], []], [1], EARLY)
 @given(st.lists(LATE_ROWS, min_size=2, max_size=4), st.lists(st.integers(1, 5), max_size=2, unique=True),
        st.sampled_from([LATE, EARLY, LATE | EARLY]))  # fmt: skip

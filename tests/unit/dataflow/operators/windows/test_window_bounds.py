@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.operators.windows.window_bounds import (
@@ -20,6 +20,7 @@ from milepost.dataflow.operators.windows.window_bounds import (
 )
 from milepost.spec.values.times.calendar import Calendar, parse_calendar
 from milepost.spec.values.times.time_zones import zone_data
+from milepost_testkit import profiles
 
 HOUR_US = 3_600_000_000
 UNITS = {"d": "day", "w": "week", "mo": "month"}
@@ -52,7 +53,7 @@ def bounds(found: CalendarWindows, time_us: int) -> tuple[datetime, datetime]:
     )
 
 
-@settings(max_examples=12, deadline=None)
+@profiles.examples(share=0.12)
 @given(
     st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(-90 * HOUR_US, 90 * HOUR_US)), min_size=1, max_size=20),
     st.sampled_from(("1d", "1w", "1mo")),

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
@@ -146,7 +146,6 @@ TEXTS = st.one_of(
 """Those of a few characters beside any: what is escaped, and what it becomes."""
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXTS, min_size=1))
 @example(["\\n", "\n", "\\N", None])
 def test_a_line_has_one_end_and_is_another_for_each_value(values: list[str | None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.contract import SinkMode
@@ -23,6 +23,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import profiles
 from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
@@ -91,7 +92,7 @@ def move_of(files: TableFiles, before: list[Rows] | None, after: list[Rows]) -> 
     return TableMove(1, "0" * 32, (), (), SCHEMA, before=known, after=all_of(after))
 
 
-@settings(max_examples=150)
+@profiles.examples(share=1.5)
 @example(common=[], left=[{0: None}], entered=[{0: None}, {0: None}], is_known=True, most=9)
 @example(common=[{0: "a"}], left=[], entered=[{0: None}], is_known=True, most=9)
 @given(common=HISTORIES, left=HISTORIES, entered=HISTORIES, is_known=st.booleans(), most=st.sampled_from([1, 100]))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.records.committables import JoinedFile, StagedFile, encode_schema
@@ -25,6 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import contents_prefix
 from milepost.storage.open import open_store
+from milepost_testkit import profiles
 from milepost_testkit.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
@@ -96,7 +97,7 @@ def test_changes_that_are_merged_do_what_they_do_one_after_another(
 
 
 @given(histories())
-@settings(max_examples=40)
+@profiles.examples(share=0.4)
 def test_any_history_is_folded_from_few_records_and_every_checkpoint_reads_as_it_was(
     tmp_path_factory: pytest.TempPathFactory, changes: list[ContentsChange]
 ) -> None:

@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.dataflow.sinks.table.others_changes import changes_of_others
 from milepost.dataflow.sinks.table_format import ForeignCommit
+from milepost_testkit import profiles
 
 OURS = ("a", "b", "c")
 
@@ -91,7 +92,7 @@ class Table:
         return Counter({row: n for one in self.live.values() for row, n in one.items() if row in OURS})
 
 
-@settings(max_examples=400, deadline=None)
+@profiles.examples(share=4)
 @given(st.data())
 def test_without_a_fault_each_row_that_we_left_is_there_once_in_the_named_files(data: st.DataObject) -> None:
     """Random appends, compactions, deletions of rows and restores, beside a model of the rows of each file."""

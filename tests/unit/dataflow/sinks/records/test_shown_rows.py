@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.shown_rows import in_place_of, joined_number, same_until
+from milepost_testkit import profiles
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@profiles.examples(share=3)
 @given(st.lists(STEP, min_size=2, max_size=14), st.integers(1, 4), st.data())
 def test_the_files_up_to_where_two_tables_are_the_same_show_the_same_rows(
     steps: list[tuple[str, ...]], cuts: int, data: st.DataObject

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.contract import SinkMode
@@ -21,6 +21,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
     buckets_of,
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
+from milepost_testkit import profiles
 from milepost_testkit.formats.played_manifest import Completed
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
@@ -40,7 +41,7 @@ class Case(LocalCase):
     mode = SinkMode.UPSERT
 
 
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @given(st.lists(EPOCH, min_size=1, max_size=6))
 def test_each_key_has_its_latest_row_and_buckets_cover_their_key_groups(
     epochs: list[tuple[list[int], set[int] | None, int, int | None, bool]],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sinks.contract import SinkMode
@@ -26,6 +26,7 @@ from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage import checked
+from milepost_testkit import profiles
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS
 from tests.conformance.sinks.contract.case import SCHEMA, Story, deleting, rows
@@ -74,7 +75,7 @@ def seen(job: Story) -> dict[int, str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@profiles.examples(share=0.6)
 @given(st.lists(EPOCH, min_size=1, max_size=10), st.integers(1, 6), st.sampled_from([0, 1, 4]))
 def test_whatever_is_compacted_by_however_many_subtasks_each_key_has_its_latest_row(
     epochs: list[tuple[list[set[int]], set[int]]], compact_files: int, share: int
@@ -266,7 +267,7 @@ def test_a_plan_says_what_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(plan, JoinPlan) and not set(small) & {each for run in plan.runs for each in run}
 
 
-@settings(max_examples=20, deadline=None)
+@profiles.examples(share=0.2)
 @given(st.lists(st.lists(st.integers(0, 200), min_size=1, max_size=60), min_size=1, max_size=5), st.integers(1, 3))
 def test_what_waits_on_the_disk_makes_the_same_buckets(keys: list[list[int]], subtasks: int) -> None:
     """A subtask holds a bucket, not what changed; files are named by their content."""

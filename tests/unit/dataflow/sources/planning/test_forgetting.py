@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import SourceObject
@@ -17,6 +17,7 @@ from milepost.dataflow.sources.planning.objects import Listing
 from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import ProtocolViolation, SourceChanged
+from milepost_testkit import profiles
 from milepost_testkit.stores.memory_store import MemoryStore
 
 AFTER = 100
@@ -237,7 +238,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@profiles.examples(share=0.3)
 @given(histories=st.lists(STEPS, min_size=12, max_size=40), max_files=st.integers(1, 4))
 def test_every_version_is_read_once_or_refused_by_name(histories: list[Any], max_files: int) -> None:
     """Objects land, go, come back as they were, are rewritten, arrive late with old times; the clock goes any way."""

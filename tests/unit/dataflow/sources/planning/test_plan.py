@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import SourceObject
@@ -186,7 +186,6 @@ def test_a_listing_of_100_000_objects_is_planned_within_a_second(tmp_path: Path)
     assert plan.pending_objects == 50_000 - 4
 
 
-@settings(deadline=None)
 @given(
     landings=st.lists(st.sets(st.integers(0, 40), max_size=12), min_size=1, max_size=6),
     max_files=st.integers(1, 5),

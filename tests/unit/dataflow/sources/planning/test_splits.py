@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.contract import ObjectPart, SourceObject
@@ -30,7 +30,6 @@ def sizes_of(splits: tuple[tuple[ObjectPart, ...], ...]) -> list[int]:
     return [sum(part.size for part in split) for split in splits]
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 10**9) | st.integers(1, 2 * WHOLE_BYTES), max_size=40),
     parallelism=st.integers(1, 12),
@@ -61,7 +60,6 @@ def test_splits_are_balanced_by_bytes() -> None:
     assert (len(first), len(second)) == (1, 5)
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 3 * GB), min_size=1, max_size=5), parallelism=st.integers(1, 12))
 def test_however_large_the_objects_are_no_subtask_has_much_more_than_its_share(
     sizes: list[int], parallelism: int

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.build import build_reader
@@ -22,6 +22,7 @@ from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.values.types import parse_type
+from milepost_testkit import profiles
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -180,9 +181,7 @@ def test_rows_before_the_bad_one_are_read_and_its_error_is_the_same_each_time(la
     assert texts == {"a.csv, line 3, column at: 'x' is not a timestamp[us, UTC]"}
 
 
-@settings(
-    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
-)
+@profiles.examples(share=0.4, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     names=st.lists(st.text(st.sampled_from('ab ",\n\r\t\u2028\x0bé'), max_size=6), min_size=1, max_size=30),
     blank=st.integers(0, 29),

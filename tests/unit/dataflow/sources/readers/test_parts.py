@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.dataflow.sources.build import build_reader
@@ -25,6 +25,7 @@ from milepost.dataflow.sources.readers.parquet import ParquetReader
 from milepost.dataflow.sources.readers.text_parts import TextPart
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.types import parse_type
+from milepost_testkit import profiles
 from milepost_testkit.stores.memory_store import MemoryStore
 
 DECLARED = DeclaredColumns("s", {"k": parse_type("int64"), "t": parse_type("string")})
@@ -68,7 +69,7 @@ def json_texts(draw: st.DrawFn) -> str:
     return text.rstrip("\r\n") if draw(st.booleans()) else text
 
 
-@settings(deadline=None, max_examples=200)
+@profiles.examples(share=2)
 @given(
     text=json_texts(), at=cuts | st.just([share / 40 for share in range(41)]), block=st.sampled_from([7, 64, 1 << 20])
 )
@@ -108,7 +109,7 @@ def read_or_refused(
         return None
 
 
-@settings(deadline=None, max_examples=400)
+@profiles.examples(share=4)
 @given(
     text=csv_texts(),
     at=cuts | st.just(MANY),
@@ -163,7 +164,7 @@ def broken_texts(draw: st.DrawFn) -> tuple[str, bool]:
     return (text.rstrip("\r\n") if draw(st.booleans()) else text), is_csv
 
 
-@settings(deadline=None, max_examples=150)
+@profiles.examples(share=1.5)
 @given(broken=broken_texts(), at=cuts | st.just(MANY), block=st.sampled_from([7, 1 << 20]))
 @example(broken=("".join(["{}{" + " " * pad + "\r\n" for pad in range(9)]), False), at=MANY, block=7)
 def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
@@ -179,7 +180,6 @@ def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
         assert salvaged(reader, store, parts_of(obj, at)) == salvaged(reader, store, [whole(obj)])
 
 
-@settings(deadline=None)
 @given(
     lines=st.lists(st.tuples(st.integers(0, 99), fields), min_size=3, max_size=12),
     at=cuts,
@@ -297,7 +297,7 @@ def parquet_body(table: pa.Table, groups: Iterable[int]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-@settings(deadline=None, max_examples=60)
+@profiles.examples(share=0.6)
 @given(groups=st.lists(st.integers(0, 60), max_size=12), at=cuts)
 def test_parts_of_a_parquet_file_have_its_row_groups_each_once_and_in_order(groups: list[int], at: list[float]) -> None:
     numbers = range(sum(groups))
@@ -349,7 +349,7 @@ def json_body(table: pa.Table, _: Iterable[int]) -> bytes:
     ],
     ids=["parquet", "json", "csv"],
 )
-@settings(deadline=None, max_examples=25)
+@profiles.examples(share=0.25)
 @given(
     objects=st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), max_size=5), parallelism=st.integers(1, 7)
 )
