@@ -36,6 +36,6 @@ class TestParquet(OnMinistack, ParquetCase, SinkSwitchTests, SinkTests):
     pass
 
 
-@pytest.mark.long
+@pytest.mark.deep
 class TestDelta(OnMinistack, DeltaCase, SinkSwitchTests, SinkTests):
     pass

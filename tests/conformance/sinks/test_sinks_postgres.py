@@ -30,17 +30,18 @@ class TestUpsert(PostgresCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
 
 @pytest.mark.long
 class TestManyEpochs(PostgresCase):
-    def test_300_epochs_leave_one_head_and_no_more_than_their_rows(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("epochs", [80, pytest.param(300, marks=pytest.mark.deep)])
+    def test_many_epochs_leave_one_head_and_no_more_than_their_rows(self, epochs: int, tmp_path: Path) -> None:
         """TABLES 6: no growth; compaction of the files on the way, and back over all of it."""
         job = self.begin(tmp_path)
         first = job.publish(rows((0, "first")))
-        for number in range(1, 300):
+        for number in range(1, epochs):
             job.publish(rows((number % 7, f"epoch {number}")))
         assert [row[0] for row in self.sql_rows(tmp_path)] == list(range(7))
         assert len(self.published(tmp_path)) == 7
         table = self.table(tmp_path)
         heads = "SELECT count(*), max(version) FROM milepost_tables WHERE table_oid = %s::regclass"
-        assert self.database.run(heads, table) == [(1, 300)]
+        assert self.database.run(heads, table) == [(1, epochs)]
         assert self.database.run("SELECT count(*) FROM pg_class WHERE relpersistence = 't'") == [(0,)]
         contents = job.sink.position().contents
         assert contents is not None and contents.files < COMPACT_FILES

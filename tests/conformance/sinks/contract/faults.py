@@ -151,6 +151,19 @@ ACTS = [
 ]
 
 
+strikes = pytest.mark.parametrize(
+    ("killed", "after"),
+    [
+        # The death before a call leaves what the death after the call before it does.
+        pytest.param(True, False, id="killed before it is done", marks=pytest.mark.deep),
+        pytest.param(True, True, id="killed after it was done"),
+        pytest.param(False, False, id="no answer before it is done"),
+        pytest.param(False, True, id="no answer after it was done"),
+    ],
+)
+"""How a call is struck."""
+
+
 class SinkFaultTests(SinkCase):
     """Faults come through the stores of the job and of the table, and around the format's log.
 
@@ -160,8 +173,7 @@ class SinkFaultTests(SinkCase):
 
     every_call = True
 
-    @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it was done"])
-    @pytest.mark.parametrize("killed", [True, False], ids=["killed", "no answer"])
+    @strikes
     @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
     def test_a_move_that_stops_at_any_call_is_done_again_and_ends_the_same(
         self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
@@ -253,8 +265,7 @@ class SinkFaultTests(SinkCase):
 class SinkDeleteFaultTests(SinkFaultTests):
     """The same with deletes, of a table of the latest rows."""
 
-    @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it was done"])
-    @pytest.mark.parametrize("killed", [True, False], ids=["killed", "no answer"])
+    @strikes
     @pytest.mark.parametrize("act", [deleted, emptied, brought_back], ids=lambda act: act.__name__)
     def test_a_move_that_deletes_and_stops_at_any_call_is_done_again_and_ends_the_same(
         self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool

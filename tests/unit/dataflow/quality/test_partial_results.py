@@ -133,7 +133,7 @@ def test_dates_beyond_the_years_of_python_are_judged_as_the_dates_that_they_are(
     assert [row["day"] for row in shown[0].rows] == ["10183-09-21", "10183-09-21", "-3506-03-09"]
 
 
-@profiles.examples(share=0.6, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.3, suppress_health_check=list(HealthCheck))
 @given(drawn=tables(), mostly=st.sampled_from([1.0, 0.5, 2 / 3]), data=st.data())
 def test_however_rows_are_cut_the_verdict_is_that_on_the_whole_table(
     drawn: tuple[pa.Table, list[int]], mostly: float, data: st.DataObject

@@ -50,14 +50,15 @@ def keys_of(epochs: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_three_hundred_epochs_are_few_files_in_delta_and_engines_see_every_row_once(
-    tmp_path: Path, reading_engines: ReadingEngines
+@pytest.mark.parametrize("epochs", [100, pytest.param(300, marks=pytest.mark.deep)])
+def test_hundreds_of_epochs_are_few_files_in_delta_and_engines_see_every_row_once(
+    epochs: int, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:
     """TABLES 1.14 and 6: bounded files and bytes; who follows changes sees each row come once."""
     case = DeltaOnDisk()
     job = case.begin(tmp_path)
     shown, most = {}, 0
-    for until in range(25, 301, 25):
+    for until in range(25, epochs + 1, 25):
         publish(job, 25)
         assert job.manifest.head is not None
         shown[until] = job.manifest.head
@@ -68,34 +69,35 @@ def test_three_hundred_epochs_are_few_files_in_delta_and_engines_see_every_row_o
     store = case.table_store(tmp_path)
     files = (stat.key for stat in store.list("_milepost/data/"))
     written = sum(pq.read_metadata(pa.BufferReader(store.get(key))).num_rows for key in files)
-    assert written <= 4 * len(keys_of(300)), "a row is written when it comes, and few times more"
-    assert keys_that_came(tmp_path / "table") == keys_of(300)
-    for until in (25, 150, 300, 75):
+    assert written <= 4 * len(keys_of(epochs)), "a row is written when it comes, and few times more"
+    assert keys_that_came(tmp_path / "table") == keys_of(epochs)
+    for until in (25, epochs // 2, epochs, 75):
         job.back_to(shown[until])
         assert_engines_see(case, tmp_path, reading_engines, keys_of(until))
 
 
 @pytest.mark.long
-def test_a_hundred_epochs_are_few_files_in_iceberg_and_its_appends_have_every_row_once(
-    tmp_path: Path, reading_engines: ReadingEngines
+@pytest.mark.parametrize("epochs", [40, pytest.param(100, marks=pytest.mark.deep)])
+def test_many_epochs_are_few_files_in_iceberg_and_its_appends_have_every_row_once(
+    epochs: int, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:
     """Who follows appended rows passes over snapshots that replace files, and meets no other kind."""
     case = IcebergOnDisk()
     job = case.begin(tmp_path)
-    publish(job, 50)
+    publish(job, epochs // 2)
     before = job.manifest.head
-    publish(job, 50)
+    publish(job, epochs // 2)
     assert job.manifest.head is not None and job.manifest.head.contents.files < MOST_FILES
     table = SqlCatalog("milepost", uri=case.catalog_uri(case.table_store(tmp_path))).load_table(TABLE)
     snapshots = [snapshot for snapshot in table.snapshots() if snapshot.summary is not None]
     operations = [snapshot.summary.operation for snapshot in snapshots if snapshot.summary is not None]
-    assert set(operations) == {Operation.APPEND, Operation.REPLACE} and operations.count(Operation.APPEND) == 100
+    assert set(operations) == {Operation.APPEND, Operation.REPLACE} and operations.count(Operation.APPEND) == epochs
     appended = sum(int(one.summary["added-records"]) for one in snapshots if one.summary is not None
                    and one.summary.operation is Operation.APPEND)  # fmt: skip
-    assert appended == 100 * PER_EPOCH
-    assert_engines_see(case, tmp_path, reading_engines, keys_of(100))
+    assert appended == epochs * PER_EPOCH
+    assert_engines_see(case, tmp_path, reading_engines, keys_of(epochs))
     job.back_to(before)
-    assert_engines_see(case, tmp_path, reading_engines, keys_of(50))
+    assert_engines_see(case, tmp_path, reading_engines, keys_of(epochs // 2))
 
 
 def assert_engines_see(case: SinkCase, root: Path, engines: ReadingEngines, keys: list[int]) -> None:

@@ -91,10 +91,10 @@ def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends()
 
 
 def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 MB of rows, of which 100 kB are held: what Arrow has at once is a small part of them."""
+    """1.6 MB of rows, of which 40 kB are held: what Arrow has at once is a small part of them."""
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 4 << 10)
     monkeypatch.setattr(module, "_MERGED_RUNS", 16)
-    pieces, rows = 250, 1_000
+    pieces, rows = 100, 1_000
 
     def tables() -> Iterator[pa.Table]:
         for number in range(pieces):
@@ -103,12 +103,12 @@ def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.Mon
             )
 
     base, peak, found = pa.total_allocated_bytes(), 0, 0
-    for part in ordered_rows(tables(), ["k"], held_bytes=100 << 10):
+    for part in ordered_rows(tables(), ["k"], held_bytes=40 << 10):
         assert part["k"].to_pylist() == list(range(found, found + part.num_rows))
         found += part.num_rows
         peak = max(peak, pa.total_allocated_bytes() - base)
     assert found == pieces * rows
-    assert peak < 1 << 20
+    assert peak < 400 << 10
 
 
 def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ class TestAppend(LocalCase, SmallFilesTests, SinkStrangerTests, SinkTimelineTest
     pass
 
 
+@pytest.mark.deep
 class TestUpsert(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
 

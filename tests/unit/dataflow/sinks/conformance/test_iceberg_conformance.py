@@ -39,7 +39,7 @@ class TestFaults(LocalCase, SinkFaultTests):
     every_call = False
 
 
-@pytest.mark.long
+@pytest.mark.deep
 class TestUpsert(LocalCase, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
 

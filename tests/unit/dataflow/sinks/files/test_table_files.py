@@ -162,8 +162,8 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
 def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """4 MB of rows in two files of which the second replaces half: what Arrow has at once is a part of them."""
-    rows, held_bytes = 250_000, 200 << 10
+    """1.6 MB of rows in two files of which the second replaces half: what Arrow has at once is a part of them."""
+    rows, held_bytes = 100_000, 100 << 10
     hold_few_rows(monkeypatch, held_bytes)
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 8 << 10)
     monkeypatch.setattr(ordered_rows, "_MERGED_RUNS", 64)

@@ -8,15 +8,14 @@ from milepost_testkit.tasks.faults.reader_fuzz import fuzz
 
 pytestmark = pytest.mark.long
 
-OBJECTS = 900
 
-
-def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader(seed: int) -> None:
+@pytest.mark.parametrize("objects", [300, pytest.param(900, marks=pytest.mark.deep)])
+def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader(objects: int, seed: int) -> None:
     """CSV, JSON and Parquet, compressed or not; `make fuzz` reads 20,000."""
-    report = fuzz(seed, OBJECTS)
+    report = fuzz(seed, objects)
     assert not report.faults, "\n".join(report.faults)
-    assert report.rows + report.refused == OBJECTS
-    assert report.rows > OBJECTS / 20 and report.refused > OBJECTS / 3, "what was broken is not worth reading"
+    assert report.rows + report.refused == objects
+    assert report.rows > objects / 20 and report.refused > objects / 3, "what was broken is not worth reading"
     assert report.most_mib < 512
 
 
