@@ -32,8 +32,8 @@ def every_call(store: ObjectStore) -> list:
     ]
 
 
-class S3StoreTests(ObjectStoreTests):
-    """Subclasses give the running `server`."""
+class OnS3Server:
+    """Where a store on a server is. Subclasses give the running `server`."""
 
     @pytest.fixture(autouse=True)
     def credentials(self, server: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
@@ -58,6 +58,10 @@ class S3StoreTests(ObjectStoreTests):
         except ClientError as error:
             assert error.response["Error"]["Code"] == "NoSuchKey"
             return None
+
+
+class S3StoreTests(OnS3Server, ObjectStoreTests):
+    """The contract, and what an S3 server must do beyond it."""
 
     def test_a_missing_bucket_is_named_by_every_call(self, server: S3Server) -> None:
         store = open_store(StoreConfig("s3://nobody-made-this/job", server.endpoint_url))
@@ -116,7 +120,9 @@ class S3StoreTests(ObjectStoreTests):
         entries = list(new_log(open_store(config)).entries())
         assert [(entry.version, entry.write_id) for entry in entries] == [(1, done.head.write_id)]
 
-    # -- crashes: keep last, they restart the server --------------------------------------------------------------
+
+class S3CrashTests(OnS3Server):
+    """They restart the server."""
 
     def test_what_was_acknowledged_survives_a_kill_of_the_server(self, server, config) -> None:
         """I1: an acknowledged create is there, whole, after kill -9; any other is absent or whole."""

@@ -12,7 +12,7 @@ from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import Ministack
-from tests.conformance.stores.s3_store import S3StoreTests
+from tests.conformance.stores.s3_store import S3CrashTests, S3StoreTests
 
 
 class TestMinistackStore(S3StoreTests):
@@ -37,3 +37,10 @@ class TestMinistackStore(S3StoreTests):
             with pytest.raises(EnvironmentUnusable, match="ignored If-Match on GetObject") as raised:
                 require_preconditions(store)
         assert raised.value.details["failed"] == ["If-Match on GetObject"]
+
+
+@pytest.mark.deep
+class TestMinistackCrash(S3CrashTests):
+    @pytest.fixture
+    def server(self, ministack: Ministack) -> Ministack:
+        return ministack

@@ -7,7 +7,7 @@ import pytest
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
 from milepost_testkit.servers.s3_servers import Seaweed
-from tests.conformance.stores.s3_store import S3StoreTests, every_call
+from tests.conformance.stores.s3_store import S3CrashTests, S3StoreTests, every_call
 
 
 class TestSeaweedStore(S3StoreTests):
@@ -31,3 +31,9 @@ class TestSeaweedStore(S3StoreTests):
             assert config.url.split("/")[2] in told
             assert not any(secret in told for secret in ("not-what", server.access_key, server.secret_key))
             assert "\n" not in told
+
+
+class TestSeaweedCrash(S3CrashTests):
+    @pytest.fixture
+    def server(self, seaweed: Seaweed) -> Seaweed:
+        return seaweed

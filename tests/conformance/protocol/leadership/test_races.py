@@ -165,7 +165,7 @@ def raced(config: StoreConfig, parts: list[tuple[str, ...]]) -> list[Counter[tup
     return rounds
 
 
-@pytest.fixture(params=["local", pytest.param("seaweed", marks=pytest.mark.long)])
+@pytest.fixture(params=["local", pytest.param("seaweed", marks=pytest.mark.deep)])
 def config(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreConfig]:
     """A job's store, with its manifest at version 1."""
     if request.param == "local":
