@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-from milepost_testkit.servers.processes.processes import REPOSITORY
 
 from milepost_testkit import profiles
+from milepost_testkit.processes.processes import REPOSITORY
 
 OWN_NUMBER = re.compile(r"(max_examples|stateful_step_count) *= *\d")
 

@@ -14,9 +14,8 @@ from milepost_testkit.processes.processes import REPOSITORY
 from scripts.suite.rings import Claim, Part, Ring, claims_of, listing, page, ring_of, runs
 
 PROPERTY = """
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-@settings(max_examples=1, database=None)
 @given(st.integers())
 def test_a_property(number): pass
 """
