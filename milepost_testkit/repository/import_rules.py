@@ -119,7 +119,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
     TESTKIT: (
-        "processes rows",
+        "processes profiles rows",
         "proxies repository specs stores",
         "servers tasks",
         "formats models readers runners",
