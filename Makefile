@@ -41,7 +41,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations rings test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations coverage rings test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ durations: env ## run the tests of `make test` and write where their time goes: 
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
 	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" --ring test $(ARGS) \
 	  && $(PY) -m scripts.suite.report "$$folder/costs.json"
+
+coverage: env ## what of the product `make test` reaches, by room; kept in .milepost/coverage (ARGS=tests/unit/spec: less)
+	@$(PY) -m scripts.suite.covered run .milepost/coverage -- --ring test -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(PY) -m scripts.suite.covered totals .milepost/coverage
 
 rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/spec: one folder, claim by claim)
 	@$(PY) -m scripts.suite.rings $(ARGS)
