@@ -12,7 +12,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.driver.runner import SparkEpochRunner
+from milepost.spark.driver.open_runner import open_runner
 from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.checked import read_handle
 from milepost.storage.open import open_store
@@ -78,7 +78,7 @@ class FlightsJob:
     def run(self) -> CheckpointReport | NothingToDo:
         """One epoch in this process, with a fresh JobMaster as a new process would have."""
         loaded = self.load()
-        return JobMaster(loaded).run(Session.cli(), SparkEpochRunner())
+        return JobMaster(loaded).run(Session.cli(), open_runner())
 
     def run_until_caught_up(self) -> list[CheckpointReport]:
         reports = []

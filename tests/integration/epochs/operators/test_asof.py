@@ -1,4 +1,4 @@
-"""The example of an as-of join on Spark: readings have the room of their time, and alerts are of its limit."""
+"""The example of an as-of join: readings have the room of their time, and alerts are of its limit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 
 PLACED = """
@@ -25,7 +25,7 @@ FROM ({PLACED}) WHERE celsius > limit_celsius GROUP BY ALL
 """
 
 
-def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path) -> None:
+def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane) -> None:
     """Readings before their rooms are known, in an epoch of their own; then the job ends, and its windows come out."""
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
@@ -35,7 +35,7 @@ def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path) -> No
     held_back = tmp_path / "devices.csv"
     devices = folder / "sensors" / "devices" / "2026-03-01.csv"
     shutil.move(devices, held_back)
-    master, runner = JobMaster(load_job(str(path))), SparkEpochRunner()
+    master, runner = JobMaster(load_job(str(path))), plane()
     master.run(Session.cli(), runner)
     assert not master.read("placed").num_rows and master.state("placed.left").num_rows
     shutil.copy(held_back, devices)

@@ -1,4 +1,4 @@
-"""The example of a join runs on Spark, and its tables are DuckDB's answer over its files."""
+"""The tables of the example of a join are DuckDB's answer over its files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -21,7 +21,7 @@ WHERE p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE
 """
 
 
-def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
+def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane) -> None:
     """Orders and payments in two epochs each, the payments first; then the job ends, and its windows come out."""
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
@@ -30,7 +30,7 @@ def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path) -> None:
     held_back = tmp_path / "orders.csv"
     orders = folder / "shop" / "orders" / "2026-03-01.csv"
     shutil.move(orders, held_back)
-    master, runner = JobMaster(load_job(str(path))), SparkEpochRunner()
+    master, runner = JobMaster(load_job(str(path))), plane()
     master.run(Session.cli(), runner)
     shown = milepost("state", path, "paid.right")
     assert shown.exit_code == 0 and "order_id" in shown.stdout and not master.state("paid.left").num_rows

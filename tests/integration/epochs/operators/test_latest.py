@@ -1,4 +1,4 @@
-"""A change feed as a table on Spark: `latest` with deletes, SQL over updates, and rows in flight, equal to DuckDB."""
+"""A change feed as a table: `latest` with deletes, SQL over updates, and rows in flight, equal to DuckDB."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: orders
@@ -93,12 +92,8 @@ class Orders:
             assert_same_rows(shown, pa.table(db.sql(query).arrow().read_all()).cast(shown.schema), name)
 
 
-@pytest.fixture(scope="module")
-def runner() -> SparkEpochRunner:
-    return SparkEpochRunner()
-
-
-def test_tables_are_duckdbs_answer_after_every_epoch(tmp_path: Path, runner: SparkEpochRunner) -> None:
+def test_tables_are_duckdbs_answer_after_every_epoch(tmp_path: Path, plane: Plane) -> None:
+    runner = plane()
     job = Orders(tmp_path, "{}")
     for epoch in range(3):
         job.land(epoch)
@@ -110,7 +105,8 @@ def test_tables_are_duckdbs_answer_after_every_epoch(tmp_path: Path, runner: Spa
     assert not deletes.column("order").null_count
 
 
-def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, runner: SparkEpochRunner) -> None:
+def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, plane: Plane) -> None:
+    runner = plane()
     job = Orders(tmp_path, "{aligned_timeout: 1ms}")
     in_flight = 0
     for epoch in range(2):

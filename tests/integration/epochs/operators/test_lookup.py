@@ -1,4 +1,4 @@
-"""Lookups among SQL and stateful operators on Spark: what comes out is DuckDB's join of the same files."""
+"""Lookups among SQL and stateful operators: what comes out is DuckDB's join of the same files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -53,7 +53,7 @@ HOURLY = f"""SELECT time_bucket(INTERVAL 1 HOUR, "at") AS window_start, count(*)
     FROM ({OWNED}) GROUP BY ALL"""
 
 
-def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Path) -> None:
+def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Path, plane: Plane) -> None:
     for name in ("config", "landing", "names", "owners"):
         (tmp_path / name).mkdir()
     path = tmp_path / "config" / "chain.yaml"
@@ -63,7 +63,7 @@ def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Pat
     at = pa.array([number * 700_000_000 for number in range(300)]).cast(pa.timestamp("us", "UTC"))
     keys = [("a", "A", "b", "c", None)[number % 5] for number in range(300)]
     rows = pa.table({"n": range(300), "k": keys, "x": pa.array([n % 7 for n in range(300)], pa.int32()), "at": at})
-    master, runner = JobMaster(load_job(str(path))), SparkEpochRunner()
+    master, runner = JobMaster(load_job(str(path))), plane()
     for number, part in enumerate((rows.slice(0, 200), rows.slice(200))):
         for half in range(2):
             pq.write_table(part.slice(half * 50, 50 if not half else 300), tmp_path / f"landing/{number}{half}.parquet")
@@ -86,7 +86,7 @@ def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Pat
     assert_same_rows(master.read("behind"), database.sql(behind).to_arrow_table(), "behind")
 
 
-def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path) -> None:
+def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path, plane: Plane) -> None:
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     for file in (folder / "products").iterdir():

@@ -1,51 +1,51 @@
-"""The example of `top` runs on Spark, its table is Spark's own ranking, and so is the order of every type."""
+"""Tables of `top` are DuckDB's ranking over the same files, and rows of every type are ordered as Spark orders them."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.spark.driver.engines.session import open_session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
 
 
-def session() -> SparkSession:
-    return open_session("top", SparkSpec(master="local[2]"))
+def over(files: Path, name: str, types: dict[str, str]) -> duckdb.DuckDBPyConnection:
+    """Open a database with the rows of CSV files as a table."""
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    database.register("read", database.read_csv(str(files / "*.csv"), dtype=types).to_arrow_table())
+    database.execute(f"CREATE TABLE {name} AS FROM read")
+    return database
 
 
-def test_the_example_is_what_spark_finds_over_its_file(tmp_path: Path) -> None:
+def test_the_example_is_what_duckdb_finds_over_its_file(tmp_path: Path, plane: Plane) -> None:
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "top.yaml"
     edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})
     master = JobMaster(load_job(str(path)))
-    master.run(Session.cli(), SparkEpochRunner())
-    clicks = session().read.csv(
-        str(folder / "clicks"), header=True, schema="visitor string, page string, clicked_at timestamp"
-    )
-    clicks.createOrReplaceTempView("clicks")
-    expected = session().sql("""
+    master.run(Session.cli(), plane())
+    database = over(folder / "clicks", "clicks", {"clicked_at": "TIMESTAMPTZ"})
+    expected = database.sql("""
         WITH hourly AS (
-            SELECT page, date_trunc('HOUR', clicked_at) AS window_start,
-                window_start + INTERVAL 1 HOUR AS window_end, count(*) AS views
-            FROM clicks GROUP BY 1, 2
-            HAVING window_end <= (SELECT max(clicked_at) - INTERVAL 10 MINUTES FROM clicks))
-        SELECT * FROM (
-            SELECT *, row_number() OVER (PARTITION BY window_start ORDER BY views DESC, page) AS place FROM hourly)
-        WHERE place <= 3""")
+            SELECT page, date_trunc('HOUR', clicked_at) AS window_start, count(*) AS views FROM clicks GROUP BY ALL)
+        SELECT page, window_start, window_start + INTERVAL 1 HOUR AS window_end, views,
+            row_number() OVER (PARTITION BY window_start ORDER BY views DESC, page) AS place
+        FROM hourly WHERE window_start + INTERVAL 70 MINUTES <= (SELECT max(clicked_at) FROM clicks)
+        QUALIFY place <= 3""").to_arrow_table()
     found = master.read("top_pages")
-    assert_same_rows(found, expected.toArrow().cast(found.schema), "top_pages")
+    assert_same_rows(found, expected.cast(found.schema), "top_pages")
     assert found.num_rows >= 6
 
 
@@ -64,16 +64,15 @@ def test_rows_are_ordered_as_spark_orders_them() -> None:
             "n": pa.array(range(8), pa.int32()),
         }
     )
-    session().createDataFrame(rows).createOrReplaceTempView("some")
+    orders = [(name, direction) for name in rows.column_names for direction in ("ASC", "DESC")]
+    spark = open_session("top", SparkSpec(master="local[2]"))
+    spark.createDataFrame(rows).createOrReplaceTempView("some")
+    places = (f"row_number() OVER (ORDER BY {name} {direction}, n) AS {name}_{direction}" for name, direction in orders)
+    placed = spark.sql(f"SELECT n, {', '.join(places)} FROM some").toArrow()
     group = np.zeros(8, dtype=np.int64)
-    for name in rows.column_names:
-        for descends in (False, True):
-            order, _ = sorted_rows(rows, group, ((name, descends), ("n", False)))
-            direction = "DESC" if descends else "ASC"
-            spark = (
-                session().sql(f"SELECT n FROM some ORDER BY {name} {direction}, n").toArrow().column("n").to_pylist()
-            )
-            assert order.tolist() == spark, (name, direction)
+    for name, direction in orders:
+        order, _ = sorted_rows(rows, group, ((name, direction == "DESC"), ("n", False)))
+        assert order.tolist() == placed.sort_by(f"{name}_{direction}")["n"].to_pylist(), (name, direction)
 
 
 REVENUE = """
@@ -101,31 +100,30 @@ spark: {master: "local[2]"}
 """
 
 
-def test_two_rankings_behind_an_aggregate_are_sparks_answer_epoch_after_epoch(tmp_path: Path) -> None:
-    """Beside SQL on the level of the aggregate: what it takes back goes through the frame of Spark, as all rows do."""
+RANKINGS = {
+    "revenue": "FROM revenue",
+    "best": """SELECT *, row_number() OVER (PARTITION BY hour ORDER BY revenue DESC, customer) AS place FROM revenue
+        QUALIFY place <= 2""",
+    "counts": """SELECT *, row_number() OVER (PARTITION BY customer ORDER BY hour) AS hour_of_customer FROM revenue
+        QUALIFY hour_of_customer <= 9""",
+}
+
+
+def test_two_rankings_behind_an_aggregate_are_duckdbs_answer_epoch_after_epoch(tmp_path: Path, plane: Plane) -> None:
+    """With SQL on the level of the aggregate: its retractions pass the projection as all rows do."""
     (tmp_path / "orders").mkdir()
     path = tmp_path / "best.yaml"
     path.write_text(REVENUE)
     lines = (EXAMPLES / "shop" / "orders" / "2026-03-01.csv").read_text().splitlines()
-    runner = SparkEpochRunner()
+    runner = plane()
     for epoch in range(2):
         part = "\n".join([lines[0], *lines[1 + epoch :: 2]])
         (tmp_path / "orders" / f"{epoch}.csv").write_text(part + "\n")
         master = JobMaster(load_job(str(path)))
         master.run(Session.cli(), runner)
-        schema = "order long, customer string, amount decimal(12, 2), ordered_at timestamp"
-        orders = session().read.csv(str(tmp_path / "orders"), header=True, schema=schema)
-        orders.createOrReplaceTempView("orders")
-        session().sql("""SELECT date_trunc('HOUR', ordered_at) AS hour, customer, sum(amount) AS revenue FROM orders
-            GROUP BY 1, 2""").createOrReplaceTempView("revenue")
-        for name, ranking, most in (
-            ("best", "row_number() OVER (PARTITION BY hour ORDER BY revenue DESC, customer) AS place", 2),
-            ("counts", "row_number() OVER (PARTITION BY customer ORDER BY hour) AS hour_of_customer", 9),
-        ):
-            rank = ranking.rpartition(" ")[2]
-            expected = session().sql(f"SELECT * FROM (SELECT *, {ranking} FROM revenue) WHERE {rank} <= {most}")
+        database = over(tmp_path / "orders", "orders", {"amount": "DECIMAL(12, 2)", "ordered_at": "TIMESTAMPTZ"})
+        database.execute("""CREATE TABLE revenue AS SELECT date_trunc('HOUR', ordered_at) AS hour, customer,
+            sum(amount) AS revenue FROM orders GROUP BY ALL""")
+        for name, ranking in RANKINGS.items():
             found = master.read(name)
-            assert_same_rows(found, expected.toArrow().cast(found.schema), name)
-        assert_same_rows(
-            master.read("revenue"), session().table("revenue").toArrow().cast(master.read("revenue").schema), "revenue"
-        )
+            assert_same_rows(found, database.sql(ranking).to_arrow_table().cast(found.schema), name)

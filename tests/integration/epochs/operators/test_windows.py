@@ -1,4 +1,4 @@
-"""The example of sessions and sliding windows runs on Spark, and its tables are what Spark and DuckDB find at once."""
+"""The tables of the example of sessions and sliding windows are DuckDB's answer over its files."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -43,7 +43,7 @@ PER_HOUR = f"""
 """
 
 
-def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another(tmp_path: Path) -> None:
+def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another(tmp_path: Path, plane: Plane) -> None:
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "sessions.yaml"
@@ -54,7 +54,7 @@ def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another
     master = JobMaster(load_job(str(path)))
     for number, place in enumerate(range(0, len(lines), 25)):
         (folder / "clicks" / f"{number}.csv").write_text("\n".join([head, *lines[place : place + 25]]) + "\n")
-        master.run(Session.cli(), SparkEpochRunner())
+        master.run(Session.cli(), plane())
     connection = duckdb.connect()
     connection.execute("SET TimeZone='UTC'")
     connection.execute(

@@ -1,4 +1,4 @@
-"""`milepost run --drain`, with Spark: every open window and timer fires over two levels, and the job is finished."""
+"""`milepost run --drain`: every open window and timer fires over two levels, and the job is finished."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: ends
@@ -56,7 +57,7 @@ FILES = {
 }
 
 
-def test_a_drained_job_has_published_everything_and_holds_no_state(tmp_path: Path) -> None:
+def test_a_drained_job_has_published_everything_and_holds_no_state(tmp_path: Path, plane: Plane) -> None:
     """DESIGN 4.3: the run ends with the watermark at plus infinity; each window and timer is emitted exactly once."""
     (tmp_path / "landing").mkdir()
     (tmp_path / "ops.py").write_text(OPS)

@@ -14,14 +14,20 @@ from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality, without_sql
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.planes import Plane
 
 
 def job_with(folder: Path, pause: str, edit: Mapping[str, str] | None = None) -> FlightsJob:
-    edit = {**(edit or {}), "timeout: 10m}": f"timeout: 10m, min_pause: {pause}}}", "max_files: 4": "max_files: 1"}
+    edit = {
+        **(edit or {}),
+        without_quality(): "",
+        "timeout: 10m}": f"timeout: 10m, min_pause: {pause}}}",
+        "max_files: 4": "max_files: 1",
+    }
     return FlightsJob.create(folder, edit)
 
 
-def test_until_caught_up_waits_out_the_pause_between_its_epochs(tmp_path: Path) -> None:
+def test_until_caught_up_waits_out_the_pause_between_its_epochs(tmp_path: Path, in_process: Plane) -> None:
     job = job_with(tmp_path, "1500ms")
     job.land([1, 2])
     result = milepost("run", job.spec_path, "--until-caught-up", "--json")
@@ -33,7 +39,7 @@ def test_until_caught_up_waits_out_the_pause_between_its_epochs(tmp_path: Path) 
     assert began - ended >= timedelta(milliseconds=1500)
 
 
-def test_a_single_run_during_the_pause_says_how_long_it_is(tmp_path: Path) -> None:
+def test_a_single_run_during_the_pause_says_how_long_it_is(tmp_path: Path, in_process: Plane) -> None:
     job = job_with(tmp_path, "1h")
     job.land([1, 2])
     assert milepost("run", job.spec_path).exit_code == 0
@@ -42,7 +48,7 @@ def test_a_single_run_during_the_pause_says_how_long_it_is(tmp_path: Path) -> No
 
 def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
     """Ctrl-C reaches the wait itself: nothing is pending, and the next run is not hindered."""
-    job = job_with(tmp_path, "1h", without_sql() | {without_quality(): ""})
+    job = job_with(tmp_path, "1h", without_sql())
     job.land([1, 2])
     without_spark = [sys.executable, "-m", "milepost_testkit.commands.mortal_run", '{"spark": false}']
     command = [*without_spark, "run", str(job.spec_path), "--epochs", "2"]

@@ -1,18 +1,18 @@
-"""`idle_timeout` behind UNION ALL, on Spark: two feeds into one window, of which one goes quiet and comes back."""
+"""`idle_timeout` behind UNION ALL: two feeds into one window, of which one goes quiet and comes back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import NothingToDo, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: sales
@@ -35,17 +35,17 @@ spark: {master: "local[2]", parallelism: 2}
 """
 
 
-@pytest.fixture(scope="module")
-def runner() -> Iterator[SparkEpochRunner]:
-    yield SparkEpochRunner()
+@pytest.fixture
+def runner(plane: Plane) -> EpochRunner:
+    return plane()
 
 
-def made(folder: Path, runner: SparkEpochRunner, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeeds:
+def made(folder: Path, runner: EpochRunner, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeeds:
     return TwoFeeds.create(folder, SPEC.replace("TIMEOUT", timeout), "v", lambda: runner, monkeypatch)
 
 
 def test_a_source_that_is_not_timed_out_holds_windows_back(
-    tmp_path: Path, runner: SparkEpochRunner, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runner: EpochRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sales = made(tmp_path, runner, monkeypatch, "null")
     sales.land("shop", (1, "00:30"))
@@ -57,7 +57,7 @@ def test_a_source_that_is_not_timed_out_holds_windows_back(
 
 
 def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
-    tmp_path: Path, runner: SparkEpochRunner, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, runner: EpochRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision is taken by the trigger's clock and read from the plan: a replay, at any time, has that one."""
     sales = made(tmp_path, runner, monkeypatch, "2h")

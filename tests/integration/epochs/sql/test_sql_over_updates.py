@@ -1,4 +1,4 @@
-"""SQL between operators with updates and others that read them, on Spark: tables are DuckDB's answer at each epoch."""
+"""SQL between operators with updates and others that read them: tables are DuckDB's answer at each epoch."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from milepost.spec.job.spec import SparkSpec
 from milepost.spec.load.load import load_job
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: parcels
@@ -108,7 +109,8 @@ def runner() -> SparkEpochRunner:
     return SparkEpochRunner()
 
 
-def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, runner: SparkEpochRunner) -> None:
+def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, plane: Plane) -> None:
+    runner = plane()
     job = Parcels(tmp_path)
     for epoch in range(3):
         job.land(epoch)
@@ -116,7 +118,8 @@ def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, r
         job.check()
 
 
-def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, runner: SparkEpochRunner) -> None:
+def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, plane: Plane) -> None:
+    runner = plane()
     job = Parcels(tmp_path, "{aligned_timeout: 1ms}")
     in_flight = 0
     for epoch in range(2):
@@ -153,16 +156,18 @@ def _expression(chance: random.Random, depth: int) -> str:
     return chance.choice(nested).format(*inner) if depth else chance.choice(plain)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "columns"), [(0, 5), *(pytest.param(seed, 16, marks=pytest.mark.deep) for seed in range(3))]
+)
 def test_columns_that_are_never_null_are_filtered_on_spark_and_in_milepost_test(
-    tmp_path: Path, runner: SparkEpochRunner, seed: int
+    tmp_path: Path, runner: SparkEpochRunner, seed: int, columns: int
 ) -> None:
     """A row that WHERE drops has no values, although Spark says that the columns always have one."""
     chance = random.Random(seed)
-    columns = ", ".join(f"{_expression(chance, number % 4)} AS x{number}" for number in range(16))
-    sql = f"SELECT id, n, n % 2 AS parity, 1 AS `one`, v IS NULL AS b, {columns} FROM sums WHERE n > 1"
+    made = ", ".join(f"{_expression(chance, number % 4)} AS x{number}" for number in range(columns))
+    sql = f"SELECT id, n, n % 2 AS parity, 1 AS `one`, v IS NULL AS b, {made} FROM sums WHERE n > 1"
     tables = []
-    for number, plane in enumerate((runner, LocalRunner())):
+    for number, one in enumerate((runner, LocalRunner())):
         folder = tmp_path / str(number)
         for name in ("config", "landing"):
             (folder / name).mkdir(parents=True)
@@ -170,7 +175,7 @@ def test_columns_that_are_never_null_are_filtered_on_spark_and_in_milepost_test(
         master = JobMaster(load_job(str(folder / "config" / "sizes.yaml")))
         for epoch, rows in enumerate(("a,1\nb,\nb,\nc,3\n", "a,\nb,\nb,4\nd,\nd,\n")):
             (folder / "landing" / f"{epoch}.csv").write_text(f"id,v\n{rows}")
-            master.run(Session.cli(), plane)
+            master.run(Session.cli(), one)
         tables.append(master.read("largest").drop_columns("place"))
     session = open_session("expected", SparkSpec(master="local[2]"))
     session.sql(
@@ -205,20 +210,30 @@ spark: {master: "local[2]", parallelism: 2, conf: {CONF}}
 
 
 BETWEEN = """\
-  - {uid: days, kind: sql, inputs: [each], sql: "SELECT to_date(day, 'yyyy-MM-dd') AS day, n FROM each"}
+  - {uid: days, kind: sql, inputs: [each], sql: "SELECT {VALUE} AS day, n FROM each"}
   - {uid: totals, kind: aggregate, inputs: [days], key: [day], aggregates: {n: sum(n)}}
 """
 CONDITION = """\
   - {uid: totals, kind: aggregate, inputs: [each], key: [id],
-     aggregates: {n: "sum(n) filter (where to_date(day, 'yyyy-MM-dd') > DATE '2024-01-01')"}}
+     aggregates: {n: "sum(n) filter (where {VALUE} > {LEAST})"}}
+"""
+TEXT = "CAST(struct(day) AS STRING)", "'{'", "spark.sql.legacy.castComplexTypesToString.enabled: true"
+DATE = "to_date(day, 'yyyy-MM-dd')", "DATE '2024-01-01'", "spark.sql.legacy.timeParserPolicy: LEGACY"
+"""An expression, a value to compare it with, and a setting under which Spark answers otherwise. That of `DATE` fails on
+most of the pinned rows, so that each is queried alone.
 """
 
 
 @pytest.mark.parametrize(("sql", "made_by"), [(BETWEEN, "days"), (CONDITION, "totals")])
+@pytest.mark.parametrize(
+    "expression", [pytest.param(TEXT, id="text"), pytest.param(DATE, id="date", marks=pytest.mark.deep)]
+)
 def test_other_answers_of_spark_to_rows_of_state_are_refused(
-    tmp_path: Path, runner: SparkEpochRunner, sql: str, made_by: str
+    tmp_path: Path, runner: SparkEpochRunner, sql: str, made_by: str, expression: tuple[str, str, str]
 ) -> None:
-    """A setting by which Spark reads texts as dates otherwise; nothing of the epoch stays, and the old one goes on."""
+    """A setting changes what Spark makes of a row; nothing of the epoch stays, and the old one goes on."""
+    value, least, setting = expression
+    sql = sql.replace("{VALUE}", value).replace("{LEAST}", least)
     for name in ("config", "landing"):
         (tmp_path / name).mkdir()
 
@@ -238,6 +253,6 @@ def test_other_answers_of_spark_to_rows_of_state_are_refused(
     with pytest.raises(
         InvalidRequest, match=f"operator totals: its state has rows that the SQL of {made_by} made"
     ) as caught:
-        run(3, "spark.sql.legacy.timeParserPolicy: LEGACY")
+        run(3, setting)
     assert "give totals and all operators behind it new uids" in str(caught.value.hint)
     assert run(4) == first

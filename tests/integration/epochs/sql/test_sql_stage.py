@@ -315,6 +315,7 @@ def test_spark_reads_a_time_of_day_as_today(spark: SparkSession, expression: str
     columns = {"h": ColumnType("string"), "j": ColumnType("string")}
     with pytest.raises(SqlProblem):
         check_moments(f"SELECT {expression} AS x FROM src", "src", columns)
-    spark.createDataFrame([("12:30:00", '{"a": "12:30:00"}')], "h string, j string").createOrReplaceTempView("times")
+    times = """SELECT '12:30:00' AS h, '{"a": "12:30:00"}' AS j"""
+    spark.sql(times).createOrReplaceTempView("times")
     row = spark.sql(f"SELECT {expression} > timestamp '2026-01-01' AS by_clock FROM times").head()
     assert row is not None and row.by_clock

@@ -10,13 +10,13 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pytest
 
+from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit.runners.planes import Plane
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
@@ -92,12 +92,12 @@ class Sales:
                 lines = [f"{row['k']},{row['v']},{stamp(row['at'])}" for row in self.given[source][-1][part::2]]
                 (folder / f"{epoch}-{part}.csv").write_text("\n".join(["k,v,at", *lines, ""]))
 
-    def run(self, runner: SparkEpochRunner) -> CheckpointReport:
+    def run(self, runner: EpochRunner) -> CheckpointReport:
         report = self.master().run(Session.cli(), runner)
         assert isinstance(report, CheckpointReport) and report.status == "completed"
         return report
 
-    def drain(self, runner: SparkEpochRunner) -> None:
+    def drain(self, runner: EpochRunner) -> None:
         """Work off what is in flight, then fire everything."""
         while JobContext(self.load()).head().state.status is not JobStatus.FINISHED:
             assert isinstance(self.master().run(Session.cli(), runner, drain=True), CheckpointReport)
@@ -141,14 +141,10 @@ def multiset(rows: pa.Table) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in rows.to_pylist())
 
 
-@pytest.fixture
-def runner() -> SparkEpochRunner:
-    return SparkEpochRunner()
-
-
 def test_a_union_of_two_levels_equals_a_batch_query_and_its_rows_are_late_by_its_slowest_input(
-    tmp_path: Path, runner: SparkEpochRunner
+    tmp_path: Path, plane: Plane
 ) -> None:
+    runner = plane()
     job = Sales.create(tmp_path, "{retained: 3}")
     late: Counter[str] = Counter()
     watermarks: dict[str, int | None] = {"web": None, "shop": None}
@@ -178,9 +174,8 @@ def test_a_union_of_two_levels_equals_a_batch_query_and_its_rows_are_late_by_its
     job.assert_each_node_equals_its_query()
 
 
-def test_a_union_of_two_levels_equals_a_batch_query_with_rows_in_flight(
-    tmp_path: Path, runner: SparkEpochRunner
-) -> None:
+def test_a_union_of_two_levels_equals_a_batch_query_with_rows_in_flight(tmp_path: Path, plane: Plane) -> None:
+    runner = plane()
     job = Sales.create(tmp_path, "{aligned_timeout: 1ms}")
     in_flight = 0
     for epoch in range(3):

@@ -14,8 +14,8 @@ import pytest
 
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spec.load.load import load_job
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: large
@@ -47,11 +47,6 @@ def csv(path: Path, table: pa.Table) -> str:
     return f"read_csv('{path}.csv', header = true)"
 
 
-@pytest.fixture(scope="module")
-def runner() -> SparkEpochRunner:
-    return SparkEpochRunner()
-
-
 @pytest.mark.parametrize(
     ("format_", "rows", "write"),
     [
@@ -62,7 +57,7 @@ def runner() -> SparkEpochRunner:
     ids=["parquet", "json", "csv"],
 )
 def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it(
-    tmp_path: Path, runner: SparkEpochRunner, format_: str, rows: int, write: Callable[[Path, pa.Table], str]
+    tmp_path: Path, plane: Plane, format_: str, rows: int, write: Callable[[Path, pa.Table], str]
 ) -> None:
     chance = np.random.default_rng(7)
     table = pa.table({"k": chance.integers(0, KEYS, rows), "v": chance.integers(-(2**50), 2**50, rows)})
@@ -73,7 +68,7 @@ def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it
     assert file.stat().st_size > WHOLE_BYTES
     (tmp_path / "config" / "large.yaml").write_text(SPEC.replace("FORMAT", format_))
     master = JobMaster(load_job(tmp_path / "config" / "large.yaml"))
-    report = master.run(Session.cli(), runner)
+    report = master.run(Session.cli(), plane())
     assert isinstance(report, CheckpointReport) and report.status == "completed"
 
     read = master.show(report.checkpoint_id).sources["rows"]

@@ -1,0 +1,33 @@
+"""Where a test lets a job run its epochs: in this process, and on Spark in the deep ring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+
+from milepost.epoch.answers import EpochRunner
+from milepost.spark.driver.open_runner import open_runner
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+
+Plane: TypeAlias = Callable[[], EpochRunner]
+"""Opens a runner."""
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Plane:
+    """Epochs run in this process and DuckDB evaluates SQL, also those of the command line and of `FlightsJob`."""
+    opened = partial(SparklessRunner, sql=True)
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", opened)
+    return opened
+
+
+@pytest.fixture(params=["in process", pytest.param("on Spark", marks=pytest.mark.deep)])
+def plane(request: pytest.FixtureRequest) -> Plane:
+    """For a claim about rows: epochs run in this process, and in the deep ring on Spark as well."""
+    if request.param == "on Spark":
+        return open_runner
+    opened: Plane = request.getfixturevalue("in_process")
+    return opened
