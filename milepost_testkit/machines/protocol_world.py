@@ -6,7 +6,6 @@ What reaches its stores is told to the plain model; what a step leaves is compar
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -28,6 +27,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.load.load import LoadedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.models.data.landed_rows import LandedRows
 from milepost_testkit.models.protocol.plain_model import PlainModel
 from milepost_testkit.models.protocol.require import require
 from milepost_testkit.models.protocol.stored_tables import HEADS
@@ -121,6 +121,7 @@ class SteppedJob:
             self.job.context.sink_config(sink).url: sink for sink in SINKS
         }
         self.model = self.new_model()
+        self.rows = LandedRows(self.landings())
         self.landed: dict[str, list[int]] = {}
         self.processes: list[Process] = []
         self.runs: list[DagRun] = []
@@ -139,6 +140,10 @@ class SteppedJob:
 
     def new_model(self) -> Any:
         raise NotImplementedError
+
+    def landings(self) -> tuple[Path, ...]:
+        """The folders of all objects that the job may consume."""
+        return (self.job.folder / "landing",)
 
     def land(self, keys: list[int]) -> None:
         name = f"{len(self.landed):04d}.csv"
@@ -295,7 +300,7 @@ class World(SteppedJob):
         """After each step: what the processes wrote was allowed, what is stored is what the model says."""
         self.stores.watchers.raise_broken()
         self.processes = [process for process in self.processes if not process.over]
-        now = (self.model.version, tuple(len(chain) for chain in self.model.chains.values()))
+        now = (self.model.version, tuple(self.model.at(sink) for sink in SINKS))
         if now == self._compared:
             return
         self._compared = now
@@ -306,9 +311,8 @@ class World(SteppedJob):
 
     def check_table(self, sink: str) -> None:
         """The table is the sum of the epochs that are published, each once (I14)."""
-        consumed = [name for objects in self.model.epochs(self.model.published(sink)) for name in objects]
-        rows = [(key, name) for name in consumed for key in self.landed[name]]
-        expected = sorted(Counter(key for key, _ in rows).items()) if sink == "counts" else sorted(set(rows))
+        names = self.model.consumed(self.model.at(sink))
+        expected = self.rows.per_key(names, "count(*)") if sink == "counts" else self.rows.distinct(names)
         column = "rows" if sink == "counts" else "v"
         try:
             found = sorted((row["k"], row[column]) for row in self.master.read(sink).to_pylist())
@@ -333,5 +337,5 @@ class World(SteppedJob):
             require(last.error is None, f"a run that nobody disturbs fails: {last.error!r}")
             self.check()
         require(not self.model.unread(self.landed), f"never read: {self.model.unread(self.landed)}")
-        require(all(self.model.published(sink) == len(self.model.lineage) for sink in SINKS), "I14: unpublished rows")
+        require(all(self.model.at(sink) == self.model.head for sink in SINKS), "I14: unpublished rows")
         self.check_stores()

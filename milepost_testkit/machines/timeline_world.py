@@ -16,9 +16,10 @@ from milepost.protocol.records.ids import IMPORTING
 from milepost.spec.load.load import LoadedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.machines.protocol_world import SINKS, SMALL, Answers, SteppedJob
+from milepost_testkit.models.data.landed_rows import Rows
 from milepost_testkit.models.protocol.plain_model import HEARTBEAT_MS
 from milepost_testkit.models.protocol.require import require
-from milepost_testkit.models.protocol.timeline_model import Rows, TimelineModel
+from milepost_testkit.models.protocol.timeline_model import TimelineModel
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.stepped_processes import Process
 
@@ -59,7 +60,10 @@ class TimelineWorld(SteppedJob):
         )
 
     def new_model(self) -> TimelineModel:
-        return TimelineModel(SINKS, (self.job.folder / "landing", _another_job() / "landing"), self.stored)
+        return TimelineModel(SINKS, self.stored)
+
+    def landings(self) -> tuple[Path, ...]:
+        return (*super().landings(), _another_job() / "landing")
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +194,11 @@ class TimelineWorld(SteppedJob):
         return sorted((row["k"], row["rows" if sink == "counts" else "v"]) for row in rows)
 
     def expected(self, sink: str, checkpoint: int) -> Rows:
-        return self.model.counts(checkpoint) if sink == "counts" else self.model.seen(checkpoint)
+        return self.counts(checkpoint) if sink == "counts" else self.rows.distinct(self.model.consumed(checkpoint))
+
+    def counts(self, checkpoint: int) -> Rows:
+        """Per key what the rule of its spec makes of the rows as of a checkpoint."""
+        return self.rows.per_key(self.model.consumed(checkpoint), self.model.rule.get(checkpoint, COUNT))
 
     def check_checkpoint(self, checkpoint: int) -> None:
         """State and tables at a retained checkpoint are what DuckDB makes of the objects that led to it."""
@@ -199,7 +207,7 @@ class TimelineWorld(SteppedJob):
             require(shown == read, f"I14: {sink} as of {checkpoint} is {shown}, what was read says {read}")
         column = {COUNT: "count(*)", SUM: "sum(k).low"}[self.model.rule[checkpoint]]
         found = sorted((row["k"], row[column]) for row in self.master.state("latest", checkpoint).to_pylist())
-        expected = self.model.counts(checkpoint)
+        expected = self.counts(checkpoint)
         require(found == expected, f"state at checkpoint {checkpoint} is {found}, what was read says {expected}")
 
     def settle(self) -> None:

@@ -81,13 +81,13 @@ class Protocol(CommandMachine):
         if not self.model.unread(self.world.landed):
             self.world.land(keys)
         aborted = {number for number, token in self.model.ended.items() if token == 0}
-        completed = len(self.model.lineage)
+        completed = len(self.model.epochs())
         process = self.world.epoch(answers, insists=True)
         self.done(process, answers)
         if process.result == "drained":  # it found the job's last epoch complete, and only finishes the job
             require(self.model.status == "finished", "a drained job is not finished")
         elif process.result == "empty":  # what it has found finished, it has adopted
-            require(len(self.model.lineage) > completed, "an undisturbed epoch reads nothing")
+            require(len(self.model.epochs()) > completed, "an undisturbed epoch reads nothing")
         elif isinstance(process.error, JobNotRunnable):  # its sweep may have counted the failure after the tolerable
             refused = self.model.status == "failed" or len(self.model.waiting()) > MAX_UNCONFIRMED
             # A drained job has only to be finished, which waits for a sink that does not answer.
@@ -96,7 +96,7 @@ class Protocol(CommandMachine):
         elif answers.good:
             down = bool(self.world.stores.down)
             require(process.error is None or down, f"an undisturbed epoch fails: {process.error!r}")
-            require(len(self.model.lineage) > completed, f"an undisturbed epoch completes nothing: {process.result}")
+            require(len(self.model.epochs()) > completed, f"an undisturbed epoch completes nothing: {process.result}")
         else:
             require(isinstance(process.error, SubtaskDeclined), f"{answers.name} is accepted: {process.result}")
             newest = max(self.model.ended)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-HOUR_MS = 3_600_000
+from milepost_testkit.models.protocol.retention_tiers import kept_on_timelines
+from milepost_testkit.models.protocol.stored_job import lineage
+
 SINKS = ("lake", "late")
 
 
@@ -89,11 +91,7 @@ class Job:
 
     def lineage(self, number: int) -> list[int]:
         """The checkpoints that one continues, itself included, ascending; those no longer retained, too."""
-        found = []
-        while number:
-            found.append(number)
-            number = self.done[number].parent
-        return found[::-1]
+        return lineage(number, lambda one: self.done[one].parent)
 
     def completed(self, done: Done) -> None:
         self.done[done.number] = done
@@ -122,38 +120,15 @@ class Job:
         """What retention has to keep of what is retained, by the words of the design."""
         if self.must_follow:
             return set(self.retained)
-        on_live = self.retained & set(self.lineage(self.heads[self.live]))
         kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}
         kept |= {self.forked_at[name] for name in self.forks}
         listed = {self.done[one].timeline for one in self.retained}
-        gone_on = [
-            self.retained & {*self.lineage(head), *(one for one in self.lived if one > head)}
-            for name, head in self.left.items()
-            if name in listed
-        ]
-        for group in (on_live, *gone_on):
-            kept |= kept_by_a_plain_reading({one: self.done[one].at_ms for one in group}, *policy)
+        left = [head for name, head in self.left.items() if name in listed]
+        times_ms = {one: self.done[one].at_ms for one in self.retained}
+        head = self.heads[self.live]
+        kept |= kept_on_timelines(self.retained, self.lineage, head, left, self.lived, times_ms, policy)
         kept |= {one for one in self.retained if self.done[one].timeline in self.forks}
         kept |= {one for one in self.retained if lowest_pending is not None and one >= lowest_pending}
         for number in self.owed:
             kept |= {max((one for one in self.lineage(number) if one not in self.owed), default=0)}
         return kept & self.retained
-
-
-def kept_by_a_plain_reading(times_ms: dict[int, int], last: int, hourly: int, daily: int) -> set[int]:
-    """Which checkpoints the tiers keep: what the words of the spec say, one checkpoint at a time.
-
-    Args:
-        times_ms: when each was triggered, by id.
-    """
-    kept = set()
-    for number, at in times_ms.items():
-        newer = {other: time for other, time in times_ms.items() if other > number}
-        if len(newer) < last:
-            kept.add(number)
-        for tier, length in ((hourly, HOUR_MS), (daily, 24 * HOUR_MS)):
-            newest_of_its_interval = all(time // length != at // length for time in newer.values())
-            later_intervals = {time // length for time in times_ms.values() if time // length > at // length}
-            if newest_of_its_interval and len(later_intervals) < tier:
-                kept.add(number)
-    return kept

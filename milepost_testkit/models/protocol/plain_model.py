@@ -7,16 +7,15 @@ before, and must say of the job's state what the model says.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from milepost_testkit.models.protocol.plain_garbage import PlainGarbage
 from milepost_testkit.models.protocol.require import require
-from milepost_testkit.models.protocol.stored_entries import entry_of, keys_in, prefix, state_of
-from milepost_testkit.models.protocol.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
+from milepost_testkit.models.protocol.retention_tiers import kept_by_tiers
+from milepost_testkit.models.protocol.stored_entries import Json, prefix, state_of
+from milepost_testkit.models.protocol.stored_job import StoredJob, owner
+from milepost_testkit.models.protocol.stored_tables import LISTS
 
 TIMEOUT_MS = 600_000
 HEARTBEAT_MS = 60_000
@@ -34,121 +33,76 @@ COUNTED = {
 }
 """Of the reasons that can occur here, those that say that the epoch itself failed."""
 
-Json = dict[str, Any]
 
-
-class PlainModel:
-    """One job with one timeline.
+class PlainModel(StoredJob):
+    """One job with one timeline, whose newest state follows from the one before.
 
     Args:
-        sinks: their names. retained: how many of the newest checkpoints stay. tolerable: failures in a row.
-        stored: reads an object of the job's store; None: it is not there.
+        retained: how many of the newest checkpoints stay. tolerable: failures in a row.
     Attributes:
-        ended: by checkpoint id: the winning token, 0: aborted. lineage: (checkpoint id, objects it consumed).
-        chains: per sink, the checkpoint ids in the order of their commits. files: what its table then consisted of.
-        numbers: the mark that each table carries.
-        versions: by completed checkpoint: the version that completed it.
-        answers: by (checkpoint, token): whether what reached the driver allows to complete.
-        latest_ms: how far the clock has ever been.
-        dead: sessions whose process is gone, as everybody can see. insisting: those that came to take over.
+        retained: by checkpoint id: the sinks that have yet to confirm it.
     """
 
     def __init__(
         self, sinks: Iterable[str], retained: int, tolerable: int, stored: Callable[[str], bytes | None]
     ) -> None:
-        self._sinks, self._retained, self._tolerable, self._stored = sorted(sinks), retained, tolerable, stored
-        self.version = 0
+        super().__init__(sinks, stored)
+        self._retained, self._tolerable = retained, tolerable
         self.status = "running"
         self.incarnation = 1
         self.next_id = 1
         self.head = 0
         self.leader: tuple[str, int] | None = None
         self.pending: Json | None = None
-        self.retained: dict[int, Json] = {}
+        self.retained: dict[int, set[str]] = {}
         self.failures = 0
         self.counted: set[int] = set()
         self.garbage = PlainGarbage(stored, TIMEOUT_MS)
-        self._tokens: list[int] = []
         self.pins: dict[str, tuple[int, int]] = {}
         self.results: dict[int, tuple[str, str]] = {}
-        self.ended: dict[int, int] = {}
         self.session_ends: dict[str, int] = {}
-        self.lineage: list[tuple[int, list[str]]] = []
         self.final: int | None = None
-        self.chains: dict[str, list[int]] = {sink: [] for sink in self._sinks}
-        self.files: dict[str, dict[int, list[str]]] = {sink: {} for sink in self._sinks}
-        self.numbers: dict[str, int] = dict.fromkeys(self._sinks, 0)
-        self.versions: dict[int, int] = {}
-        self.answers: dict[tuple[int, int], bool] = {}
-        self.heartbeats: dict[str, int] = {}
-        self.latest_ms = 0
-        self.dead: set[str] = set()
-        self.insisting: set[str] = set()
 
     # -- what reaches the stores ------------------------------------------------------------------------------------
 
-    def entry(self, body: bytes) -> None:
-        """A new entry of the manifest log, or the tombstone of one that nothing retained needs (I6)."""
-        document = entry_of(body)
-        if isinstance(document, list):
-            version = document[1]
-            require(
-                version < min([self.version, *self._tokens]), f"I6: version {version} is compacted, and needed whole"
-            )
-            return
-        event = document["event"]
-        self.garbage.entries = {one["prefix"] for one in document["state"]["garbage"]}
-        self._tokens = [one["token"] for one in document["state"]["checkpoints"]]
-        require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
-        self.version += 1
+    def transition(self, before: Json, event: Json) -> None:
+        self.garbage.entries = {one["prefix"] for one in self.state["garbage"]}
         getattr(self, "_" + re.sub(r"(?<!^)(?=[A-Z])", "_", event["type"]).lower())(event)
-        said = state_of(document) | {"garbage": self.garbage.told(document["state"])}
-        known = self.shown()
+        said = state_of(self.state) | {"garbage": self.garbage.told(self.state)}
+        known = self.expected()
         wrong = {name: (said[name], known[name]) for name in known if said[name] != known[name]}
         require(not wrong, f"I2: after {event['type']} (said, expected): {wrong}")
 
-    def sink_head(self, sink: str, body: bytes) -> None:
-        """A new head of a sink's table (I14)."""
-        head = json.loads(body)
-        mark, chain = mark_of(self._stored, sink, head), self.chains[sink]
-        number = mark["contents"]["checkpoint_id"]
+    def may_show(self, sink: str, number: int, decision: int, files: list[str]) -> None:
+        """The next epoch of the lineage, once, with the files of published epochs."""
+        chain = self.shown[sink]
         require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
         require(number not in chain, f"I14: checkpoint {number} is published twice at {sink}")
-        due = self.lineage[len(chain)][0]
+        due = self.epochs()[self.published(sink)]
         require(number == due, f"I14: {sink} publishes checkpoint {number}, {due} is next")
-        require(head["number"] == self.versions[number], f"I14: {sink}: checkpoint {number} under {head['number']}")
-        require(head["number"] > self.numbers[sink], f"I14: {sink} goes back from mark {self.numbers[sink]}")
-        files = self.files[sink][number] = files_of(self._stored, mark["contents"])
+        require(decision == self.versions[number], f"I14: {sink}: checkpoint {number} under {decision}")
         for key in files:
-            owner, token = self._owner(key)
-            require(owner in (*chain, number), f"I14: {sink}: {key} of no epoch that is published")
-            require(token == self.ended[owner], f"I3: {sink}: {key} of another try is published")
-        chain.append(number)
-        self.numbers[sink] = head["number"]
+            of, token = owner(key)
+            require(of in (*chain, number), f"I14: {sink}: {key} of no epoch that is published")
+            require(token == self.ended[of], f"I3: {sink}: {key} of another try is published")
 
     def deleted(self, sink: str | None, key: str) -> None:
         """An object is about to be deleted (I8)."""
-        if key.startswith(("_probe/", "garbage/", LISTS)):
-            return
-        if sink is None and key.startswith("sinks/"):
-            require(is_old_mark(self.numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
-            return
-        if sink is not None:
-            number, token = self._owner(key)
-            winner, chain = self.ended.get(number), self.chains[sink]
-            over = winner is not None and (winner != token or number in chain)
+        super().deleted(sink, key)
+        if sink is not None and not key.startswith(("_probe/", LISTS)):
+            number, token = owner(key)
+            over = self.ended[number] != token or number in self.shown[sink]
             require(over, f"I8: {key} is deleted, and may still be published")
-            for one in (chain[-1], *self.retained) if winner == token else ():
-                require(
-                    key not in self.files[sink].get(one, ()), f"I8: {key} is deleted, and checkpoint {one} shows it"
-                )
+
+    def object_deleted(self, key: str) -> None:
+        if key.startswith("garbage/"):
             return
         self.garbage.may_go(key, self.latest_ms)
         require(key not in self.needed(), f"I8: {key} is deleted, and a root needs it")
 
     # -- what follows from it ---------------------------------------------------------------------------------------
 
-    def shown(self) -> Json:
+    def expected(self) -> Json:
         """The state, as far as the model has an opinion."""
         return {
             "status": self.status,
@@ -157,7 +111,7 @@ class PlainModel:
             "head": self.head,
             "leader": self.leader,
             "pending": self.pending and {name: self.pending[name] for name in ("id", "token", "base", "deadline")},
-            "retained": {number: sorted(one["unconfirmed"]) for number, one in self.retained.items()},
+            "retained": {number: sorted(waits) for number, waits in self.retained.items()},
             "failures": (self.failures, sorted(self.counted)),
             "garbage": self.garbage.shown(),
             "pins": dict(sorted(self.pins.items())),
@@ -166,26 +120,24 @@ class PlainModel:
 
     def needed(self) -> set[str]:
         """Every key of the job's store that something retained, or pending, names."""
-        keys = {self.pending["plan"]} if self.pending else set()
-        for one in self.retained.values():
-            keys |= one["keys"]
-        return keys
+        pending = {self.pending["plan"]} if self.pending else set()
+        return pending.union(*(self.keys[number] for number in self.retained))
 
     def waiting(self) -> list[int]:
         """The completed checkpoints that some sink has not confirmed."""
-        return [number for number, one in self.retained.items() if one["unconfirmed"]]
+        return [number for number, waits in self.retained.items() if waits]
 
     def published(self, sink: str) -> int:
         """How many epochs of the lineage are in the sink's table."""
-        return len(self.chains[sink])
+        return len(self.shown[sink]) - 1
 
-    def epochs(self, count: int | None = None) -> list[list[str]]:
-        """The objects that the first so many epochs consumed."""
-        return [objects for _, objects in self.lineage[:count]]
+    def epochs(self) -> list[int]:
+        """The completed checkpoints, in order."""
+        return self.lineage(self.head)
 
     def unread(self, landed: Iterable[str]) -> set[str]:
         """The objects that no completed epoch has consumed."""
-        return set(landed) - {name for objects in self.epochs() for name in objects}
+        return set(landed).difference(self.consumed(self.head))
 
     # -- the transitions --------------------------------------------------------------------------------------------
 
@@ -221,6 +173,7 @@ class PlainModel:
         self._grant(pending["session"])
 
     def _grant(self, session: str) -> None:
+        self.granted[self.pending["id"]] = self.version
         self.leader = (session, self.version)  # I3: a token is the version of the transition that granted it
         self.pending["token"] = self.version
         self.pending["prefixes"].append(self.version)
@@ -229,22 +182,10 @@ class PlainModel:
         done = event["checkpoint"]
         number, token = done["checkpoint_id"], done["token"]
         pending = self._pending_is(number)
-        require(token == pending["token"], f"I3: checkpoint {number} completes under {token}, not {pending['token']}")
-        require(self.answers.get((number, token)), f"I7: checkpoint {number}, token {token}: answers do not allow it")
-        require(done["metadata"]["key"].startswith(prefix(number, token)), "I7: metadata of another token")
-        metadata = self._read(done["metadata"])
-        require(json.loads(metadata)["token"] == token, f"I7: checkpoint {number}: metadata of another token")
-        plan = json.loads(self._read(done["plan"]))
-        objects = [row[0] for source in plan["sources"].values() for row in source["objects"]]
-        again = [name for name in objects if name not in self.unread(objects)]
-        require(not again, f"checkpoint {number} reads {again} once more")
-        keys = keys_in(metadata) | {done["metadata"]["key"], done["plan"]["key"]}
-        self.retained[number] = {"unconfirmed": set(self._sinks), "keys": keys}
-        self.lineage.append((number, objects))
+        require(done["parent"] == self.head, f"I7: checkpoint {number} continues {done['parent']}, not {self.head}")
+        plan = self.complete(done)
+        self.retained[number] = set(self.shown)
         self.final = number if plan["final"] else self.final
-        self.ended[number] = token
-        require(done["version"] == self.version, f"I14: checkpoint {number} says that {done['version']} completed it")
-        self.versions[number] = self.version
         self.session_ends[pending["session"]] = number
         self.head, self.pending = number, None
         self.failures, self.counted = 0, set()
@@ -270,30 +211,28 @@ class PlainModel:
         )
 
     def _give_up(self, event: Json) -> None:
-        number = event["pending"]["checkpoint_id"]
-        pending = self._pending_is(number)
+        pending = self._pending_is(event["pending"]["checkpoint_id"])
+        number = self.abort(event)
         if event["reason"] in COUNTED:
             self.failures += 1
             self.counted.add(number)
-        self.ended[number] = 0
         self.session_ends[pending["session"]] = number
         self.pending = None
         self._list([prefix(number, one) for one in pending["prefixes"]], event["at_ms"])
 
     def _sinks_confirmed(self, event: Json) -> None:
-        number = event["checkpoint_id"]
+        self.confirm(event)
         for sink in event["sinks"]:
-            require(number in self.chains[sink], f"I11: {sink} confirms checkpoint {number}, and has not published it")
-            self.retained[number]["unconfirmed"].remove(sink)
+            self.retained[event["checkpoint_id"]].remove(sink)
 
     def _checkpoints_subsumed(self, event: Json) -> None:
         if event["confirmed"]:
             self._sinks_confirmed(event["confirmed"])
         self._must_lead(event["session_id"])
-        kept = {self.head, *sorted(self.retained)[-self._retained :], *(pin[0] for pin in self.pins.values())}
+        kept = kept_by_tiers(dict.fromkeys(self.retained, 0), self._retained, 0, 0)
+        kept |= {self.head, *(pin[0] for pin in self.pins.values())}
         kept |= {self.pending["base"]} if self.pending else set()
-        kept |= {number for number, one in self.retained.items() if one["unconfirmed"]}
-        kept |= {chain[-1] for chain in self.chains.values() if chain}  # the tables go on from what they show
+        kept |= {*self.waiting(), *map(self.at, self.shown)}  # the tables go on from what they show
         lost = kept.intersection(event["checkpoint_ids"])
         require(not lost, f"I8: checkpoints {sorted(lost)} are subsumed, and must stay")
         for number in event["checkpoint_ids"]:
@@ -380,15 +319,3 @@ class PlainModel:
     def _list(self, entries: Iterable[str], at_ms: int) -> None:
         pending = None if self.pending is None else f"chk-{self.pending['id']:020d}/"
         self.garbage.add(entries, (self.version, at_ms), self.needed(), pending)
-
-    def _read(self, handle: Json) -> bytes:
-        body = self._stored(handle["key"])
-        require(body is not None, f"I7: {handle['key']} is committed, and is not there")
-        found = (len(body), hashlib.sha256(body).hexdigest())
-        require(found == (handle["size"], handle["sha256"]), f"I7: {handle['key']} is not what the event says")
-        return body
-
-    def _owner(self, key: str) -> tuple[int, int]:
-        found = STAGED.match(key)
-        require(found, f"I8: {key} of a sink is no staged file")
-        return int(found[1]), int(found[2])

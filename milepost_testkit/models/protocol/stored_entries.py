@@ -22,9 +22,8 @@ def entry_of(body: bytes) -> Json:
     return document
 
 
-def state_of(document: Json) -> Json:
-    """What an entry of the log says of its job with one timeline, without what is garbage."""
-    state = document["state"]
+def state_of(state: Json) -> Json:
+    """What a stored state says of its job with one timeline, without what is garbage."""
     (timeline,) = state["timelines"]
     leader, pending = timeline["leader"], timeline["pending"]
     return {

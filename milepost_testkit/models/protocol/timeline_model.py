@@ -1,70 +1,38 @@
-"""What the live timeline of a job has consumed, by the bytes that reached its stores; DuckDB says what follows from it.
+"""What a job with all of its timelines must be, by the bytes that reached its stores.
 
 It follows each checkpoint to its parent, and reads which objects each of their epochs was to consume. What a table or
-an operator's state must hold at a checkpoint is one query over those objects, whatever way led there: epochs, aborts,
+an operator's state must hold at a checkpoint follows from those objects, whatever way led there: epochs, aborts,
 rollbacks, backfills, other parallelisms.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
 
-import duckdb
-
-from milepost_testkit.models.protocol.lineage_model import kept_by_a_plain_reading
 from milepost_testkit.models.protocol.require import require
-from milepost_testkit.models.protocol.stored_entries import contents_in, covers, entry_of, keys_in
-from milepost_testkit.models.protocol.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
-
-Rows = list[tuple[Any, ...]]
-Json = dict[str, Any]
+from milepost_testkit.models.protocol.retention_tiers import kept_on_timelines
+from milepost_testkit.models.protocol.stored_entries import Json, covers
+from milepost_testkit.models.protocol.stored_job import StoredJob
 
 
-class TimelineModel:
+class TimelineModel(StoredJob):
     """One job with all of its timelines.
 
-    Args:
-        landings: the folder of its one source, then those of other jobs whose savepoints it may be restored from.
-        stored: reads an object of the job's store; None: it is not there.
     Attributes:
-        state: of the newest manifest entry, as it is stored.
         left: by timeline that a switch has left: its head. lived: what was completed on the live one.
-        parents, objects: by completed checkpoint: where it comes from, what its own epoch consumed.
-        ended: by checkpoint id: the winning token, 0: aborted. granted: by checkpoint id: the token in force.
-        heads: per sink, its newest head as it is stored. shown: per sink, the checkpoints that its table has shown, the
-            newest last; 0: nothing. versions: by completed checkpoint: the version that completed it.
-        tables: by completed checkpoint and sink: the files that its contents list.
         savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
             restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
         unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
         policies: by session: last, hourly, daily of the spec that it was given.
-        answers, heartbeats, dead, insisting, latest_ms: what the world tells; see `PlainModel`.
     """
 
-    def __init__(self, sinks: Iterable[str], landings: Sequence[Path], stored: Callable[[str], bytes | None]) -> None:
-        self._landings, self.stored = landings, stored
-        self._duckdb = duckdb.connect(config={"threads": 1})
-        self._duckdb.execute("create table landed (name varchar, k bigint, v varchar)")
-        self._loaded: set[str] = set()
-        self._answered: dict[tuple[str, int], Rows] = {}
-        self.version = 0
-        self.state: Json = {}
-        self.parents: dict[int, int] = {}
-        self.objects: dict[int, list[str]] = {}
-        self.keys: dict[int, set[str]] = {}
-        self.ended: dict[int, int] = {}
-        self.granted: dict[int, int] = {}
+    def __init__(self, sinks: Iterable[str], stored: Callable[[str], bytes | None]) -> None:
+        super().__init__(sinks, stored)
         self.listed: set[str] = set()
         self.switches: dict[int, Json] = {}
         self.left: dict[str, int] = {}
         self.lived: set[int] = set()
-        self.heads: dict[str, Json | None] = dict.fromkeys(sinks)
-        self.shown: dict[str, list[int]] = {sink: [0] for sink in self.heads}
-        self.versions: dict[int, int] = {}
-        self.tables: dict[int, dict[str, list[str]]] = {0: {}}
         self.savepoints: dict[str, list[str]] = {}
         self.restores: dict[str, list[str]] = {}
         self.saved_rules: dict[str, str] = {}
@@ -73,13 +41,8 @@ class TimelineModel:
         self.unreplayable: set[int] = set()
         self.policies: dict[str, tuple[int, int, int]] = {}
         self.trigger_times_ms: dict[int, int] = {}
-        self.answers: dict[tuple[int, int], bool] = {}
-        self.heartbeats: dict[str, int] = {}
-        self.dead: set[str] = set()
-        self.insisting: set[str] = set()
-        self.latest_ms = 0
 
-    # -- what it says -----------------------------------------------------------------------------------------------
+    # -- what follows from it ---------------------------------------------------------------------------------------
 
     @property
     def live(self) -> Json:
@@ -104,57 +67,17 @@ class TimelineModel:
         waiting = any(one["unconfirmed"] for one in self.state["checkpoints"])
         return waiting or self.state["reconciliation"] is not None
 
-    def lineage(self, checkpoint: int) -> list[int]:
-        """From the first checkpoint to this one."""
-        found = []
-        while checkpoint:
-            found.append(checkpoint)
-            checkpoint = self.parents[checkpoint]
-        return found[::-1]
-
-    def consumed(self, checkpoint: int) -> list[str]:
-        """The objects that its lineage has consumed, in order."""
-        return [name for one in self.lineage(checkpoint) for name in self.objects[one]]
-
-    def counts(self, checkpoint: int) -> Rows:
-        """Per key what the rule of its spec makes of the rows as of a checkpoint, by key."""
-        rule = self.rule.get(checkpoint, "count(*)")
-        return self._query(f"select k, ({rule})::bigint from {{}} group by k order by k", checkpoint)
-
-    def seen(self, checkpoint: int) -> Rows:
-        """The different rows as of a checkpoint, in order."""
-        return self._query("select distinct k, v from {} order by k, v", checkpoint)
-
-    def at(self, sink: str) -> int:
-        """The checkpoint that the sink's table shows; 0: it is empty."""
-        return self.shown[sink][-1]
-
-    def _query(self, sql: str, checkpoint: int) -> Rows:
-        names = self.consumed(checkpoint)
-        for name in set(names) - self._loaded:
-            self._loaded.add(name)
-            path = next(str(folder / name) for folder in self._landings if (folder / name).is_file())
-            source = "read_csv(?, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
-            self._duckdb.execute(f"insert into landed select ?, * from {source}", [name, path])
-        if (sql, checkpoint) not in self._answered:  # what has led to a checkpoint never changes
-            source = "(select k, v from landed where name in (select unnest(?)))"
-            self._answered[sql, checkpoint] = self._duckdb.execute(sql.format(source), [names]).fetchall()
-        return self._answered[sql, checkpoint]
+    def needed(self) -> set[str]:
+        """Every key of the job's store that a retained checkpoint names."""
+        keys = {key for one in self.retained for key in self.keys[one]}
+        for timeline in self.state.get("timelines", ()):
+            pending = timeline["pending"]
+            keys |= {pending["plan"]["key"]} if pending else set()
+        return keys
 
     # -- what reaches the stores ------------------------------------------------------------------------------------
 
-    def entry(self, body: bytes) -> None:
-        """A new entry of the manifest log."""
-        document = entry_of(body)
-        if isinstance(document, list):
-            version = document[1]
-            needed = [one["token"] for one in self.state["checkpoints"]]
-            require(version < min([self.version, *needed]), f"I6: version {version} is compacted, and needed whole")
-            return
-        event = document["event"]
-        require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
-        self.version += 1
-        before, self.state = self.state, document["state"]
+    def transition(self, before: Json, event: Json) -> None:
         self.listed |= {entry["prefix"] for entry in self.state["garbage"]}
         for one in self.state["garbage_lists"]:
             body = self.stored(f"garbage/{one['sha256']}.json")
@@ -176,15 +99,15 @@ class TimelineModel:
             case "CheckpointCompleted":
                 self._completed(event["checkpoint"])
             case "CheckpointAborted":
-                self._aborted(event)
+                self.abort(event)
             case "JobCanceled":
                 for aborted in event["aborted"]:
-                    self._aborted(aborted)
+                    self.abort(aborted)
             case "ForkDisposed":
                 if event["aborted"]:
-                    self._aborted(event["aborted"])
+                    self.abort(event["aborted"])
             case "SinksConfirmed":
-                self._confirmed(event)
+                self.confirm(event)
             case "SinkReconciled":
                 head = self.heads[event["sink"]]
                 require(head and head["number"] >= event["decision"], f"I11: {event['sink']} has not followed")
@@ -198,11 +121,6 @@ class TimelineModel:
                 self._switched(before, event)
             case "CheckpointsSubsumed":
                 self._subsumed(before, event)
-
-    def _confirmed(self, event: Json) -> None:
-        number = event["checkpoint_id"]
-        for sink in event["sinks"]:
-            require(number in self.shown[sink], f"I11: {sink} confirms {number}, and has not published it")
 
     def _subsumed(self, before: Json, event: Json) -> None:
         dropped = set(event["checkpoint_ids"])
@@ -223,49 +141,19 @@ class TimelineModel:
             kept |= {one["pending"]["base"]} if one["pending"] else set()
             kept |= {one["parent"][1]} if one["role"] == "fork" else set()
         listed = {one["timeline_id"] for one in state["timelines"]}
-        gone_on = [
-            retained & {*self.lineage(head), *(one for one in self.lived if one > head)}
-            for name, head in self.left.items()
-            if name in listed
-        ]
-        for group in (retained & set(self.lineage(self.head)), *gone_on):
-            kept |= kept_by_a_plain_reading({one: self.trigger_times_ms[one] for one in group}, *policy)
-        return kept
+        left = [head for name, head in self.left.items() if name in listed]
+        return kept | kept_on_timelines(
+            retained, self.lineage, self.head, left, self.lived, self.trigger_times_ms, policy
+        )
 
     def _completed(self, done: Json) -> None:
-        number, token = done["checkpoint_id"], done["token"]
-        require(number not in self.ended, f"I9: checkpoint {number} is over already")
-        require(token == self.granted[number], f"I3: checkpoint {number} completes under {token}")
-        body, metadata = self.stored(done["plan"]["key"]), self.stored(done["metadata"]["key"])
-        require(body and metadata, f"I7: checkpoint {number} is committed, and its objects are not there")
-        plan = json.loads(body or b"")
-        objects = [row[0] for source in plan["sources"].values() for row in source["objects"]]
-        restored = self.restores.get(done["session_id"])
-        if restored is not None:
-            require(done["parent"] == 0, f"a restored checkpoint {number} continues {done['parent']}")
-            objects = restored
-        else:
-            require(self.answers.get((number, token)), f"I7: checkpoint {number}: its answers do not allow it")
-        again = set(objects).intersection(self.consumed(done["parent"]))
-        require(not again, f"checkpoint {number} reads {sorted(again)} once more")
-        self.ended[number] = token
-        self.parents[number], self.objects[number] = done["parent"], objects
+        number, restored = done["checkpoint_id"], self.restores.get(done["session_id"])
+        plan = self.complete(done, restored)
         self.lived |= {number} if done["timeline"] == self.state["live"] else set()
         self.unreplayable |= {number} if restored is not None or plan["final"] else set()
         self.rule[number] = self.rules[done["spec_hash"]]
         before = self.rule.get(done["parent"], self.rule[number])
         require(before == self.rule[number], f"checkpoint {number} continues {before} as {self.rule[number]}")
-        self.keys[number] = keys_in(metadata or b"{}")
-        self.keys[number] |= {done["metadata"]["key"], done["plan"]["key"]}
-        require(done["version"] == self.version, f"I14: checkpoint {number} says that {done['version']} completed it")
-        self.versions[number] = self.version
-        tables = contents_in(metadata or b"{}")
-        self.tables[number] = {sink: files_of(self.stored, contents) for sink, contents in tables.items()}
-
-    def _aborted(self, event: Json) -> None:
-        number = event["pending"]["checkpoint_id"]
-        require(number not in self.ended, f"I9: checkpoint {number} is over already")
-        self.ended[number] = 0
 
     def _switched(self, before: Json, event: Json) -> None:
         require(event["to"] == 0 or event["to"] in self.parents, f"a switch to {event['to']}, never completed")
@@ -278,57 +166,19 @@ class TimelineModel:
             if one["role"] != "abandoned" and one["timeline_id"] not in open_still:
                 self.left[one["timeline_id"]] = one["head"]
 
-    def sink_head(self, sink: str, body: bytes) -> None:
-        """A new head of a sink's table (I14)."""
-        head = json.loads(body)
-        before, mark, decision = self.heads[sink], mark_of(self.stored, sink, head), head["number"]
-        number = int(mark["contents"]["checkpoint_id"]) if mark["contents"] else 0
-        carried = before["number"] if before else 0
-        require(decision > carried, f"I14: {sink} goes back from mark {carried} to {decision}")
-        files = files_of(self.stored, mark["contents"])
-        known = self.tables.get(number, {}).get(sink, [])
-        require(files == known, f"I14: {sink} at checkpoint {number} lists {files}, its contents are {known}")
+    def may_show(self, sink: str, number: int, decision: int, files: list[str]) -> None:
         switch = self.switches.get(decision)
         if switch is not None:
             require(switch["to"] == number, f"I14: {sink} follows {decision} to {number}, not {switch}")
-        else:
-            require(self.versions.get(number) == decision, f"I14: {sink} shows {number} under {decision}")
-            require(self.parents[number] == self.at(sink), f"I14: {sink}: {number} does not follow {self.at(sink)}")
-            if decision > max(self.switches, default=0):
-                on = number in self.lineage(self.head)
-                require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
-        self.shown[sink].append(number)
-        self.heads[sink] = head
+            return
+        require(self.versions.get(number) == decision, f"I14: {sink} shows {number} under {decision}")
+        require(self.parents[number] == self.at(sink), f"I14: {sink}: {number} does not follow {self.at(sink)}")
+        if decision > max(self.switches, default=0):
+            on = number in self.lineage(self.head)
+            require(on, f"I14: {sink} publishes {number}, which the live timeline does not have")
 
-    def deleted(self, sink: str | None, key: str) -> None:
-        """An object is about to be deleted (I8)."""
-        if key.startswith("_probe/"):
-            return
-        if sink is None and key.startswith("sinks/"):
-            numbers = {name: head["number"] if head else 0 for name, head in self.heads.items()}
-            require(is_old_mark(numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
-            return
-        if sink is None:
-            owner = next((one for one in self.retained if key in self.keys[one]), None)
-            require(owner is None, f"I8: {key} is deleted, and checkpoint {owner} needs it")
-            listed = any(covers(entry, key) for entry in self.listed)
-            require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")
-            return
-        if key.startswith(LISTS):
-            return  # what a list names is judged file by file
-        found = STAGED.match(key)
-        require(found, f"I8: {key} of sink {sink} is deleted, and is no staged file")
-        number, token = (int(found[1]), int(found[2])) if found else (0, 0)
-        require(number in self.ended, f"I8: {key} is deleted, and may still be published")
-        won = self.ended[number] == token
-        for one in (self.at(sink), *self.retained) if won else ():
-            needs = key in self.tables[one].get(sink, ())
-            require(not needs, f"I8: {key} of {sink} is deleted, checkpoint {one} needs it")
-
-    def needed(self) -> set[str]:
-        """Every key of the job's store that a retained checkpoint names."""
-        keys = {key for one in self.retained for key in self.keys[one]}
-        for timeline in self.state.get("timelines", ()):
-            pending = timeline["pending"]
-            keys |= {pending["plan"]["key"]} if pending else set()
-        return keys
+    def object_deleted(self, key: str) -> None:
+        owner = next((one for one in self.retained if key in self.keys[one]), None)
+        require(owner is None, f"I8: {key} is deleted, and checkpoint {owner} needs it")
+        listed = any(covers(entry, key) for entry in self.listed)
+        require(listed or not key.startswith("chk-"), f"I8: {key} is deleted, and not listed as garbage")

@@ -27,7 +27,8 @@ from milepost.protocol.retention.lineage import lineage
 from milepost.protocol.retention.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
 from milepost_testkit import profiles
 from milepost_testkit.jobs.job_log import TIMEOUT_MS, JobLog
-from milepost_testkit.models.protocol.lineage_model import HOUR_MS, SINKS, Done, Job, Switch
+from milepost_testkit.models.protocol.lineage_model import SINKS, Done, Job, Switch
+from milepost_testkit.models.protocol.retention_tiers import HOUR_MS
 
 SCHEDULE = st.sampled_from(["cli:a", "cli:b"])
 REPLAY, PERSON = "cli:replay", "cli:person"

@@ -14,7 +14,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
-from milepost_testkit.models.protocol.lineage_model import HOUR_MS, kept_by_a_plain_reading
+from milepost_testkit.models.protocol.retention_tiers import HOUR_MS, kept_by_tiers
 
 SAMPLE = JobLog()
 SAMPLE.epoch(A)
@@ -31,9 +31,7 @@ def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], ti
         replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
         for number, at in enumerate(times, start=1)
     ]
-    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_a_plain_reading(
-        dict(enumerate(times, 1)), *tiers
-    )
+    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_tiers(dict(enumerate(times, 1)), *tiers)
 
 
 @given(times=TIMES, tiers=TIERS, more=TIERS)

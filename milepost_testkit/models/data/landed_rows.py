@@ -1,0 +1,46 @@
+"""What a small job must hold after it has consumed some objects: DuckDB queries over the landed CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+Rows = list[tuple[Any, ...]]
+
+
+class LandedRows:
+    """Rows of the columns k and v, by the name of their object.
+
+    Args:
+        landings: the folders in which an object may be.
+    """
+
+    def __init__(self, landings: Sequence[Path]) -> None:
+        self._landings = landings
+        self._duckdb = duckdb.connect(config={"threads": 1})
+        self._duckdb.execute("create table landed (name varchar, k bigint, v varchar)")
+        self._loaded: set[str] = set()
+        self._answers: dict[tuple[str, tuple[str, ...]], Rows] = {}
+
+    def per_key(self, names: Iterable[str], rule: str) -> Rows:
+        """Per key what an aggregate makes of the rows of these objects, by key."""
+        return self._query(f"select k, ({rule})::bigint from {{}} group by k order by k", names)
+
+    def distinct(self, names: Iterable[str]) -> Rows:
+        """The different rows of these objects, in order."""
+        return self._query("select distinct k, v from {} order by k, v", names)
+
+    def _query(self, sql: str, names: Iterable[str]) -> Rows:
+        wanted = tuple(sorted(names))
+        for name in {*wanted} - self._loaded:
+            self._loaded.add(name)
+            path = next(str(folder / name) for folder in self._landings if (folder / name).is_file())
+            source = "read_csv(?, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
+            self._duckdb.execute(f"insert into landed select ?, * from {source}", [name, path])
+        if (sql, wanted) not in self._answers:  # what has landed never changes
+            source = "(select k, v from landed where name in (select unnest(?)))"
+            self._answers[sql, wanted] = self._duckdb.execute(sql.format(source), [[*wanted]]).fetchall()
+        return self._answers[sql, wanted]
