@@ -119,7 +119,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
     TESTKIT: (
-        "processes profiles rows",
+        "processes profiles rows wording",
         "proxies repository specs stores",
         "servers tasks",
         "formats models readers runners",
@@ -129,7 +129,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "browser chaos",
     ),
     f"{TESTKIT}.models": ("data protocol",),
-    f"{TESTKIT}.models.data": ("aggregate_calls captured", "batch", "kinds", "laws", "csv_oracle oracle"),
+    f"{TESTKIT}.models.data": ("aggregate_calls captured", "batch", "kinds", "laws", "csv_oracle landed_rows oracle"),
     f"{TESTKIT}.jobs": ("flights job_log keyed_job landing reference_job sparkless", "connected_job"),
     f"{TESTKIT}.tasks": (
         "faults operators input_gate staging state_lineage subtask_driver",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost_testkit import wording
-from milepost_testkit.servers.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY
 
 TESTS = """
 import pytest
