@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit import profiles
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
-from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests
+from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
 from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.sink_machine import SinkMachine
 from tests.conformance.sinks.contract.strangers import SinkStrangerTests
@@ -68,7 +68,7 @@ class TestAnyHistory(PostgresCase):
 
 
 @pytest.mark.long
-class TestFaults(PostgresCase, SinkDeleteFaultTests):
+class TestFaults(PostgresCase, SinkDeleteFaultTests, SinkFaultTests):
     every_call = False
 
 

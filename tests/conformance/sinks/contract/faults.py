@@ -164,7 +164,7 @@ strikes = pytest.mark.parametrize(
 """How a call is struck."""
 
 
-class SinkFaultTests(SinkCase):
+class StoppedMoves(SinkCase):
     """Faults come through the stores of the job and of the table, and around the format's log.
 
     Attributes:
@@ -172,14 +172,6 @@ class SinkFaultTests(SinkCase):
     """
 
     every_call = True
-
-    @strikes
-    @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
-    def test_a_move_that_stops_at_any_call_is_done_again_and_ends_the_same(
-        self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
-    ) -> None:
-        """Order of writes: the mark's record, then the one commit, which is all that a reader sees."""
-        self.stop_at_any_call(tmp_path, act, killed, after)
 
     def stop_at_any_call(self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool) -> None:
         """Stop a move at one call after another, each in a table of its own, and do it again."""
@@ -209,6 +201,21 @@ class SinkFaultTests(SinkCase):
             assert job.sink.position().number == last.version
             contents = job.sink.position().contents
             assert contents is not None and job.sink.verify(contents, deep=True) == []
+
+    def _move(self, root: Path, act: Act, before: Hook = nothing) -> bool:
+        return self.open_sink(root, before=before).move(act.target)
+
+
+class SinkFaultTests(StoppedMoves):
+    """Moves of any table."""
+
+    @strikes
+    @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+    def test_a_move_that_stops_at_any_call_is_done_again_and_ends_the_same(
+        self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
+    ) -> None:
+        """Order of writes: the mark's record, then the one commit, which is all that a reader sees."""
+        self.stop_at_any_call(tmp_path, act, killed, after)
 
     def test_a_record_without_a_commit_is_harmless(self, tmp_path: Path) -> None:
         """Whoever left it is dead, and the job went another way: readers and later moves do not notice."""
@@ -258,12 +265,9 @@ class SinkFaultTests(SinkCase):
         assert self.published(tmp_path) == shown(1, 2)
         assert job.sink.move(target) is True
 
-    def _move(self, root: Path, act: Act, before: Hook = nothing) -> bool:
-        return self.open_sink(root, before=before).move(act.target)
 
-
-class SinkDeleteFaultTests(SinkFaultTests):
-    """The same with deletes, of a table of the latest rows."""
+class SinkDeleteFaultTests(StoppedMoves):
+    """Moves with deletes, of a table of the latest rows."""
 
     @strikes
     @pytest.mark.parametrize("act", [deleted, emptied, brought_back], ids=lambda act: act.__name__)

@@ -45,7 +45,7 @@ class TestFaults(LocalCase, SinkFaultTests):
 
 
 @pytest.mark.long
-class TestUpsertFaults(LocalCase, SinkDeleteFaultTests):
+class TestUpsertFaults(LocalCase, SinkDeleteFaultTests, SinkFaultTests):
     mode = SinkMode.UPSERT
     every_call = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from milepost.dataflow.sinks.contract import SinkMode
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
@@ -17,6 +19,13 @@ class TestAppend(LocalParquet, SmallFilesTests, SinkFaultTests, SinkStrangerTest
 
 
 class TestUpsert(LocalParquet, SinkDeleteFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests):
+    mode = SinkMode.UPSERT
+
+
+@pytest.mark.deep
+class TestUpsertFaults(LocalParquet, SinkFaultTests):
+    """Which rows a move shows is the mode's; when it shows them is not."""
+
     mode = SinkMode.UPSERT
 
 

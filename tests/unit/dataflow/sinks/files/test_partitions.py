@@ -73,6 +73,7 @@ class TestDelta(Delta, SinkTimelineTests, SinkTests):
     """The whole contract, by a column of text."""
 
 
+@pytest.mark.deep
 class TestIceberg(Iceberg, SinkTimelineTests, SinkTests):
     """The same."""
 
