@@ -14,7 +14,10 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-SHARED = {"Airflow": ("tests/e2e/",), "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/")}
+SHARED = {
+    "Airflow": ("tests/e2e/",),
+    "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/", "tests/unit/testing/on_spark/"),
+}
 """What one process runs, because it is expensive to start: the one Airflow, the one JVM that the process owns."""
 
 SHARES_NOTHING = (

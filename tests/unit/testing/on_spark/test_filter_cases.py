@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from milepost_testkit.specs.case_steps import Step, run_steps
+
+pytestmark = pytest.mark.long
 
 SPEC = """\
 name: orders
