@@ -18,6 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 ARGS ?= tests
 # How many processes share the tests: one has Airflow and waits for it, one has Spark, and the others have the rest.
 WORKERS ?= 3
+# Whose golden files `make wording` rewrites.
+RING ?= test
 # How many mutants are tried at once.
 JOBS ?= 2
 PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) \
@@ -41,7 +43,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations coverage rings test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +78,9 @@ coverage: env ## what of the product `make test` reaches, by room; kept in .mile
 
 rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/spec: one folder, claim by claim)
 	@$(PY) -m scripts.suite.rings $(ARGS)
+
+wording: env ## rewrite the golden files of tests/wording for the tests of ARGS: review the diff (RING=test-all: deep tests)
+	@$(PYTEST) --ring $(RING) --update-wording $(ARGS)
 
 test-all: env ## everything that `make test` leaves out, and property tests with more examples (PART=2/6: a sixth of it)
 	@echo "seed $(SEED) (repeat this run with: make test-all SEED=$(SEED) PART=$(PART))"
