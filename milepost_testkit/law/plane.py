@@ -43,7 +43,7 @@ from milepost_testkit.models.data.kinds.lookups import STATIC, copy_of, static_r
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.graphs import build_graph
-from milepost_testkit.stores.memory_store import MemoryStore
+from milepost_testkit.stores.memory_store import MemorySpace, MemoryStore
 
 ALIGNED = EpochAlignment(None, None, 0, False)
 LAST = EpochAlignment(None, None, 0, True)
@@ -127,7 +127,8 @@ class Plane:
         self.graph: JobGraph = build_graph(spec)
         self.captured = Captured()
         self._folder = folder
-        self._stores = {url: MemoryStore(url) for url in map(_url, ("job", *spec.sources))}
+        still = MemorySpace(clock_ms=lambda: 0)
+        self._stores = {url: MemoryStore(url, still) for url in map(_url, ("job", *spec.sources))}
         self._numbers = itertools.count(1)
         self._tokens = itertools.count(1)
         self._signatures = input_signatures(spec, self.graph)

@@ -67,11 +67,6 @@ for line in sys.stdin:
 """
 
 
-def _below(config: StoreConfig, name: str) -> ObjectStore:
-    """The same store, rooted at `name` below it."""
-    return open_store(replace(config, url=child_url(config.url, name)))
-
-
 class ObjectStoreTests(ABC):
     """Subclasses give `config` (a new, empty root per test) and raw access to it."""
 
@@ -91,9 +86,17 @@ class ObjectStoreTests(ABC):
     def raw_get(self, config: StoreConfig, key: str) -> bytes | None:
         """Read past the store; None when absent."""
 
+    def open(self, config: StoreConfig) -> ObjectStore:
+        """Open a root, as the product does."""
+        return open_store(config)
+
     @pytest.fixture
     def store(self, config: StoreConfig) -> ObjectStore:
-        return open_store(config)
+        return self.open(config)
+
+    def _below(self, config: StoreConfig, name: str) -> ObjectStore:
+        """The same store, rooted at `name` below it."""
+        return self.open(replace(config, url=child_url(config.url, name)))
 
     # -- objects ------------------------------------------------------------------------------------------------
 
@@ -218,32 +221,6 @@ class ObjectStoreTests(ABC):
                 assert won.count(True) == 1
                 assert self.raw_get(config, key) == b"%d" % won.index(True)
 
-    def test_of_processes_that_create_one_key_exactly_one_wins(self, config) -> None:
-        command = [sys.executable, "-c", RACER, config.url, config.endpoint_url or ""]
-        racers = [
-            subprocess.Popen(
-                [*command, str(number)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                bufsize=1,
-            )
-            for number in range(2)
-        ]
-        try:
-            assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
-            for number in range(20):
-                for racer in racers:
-                    racer.stdin.write(f"{number}\n")
-                answers = [racer.stdout.readline().strip() for racer in racers]
-                assert sorted(answers) == ["lost", "won"]
-                assert self.raw_get(config, f"race/{number}") == b"%d" % answers.index("won")
-        finally:
-            for racer in racers:
-                racer.stdin.close()
-                racer.wait(240)
-                racer.stdout.close()
-
     def test_a_reply_that_is_lost_leaves_a_whole_object_and_a_transition_that_landed_once(self, store) -> None:
         """I1: landed is told from lost by the write id."""
         faulty = FaultyStore(store, [Fault(at("create", "k"), Effect.LOST_REPLY)])
@@ -305,12 +282,12 @@ class ObjectStoreTests(ABC):
     # -- roots and processes ------------------------------------------------------------------------------------
 
     def test_a_store_sees_nothing_above_or_beside_its_root(self, config) -> None:
-        job, beside = _below(config, "job"), _below(config, "job2")
+        job, beside = self._below(config, "job"), self._below(config, "job2")
         job.put("k", b"job")
         beside.put("k", b"beside")
         assert [stat.key for stat in job.list("")] == ["k"]
         assert job.get("k") == b"job"
-        assert [stat.key for stat in open_store(config).list("")] == ["job/k", "job2/k"]
+        assert [stat.key for stat in self.open(config).list("")] == ["job/k", "job2/k"]
 
     def test_a_store_that_was_used_can_be_pickled(self, store) -> None:
         store.put("k", b"1")
@@ -319,7 +296,37 @@ class ObjectStoreTests(ABC):
         assert copy.config == store.config
 
     def test_a_root_with_spaces_and_unicode_works(self, config) -> None:
-        store = _below(config, f"with space/ünïcode %41 {uuid4().hex}")
+        store = self._below(config, f"with space/ünïcode %41 {uuid4().hex}")
         store.create("a key/é", b"1")
         assert [stat.key for stat in store.list("")] == ["a key/é"]
         assert store.get("a key/é") == b"1"
+
+
+class SharedObjectStoreTests(ObjectStoreTests):
+    """The contract of a store that several processes use."""
+
+    def test_of_processes_that_create_one_key_exactly_one_wins(self, config) -> None:
+        command = [sys.executable, "-c", RACER, config.url, config.endpoint_url or ""]
+        racers = [
+            subprocess.Popen(
+                [*command, str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
+            for number in range(2)
+        ]
+        try:
+            assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 2
+            for number in range(20):
+                for racer in racers:
+                    racer.stdin.write(f"{number}\n")
+                answers = [racer.stdout.readline().strip() for racer in racers]
+                assert sorted(answers) == ["lost", "won"]
+                assert self.raw_get(config, f"race/{number}") == b"%d" % answers.index("won")
+        finally:
+            for racer in racers:
+                racer.stdin.close()
+                racer.wait(240)
+                racer.stdout.close()

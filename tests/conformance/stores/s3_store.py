@@ -15,7 +15,7 @@ from milepost.storage.open import open_store
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import S3Server
 from milepost_testkit.stores.manifest_logs import create_job, new_log
-from tests.conformance.stores.object_store import ObjectStoreTests
+from tests.conformance.stores.object_store import SharedObjectStoreTests
 
 
 def every_call(store: ObjectStore) -> list:
@@ -60,7 +60,7 @@ class OnS3Server:
             return None
 
 
-class S3StoreTests(OnS3Server, ObjectStoreTests):
+class S3StoreTests(OnS3Server, SharedObjectStoreTests):
     """The contract, and what an S3 server must do beyond it."""
 
     def test_a_missing_bucket_is_named_by_every_call(self, server: S3Server) -> None:

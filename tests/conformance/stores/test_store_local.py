@@ -11,7 +11,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.open import open_store
 from milepost_testkit.processes.processes import run_python
-from tests.conformance.stores.object_store import ObjectStoreTests
+from tests.conformance.stores.object_store import SharedObjectStoreTests
 
 # Kills its own process at one system call of a write; the store's code is as it is.
 KILLED_WRITER = """
@@ -36,7 +36,7 @@ print("survived")
 """
 
 
-class TestLocalStore(ObjectStoreTests):
+class TestLocalStore(SharedObjectStoreTests):
     @pytest.fixture
     def config(self, tmp_path: Path) -> StoreConfig:
         return StoreConfig(file_url(tmp_path / "root of a store"))
