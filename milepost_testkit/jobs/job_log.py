@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from milepost.protocol.codec.entries import encode_entry
+from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.coordinator import create
 from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.invariants import faults
@@ -49,8 +51,9 @@ from milepost.protocol.manifest.transaction.requests import (
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
-from milepost.protocol.records.layout import metadata_key
+from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
@@ -320,6 +323,33 @@ class JobLog:
         if confirm:
             self.confirm(session, checkpoint_id)
         return checkpoint_id
+
+
+@dataclass
+class StoredLog(JobLog):
+    """A log that can be stored where a job has its manifest: a history of many epochs, of which none is run.
+
+    Attributes:
+        states: after each event.
+    """
+
+    states: list[ManifestState] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.states.append(self.state)
+
+    def ask(self, request: Request) -> Answer:
+        answer = super().ask(request)
+        if isinstance(answer, Transition):
+            self.states.append(answer.state)
+        return answer
+
+    def store_in(self, store: ObjectStore) -> None:
+        """Write every version. There must be none yet."""
+        for state, event in zip(self.states, self.events, strict=True):
+            entry = LogEntry(state.version, f"write-{state.version}", event, state)
+            store.create(manifest_key(state.version), encode_entry(entry))
 
 
 def epochs(count: int, *, confirm: bool = True) -> JobLog:

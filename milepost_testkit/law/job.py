@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,11 @@ class LawJob:
         job = cls(folder, document)
         job.set_parallelism(1)
         return job
+
+    def copy_to(self, folder: Path) -> LawJob:
+        """The same job elsewhere; what either does from there on, the other does not see."""
+        shutil.copytree(self.folder, folder)
+        return replace(deepcopy(self), folder=folder)
 
     def set_parallelism(self, parallelism: int) -> None:
         """Write the spec anew, with so many subtasks of every level."""

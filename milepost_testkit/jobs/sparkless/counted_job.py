@@ -6,7 +6,6 @@ or not at all, is a wrong count in the first; the answer is DuckDB's, over the l
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +55,7 @@ class CountedJob:
 
     def copy_to(self, folder: Path) -> Self:
         """The same job elsewhere; it knows nothing of where it was."""
-        return type(self)(SparklessJob(Path(shutil.copytree(self.small.folder, folder))))
+        return type(self)(self.small.copy_to(folder))
 
     @property
     def spec_path(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,10 @@ class SparklessJob:
             (folder / name).mkdir(parents=True)
         (folder / "config" / "small.yaml").write_text(edited(SPEC, edit or {}))
         return cls(folder)
+
+    def copy_to(self, folder: Path) -> SparklessJob:
+        """The same job elsewhere; it knows nothing of where it was."""
+        return SparklessJob(Path(shutil.copytree(self.folder, folder)))
 
     def loaded(self) -> LoadedJob:
         return load_job(str(self.folder / "config" / "small.yaml"))

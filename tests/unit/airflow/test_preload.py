@@ -25,50 +25,44 @@ if sys.argv[1] == "scheduler":
 Job()  # as the commands of the scheduler, the triggerer and the DAG processor begin
 """
 
-LOADED = (
+REPORT = (
     STARTED
     + """
-print(json.dumps(sorted(sys.modules)))
-"""
-)
-
-READY = (
-    STARTED
-    + """
+report = {"modules": sorted(sys.modules)}
 from airflow.sdk.listener import get_listener_manager
 from milepost.airflow.operators.handed_on import TriggeredCheckpoint
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.protocol.codec import readers
 
+report["plugins"] = get_listener_manager.cache_info().currsize
 known = readers.fields_of.cache_info().misses
 for kind in (TriggeredCheckpoint, CheckpointMetadata):
     readers.plan_of(kind)
-print(json.dumps([get_listener_manager.cache_info().currsize, readers.fields_of.cache_info().misses - known]))
+report["records"] = readers.fields_of.cache_info().misses - known
 """
 )
 
-TASKS = (
-    STARTED
-    + """
+PRINTED = """
+print(json.dumps(report))
+"""
+
+FORKED = """
 from pathlib import Path
 from airflow.sdk.execution_time.task_runner import TaskRunnerMarker
-from airflow.sdk.listener import get_listener_manager
 import milepost
 from milepost_testkit.airflow.task_imports import in_a_fork
 
 def task():
     get_listener_manager().hook.on_starting(component=TaskRunnerMarker())
-    kept = sorted(name for name in sys.modules if name.startswith("milepost"))
+    kept = sorted(name for name in sys.modules if name.partition(".")[0] == "milepost")
     from milepost import jobmaster
     return [len(kept), getattr(jobmaster, "REVISION", 1)]
 
-told = [in_a_fork(task)]
+report["tasks"] = [in_a_fork(task)]
 source = Path(next(iter(milepost.__path__))) / "jobmaster" / "__init__.py"
 source.write_text(source.read_text() + "\\nREVISION = 2\\n")
-told.append(in_a_fork(task))
-print(json.dumps(told))
+report["tasks"].append(in_a_fork(task))
 """
-)
 
 
 def told(code: str, component: str, home: Path, sources: Path = REPOSITORY / "pipeline", **settings: str) -> Any:
@@ -86,8 +80,28 @@ def told(code: str, component: str, home: Path, sources: Path = REPOSITORY / "pi
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_a_scheduler_that_forks_has_imported_what_tasks_import(tmp_path: Path) -> None:
-    loaded = set(told(LOADED, "scheduler", tmp_path))
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a scheduler that forks reports of itself, and of two tasks: before and after its sources are edited."""
+    home = tmp_path_factory.mktemp("scheduler")
+    sources = home / "pipeline"
+    shutil.copytree(REPOSITORY / "pipeline", sources)
+    report: dict[str, Any] = told(REPORT + FORKED + PRINTED, "scheduler", home, sources)
+    return report
+
+
+@pytest.fixture(scope="module")
+def triggerer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    report: dict[str, Any] = told(REPORT + PRINTED, "triggerer", tmp_path_factory.mktemp("triggerer"))
+    return report
+
+
+def assert_nothing_is_imported_ahead(modules: list[str]) -> None:
+    assert not [name for name in modules if name.startswith(("milepost.jobmaster", "boto3", "pandas", "pyarrow"))]
+
+
+def test_a_scheduler_that_forks_has_imported_what_tasks_import(scheduler: dict[str, Any]) -> None:
+    loaded = set(scheduler["modules"])
     ours = {
         "milepost.jobmaster.run.epochs",
         "milepost.airflow.operators.tasks",
@@ -98,31 +112,31 @@ def test_a_scheduler_that_forks_has_imported_what_tasks_import(tmp_path: Path) -
     assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]
 
 
-def test_a_fork_has_found_out_what_plugins_there_are_and_how_records_are_read(tmp_path: Path) -> None:
+def test_a_fork_has_found_out_what_plugins_there_are_and_how_records_are_read(
+    scheduler: dict[str, Any], triggerer: dict[str, Any]
+) -> None:
     """Both are found out once per process, of which an epoch has six; where nothing is done ahead, by the task."""
-    assert told(READY, "scheduler", tmp_path) == [1, 0]
-    plugins, records = told(READY, "triggerer", tmp_path)
-    assert plugins == 0 and records > 0
+    assert (scheduler["plugins"], scheduler["records"]) == (1, 0)
+    assert triggerer["plugins"] == 0 and triggerer["records"] > 0
+
+
+def test_a_triggerer_imports_nothing_ahead(triggerer: dict[str, Any]) -> None:
+    assert_nothing_is_imported_ahead(triggerer["modules"])
 
 
 @pytest.mark.parametrize(
-    ("component", "settings"),
-    [
-        ("triggerer", {}),
-        ("scheduler", {"AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}),
-        ("scheduler", {OFF: "1"}),
-    ],
+    "settings",
+    [pytest.param({"AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}, marks=pytest.mark.deep), {OFF: "1"}],
+    ids=["another executor", "switched off"],
 )
-def test_no_other_process_imports_anything_ahead(component: str, settings: dict[str, str], tmp_path: Path) -> None:
-    loaded = told(LOADED, component, tmp_path, **settings)
-    assert not [name for name in loaded if name.startswith(("milepost.jobmaster", "boto3", "pandas", "pyarrow"))]
+def test_no_other_scheduler_imports_anything_ahead(settings: dict[str, str], tmp_path: Path) -> None:
+    report = told(REPORT + PRINTED, "scheduler", tmp_path, **settings)
+    assert_nothing_is_imported_ahead(report["modules"])
 
 
-def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(tmp_path: Path) -> None:
+def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(scheduler: dict[str, Any]) -> None:
     """An edited clone, or a new version, is not run as a mixture with what the scheduler had imported before."""
-    sources = tmp_path / "pipeline"
-    shutil.copytree(REPOSITORY / "pipeline", sources)
-    (unchanged, first), (forgotten, second) = told(TASKS, "scheduler", tmp_path, sources)
+    (unchanged, first), (forgotten, second) = scheduler["tasks"]
     assert unchanged > 100 and forgotten == 0
     assert (first, second) == (1, 2)
 

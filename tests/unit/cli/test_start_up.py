@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -23,21 +22,27 @@ _LONG_ENOUGH_S = 0.2
 """So long that what is asked at once is also seen to be."""
 
 _LOADED = """
-import atexit, json, sys
+import json, os, sys
 from pathlib import Path
-import milepost.cli.main as cli
+import boto3
+import milepost.cli.main
 from milepost.__main__ import main
 
-kept, only_reads = Path(sys.argv.pop(1)), cli.only_reads
+folder, *commands = sys.argv[1:]
 heavy = ("pyarrow", "numpy", "pandas", "sqlglot", "pyspark", "great_expectations", "duckdb")
-
-def at_its_end(words):
-    atexit.register(lambda: kept.write_text(json.dumps([name for name in heavy if name in sys.modules])))
-    return only_reads(words)
-
-cli.only_reads = at_its_end
-main()
+for number, command in enumerate(commands):
+    if os.fork() == 0:
+        sys.argv[1:] = json.loads(command)
+        try:
+            main()
+        finally:
+            loaded = [name for name in heavy if name in sys.modules]
+            Path(folder, str(number)).write_text(json.dumps(loaded))
+    if os.waitpid(-1, 0)[1]:
+        sys.exit(1)
 """
+"""Each command in a fork of a process that has loaded the command line alone."""
+
 ARROW = ["pyarrow", "numpy"]
 LOADS = {
     "history JOB": [],
@@ -70,6 +75,9 @@ IN_LINE = {
 }
 """Requests of which each waits for the one before; those of a job of six epochs with one source and one sink."""
 
+TYPICAL = ("status JOB", "rollback JOB --to 5 --dry-run", "run JOB")
+"""One that reads, one that plans and one that runs an epoch."""
+
 
 @pytest.fixture(scope="module")
 def grown(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
@@ -95,30 +103,45 @@ def grown(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> Spa
     return job
 
 
-def run(grown: SparklessJob, words: str, endpoint_url: str, server: Ministack, *python: str) -> None:
+def run(grown: SparklessJob, words: str, endpoint_url: str, server: Ministack) -> None:
     """Run a command in a process of its own."""
     spec = str(grown.folder / "config" / "small.yaml")
+    start(server, endpoint_url, "-m", "milepost", *(spec if word == "JOB" else word for word in words.split()))
+
+
+def start(server: Ministack, endpoint_url: str, *python: str) -> None:
+    """Run Python to its end, with the settings of the store in its environment."""
     environment = {
         **os.environ,
         **server.environment(),
         "STORE_ENDPOINT": endpoint_url,
         "PYTHONPATH": str(REPOSITORY / "pipeline"),
     }
-    command = [sys.executable, *python, *(spec if word == "JOB" else word for word in words.split())]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    ran = subprocess.run(
+        [sys.executable, *python], env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.fixture(scope="module")
+def loaded(grown: SparklessJob, ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What is loaded of what is heavy when each command of `LOADS` ends."""
+    folder = tmp_path_factory.mktemp("loaded")
+    spec = str(grown.folder / "config" / "small.yaml")
+    commands = [json.dumps([spec if word == "JOB" else word for word in words.split()]) for words in LOADS]
+    start(ministack, ministack.endpoint_url, "-c", _LOADED, str(folder), *commands)
+    return {words: json.loads((folder / str(number)).read_text()) for number, words in enumerate(LOADS)}
+
+
 @pytest.mark.parametrize("words", LOADS)
-def test_a_command_that_reads_loads_what_it_needs_alone(
-    words: str, grown: SparklessJob, ministack: Ministack, tmp_path: Path
-) -> None:
-    run(grown, words, ministack.endpoint_url, ministack, "-c", _LOADED, str(tmp_path / "loaded"))
-    assert json.loads((tmp_path / "loaded").read_text()) == LOADS[words]
+def test_a_command_that_reads_loads_what_it_needs_alone(words: str, loaded: dict[str, list[str]]) -> None:
+    assert loaded[words] == LOADS[words]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("words", IN_LINE)
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=() if words in TYPICAL else pytest.mark.deep) for words in IN_LINE]
+)
 def test_no_more_requests_of_a_command_stand_in_line_than_did(
     words: str, grown: SparklessJob, ministack: Ministack
 ) -> None:
@@ -130,7 +153,7 @@ def test_no_more_requests_of_a_command_stand_in_line_than_did(
     told = ""
     for attempt in range(_TRIES):
         with DelayingProxy(ministack.port, _LONG_ENOUGH_S * 2**attempt) as proxy:
-            run(grown, words, proxy.endpoint_url, ministack, "-m", "milepost")
+            run(grown, words, proxy.endpoint_url, ministack)
         if longest_line(proxy.answered) <= IN_LINE[words]:
             return
         told = "\n".join(f"{one.arrived_s:.2f} {one.answered_s:.2f} {one.method} {one.path}" for one in proxy.answered)

@@ -11,11 +11,16 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> SparklessJob:
-    """Two epochs."""
-    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
+@pytest.fixture(scope="session")
+def two_epochs(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
+    """Only to be copied."""
+    job = SparklessJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 20"})
     for name in ("a.csv", "b.csv"):
         job.land(name)
         job.master.run(Session.cli(), SparklessRunner())
     return job
+
+
+@pytest.fixture
+def job(two_epochs: SparklessJob, tmp_path: Path) -> SparklessJob:
+    return two_epochs.copy_to(tmp_path / "job")

@@ -17,13 +17,18 @@ DAYS = 4
 FROM = {"from": "2026-03-03"}
 
 
-@pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> BackfillJob:
     """Days with the wrong rule from the third on; the rule is corrected, and no epoch was run since."""
-    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
-    job = BackfillJob.create(tmp_path / "job", DAYS)
+    job = BackfillJob.create(tmp_path_factory.mktemp("prepared") / "job", DAYS)
     job.fix()
     return job
+
+
+@pytest.fixture
+def job(prepared: BackfillJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BackfillJob:
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    return prepared.copy(tmp_path / "job")
 
 
 def dag_run(job: BackfillJob, **form: Any) -> InProcessRun:

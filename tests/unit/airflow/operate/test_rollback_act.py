@@ -22,15 +22,20 @@ KEYS = {"a": [1], "b": [1, 2], "c": [3]}
 TABLES = {0: {}, 1: {1: 1}, 2: {1: 2, 2: 1}, 3: {1: 2, 2: 1, 3: 1}}
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> SparklessJob:
-    """Three epochs of one object each."""
-    job = SparklessJob.create(tmp_path, {"last: 1": "last: 20"})
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
+    """Three epochs of one object each. Only to be copied."""
+    job = SparklessJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 20"})
     for name, keys in KEYS.items():
         job.land(f"{name}.csv", "k,v\n" + "".join(f"{key},x\n" for key in keys))
         epoch(job)
     assert table(job) == TABLES[3]
     return job
+
+
+@pytest.fixture
+def job(prepared: SparklessJob, tmp_path: Path) -> SparklessJob:
+    return prepared.copy_to(tmp_path / "job")
 
 
 def epoch(job: SparklessJob) -> None:

@@ -55,7 +55,8 @@ def run_later(job: MigratingJob, patch: pytest.MonkeyPatch, first: int, epochs: 
     for number in range(epochs):
         at_hour(patch, HOURS * (first + number))
         job.run()
-        job.assert_whole()
+        if number in (0, epochs // 2, epochs - 1):
+            job.assert_whole()
 
 
 def test_the_old_table_is_kept_while_it_is_needed_and_gone_afterwards(

@@ -165,7 +165,9 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
     job.assert_whole()
 
 
-@pytest.mark.parametrize("place", ["delta", "second"], ids=["to the same place", "elsewhere"])
+@pytest.mark.parametrize(
+    "place", ["delta", pytest.param("second", marks=pytest.mark.deep)], ids=["to the same place", "elsewhere"]
+)
 def test_a_migration_that_was_undone_is_done_again(
     job: MigratingJob, reading_engines: ReadingEngines, place: str
 ) -> None:

@@ -23,7 +23,7 @@ class Killed(BaseException):
     """The process ends here: nothing of it catches this, and what it would do on its way out fails as well."""
 
 
-@pytest.fixture(scope="module", params=["seen", "table"])
+@pytest.fixture(scope="module", params=[pytest.param("seen", marks=pytest.mark.deep), "table"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, MigratingJob]:
     """A sink, and a job of three epochs. Only to be copied."""
     job = MigratingJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
@@ -51,7 +51,8 @@ def writes_of(act: Callable[[], object], *, die_after: int | None = None, before
     return written
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["landed", "not landed"])
+# A write that did not land leaves what the write before it left.
+@pytest.mark.parametrize("before", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["landed", "not landed"])
 def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
     prepared: tuple[str, MigratingJob], tmp_path: Path, before: bool
 ) -> None:
@@ -76,8 +77,9 @@ def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
         assert (address(job, sink).format == "delta") is (again or switched)
         job.run(2)
         job.assert_whole()
-        job.rollback(EPOCHS - 1)
-        job.assert_whole()
+        if before or count in (1, switch, switch + 1, len(written)):  # else it differs in who finishes it alone
+            job.rollback(EPOCHS - 1)
+            job.assert_whole()
 
 
 def address(job: MigratingJob, sink: str):  # type: ignore[no-untyped-def]

@@ -62,7 +62,13 @@ def assert_engines_agree(job: MigratingJob, engines: ReadingEngines, format_: st
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("parquet", "parquet"), ("delta", "delta"), ("iceberg", "iceberg"), ("delta", "iceberg"), ("iceberg", "delta")],
+    [
+        ("iceberg", "delta"),
+        *(
+            pytest.param(*formats, marks=pytest.mark.deep)
+            for formats in (("parquet", "parquet"), ("delta", "delta"), ("iceberg", "iceberg"), ("delta", "iceberg"))
+        ),
+    ],
 )
 def test_a_table_goes_on_elsewhere_and_back_and_forward_again(
     job: MigratingJob, reading_engines: ReadingEngines, first: str, second: str

@@ -12,46 +12,30 @@ import pytest
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.log_search import end_of, version_of_trigger
-from milepost.protocol.codec.entries import encode_entry, encode_tombstone
+from milepost.protocol.codec.entries import encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
-from milepost.protocol.manifest.decisions import Request
-from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost_testkit.commands.milepost_cli import milepost
-from milepost_testkit.jobs.job_log import A, JobLog
+from milepost_testkit.jobs.job_log import A, StoredLog
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 EPOCHS = 60
-
-
-class StoredLog(JobLog):
-    """A log that remembers the state of each of its versions."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.states = [self.state]
-
-    def ask(self, request: Request) -> Answer:
-        answer = super().ask(request)
-        self.states += [self.state] if self.state is not self.states[-1] else []
-        return answer
+MANY = 30
 
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
     """Sixty epochs, of which the newest two are retained: the log of real transitions, and nothing else."""
     job = SparklessJob.create(tmp_path_factory.mktemp("old") / "job")
-    log, store = StoredLog(), job.context.store
+    log = StoredLog()
     for number in range(1, EPOCHS + 1):
         log.epoch(A)
         if number > 2:
             log.subsume(A, (number - 2,), last=2)
-    for state, event in zip(log.states, log.events, strict=True):
-        entry = LogEntry(state.version, f"write-{state.version}", event, state)
-        store.create(manifest_key(state.version), encode_entry(entry))
+    log.store_in(job.context.store)
     return job
 
 
@@ -91,9 +75,7 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
     log.subsume(A, (1, 2), last=1)
     log.rollback(A, 0)
     assert all(timeline.timeline_id != "main" for timeline in log.state.timelines)
-    for state, event in zip(log.states, log.events, strict=True):
-        entry = LogEntry(state.version, f"write-{state.version}", event, state)
-        job.context.store.create(manifest_key(state.version), encode_entry(entry))
+    log.store_in(job.context.store)
     shown = job.master.show(1)
     assert (shown.status, shown.live) == ("subsumed", False)
 
@@ -102,7 +84,7 @@ def test_what_was_given_up_among_many_that_are_retained_is_found_beside_them(tmp
     """What is retained only says where to look first: whatever is named as that, the answer is the same."""
     job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
     given_up = []
-    for number in range(1, EPOCHS + 1):
+    for number in range(1, MANY + 1):
         if number % 10:
             log.epoch(A)
             continue
@@ -111,21 +93,19 @@ def test_what_was_given_up_among_many_that_are_retained_is_found_beside_them(tmp
         given_up.append(int(log.pending.checkpoint_id))
         log.abort(A)
         log.resume(A)
-    for state, event in zip(log.states, log.events, strict=True):
-        entry = LogEntry(state.version, f"write-{state.version}", event, state)
-        job.context.store.create(manifest_key(state.version), encode_entry(entry))
+    log.store_in(job.context.store)
     walked = {one.checkpoint_id: one for one in job.master.list_checkpoints()}
-    assert len(log.state.checkpoints) == EPOCHS - len(given_up) and len(given_up) == EPOCHS // 10
+    assert len(log.state.checkpoints) == MANY - len(given_up) and len(given_up) == MANY // 10
     for number in given_up:
         with counting() as read:
             shown = job.master.show(number)
         assert shown == replace(walked[number], savepoints=()) and shown.status == "aborted"
         assert len(read) <= 10, "the head among them"
     newest = log.state.version
-    triggers = [version_of_trigger(job.context.log, newest, CheckpointId(one)) for one in range(1, EPOCHS + 1)]
+    triggers = [version_of_trigger(job.context.log, newest, CheckpointId(one)) for one in range(1, MANY + 1)]
     for retained in (log.state.checkpoints, log.state.checkpoints[::3], log.state.checkpoints[7:9]):
         beside = [
-            version_of_trigger(job.context.log, newest, CheckpointId(one), retained) for one in range(1, EPOCHS + 1)
+            version_of_trigger(job.context.log, newest, CheckpointId(one), retained) for one in range(1, MANY + 1)
         ]
         assert beside == triggers
 

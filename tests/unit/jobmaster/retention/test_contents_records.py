@@ -6,31 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.records.contents import MAX_RECORDS
+from milepost.dataflow.sinks.records import contents
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import later
 
 DAY_MS = 24 * 3_600_000
-EPOCHS = 2 * MAX_RECORDS + 3
 
 
 @pytest.mark.long
-def test_whatever_is_subsumed_between_them_two_kept_checkpoints_read_diff_and_go_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("max_records", [4, pytest.param(contents.MAX_RECORDS, marks=pytest.mark.deep)])
+def test_whatever_is_subsumed_between_them_two_kept_checkpoints_read_diff_and_go_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_records: int
+) -> None:
     """All between a savepoint's checkpoint and the head is subsumed and collected, over more than two foldings."""
+    monkeypatch.setattr(contents, "MAX_RECORDS", max_records)
+    epochs = 2 * max_records + 3
     job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 20": "last: 1"})
     job.master.create_savepoint("old")
     before = job.master.read("seen", at=3)
-    job.land(range(4, EPOCHS + 1))
-    job.run(EPOCHS - 3)
+    job.land(range(4, epochs + 1))
+    job.run(epochs - 3)
     context = job.small.context
     with pytest.MonkeyPatch.context() as clock:
         for days in (1, 2):
             later(clock, days * DAY_MS)
             job.master.collect_garbage()
     state = context.head().state
-    assert [int(one.checkpoint_id) for one in state.checkpoints] == [3, EPOCHS]
+    assert [int(one.checkpoint_id) for one in state.checkpoints] == [3, epochs]
     tables = [context.metadata(one).tables["seen"] for one in state.checkpoints]
-    assert all(1 <= len(table.records) <= MAX_RECORDS for table in tables)
+    assert all(1 <= len(table.records) <= max_records for table in tables)
     kept = {record.key for table in tables for record in table.records}
     stored = {stat.key for stat in context.store.list("chk-") if "/contents/seen-" in stat.key}
     assert stored == kept, "of the epochs between nothing is left but what these two need"
@@ -38,8 +42,8 @@ def test_whatever_is_subsumed_between_them_two_kept_checkpoints_read_diff_and_go
         verified := job.master.verify(deep=True)
     ).unasked == verified.discarded == () and job.master.fsck().exit_code == 0
     assert job.master.read("seen", at=3).equals(before)
-    (changed,) = [one for one in job.master.diff(3, EPOCHS) if (one.kind, one.name) == ("sink", "seen")]
-    assert changed.changes.table.num_rows == 3 * (EPOCHS - 3)
+    (changed,) = [one for one in job.master.diff(3, epochs) if (one.kind, one.name) == ("sink", "seen")]
+    assert changed.changes.table.num_rows == 3 * (epochs - 3)
     job.rollback(3)
     job.assert_tables_equal_the_oracle()
     job.run(2)

@@ -48,15 +48,20 @@ def rows(*found: tuple[str, int | None, int]) -> pa.Table:
     return pa.table([ks, vs, pa.array([one * MINUTE_US for one in minutes], SCHEMA.field("t").type)], schema=SCHEMA)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LawJob:
-    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> LawJob:
+    job = LawJob.create(tmp_path_factory.mktemp("prepared") / "job", deepcopy(DOCUMENT))
     job.land("a", rows(("x", 1, 1), ("x", 5, 2), ("y", None, 3), ("z", 9, 70)))
     job.run()
     job.land("a", rows(("x", 5, 4), ("y", 7, 130)))
     job.set_parallelism(3)
     job.run()
     return job
+
+
+@pytest.fixture
+def job(prepared: LawJob, tmp_path: Path) -> LawJob:
+    return prepared.copy_to(tmp_path / "job")
 
 
 def test_only_rows_of_which_a_condition_is_true_count(job: LawJob) -> None:

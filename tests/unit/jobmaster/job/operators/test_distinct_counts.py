@@ -43,16 +43,21 @@ def rows(*found: tuple[str, float | None, bool | None, int]) -> pa.Table:
     return pa.table([*map(list, columns[:3]), pa.array(times, SCHEMA.field("t").type)], schema=SCHEMA)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LawJob:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> LawJob:
     """Two checkpoints, at two parallelisms."""
-    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job = LawJob.create(tmp_path_factory.mktemp("prepared") / "job", deepcopy(DOCUMENT))
     job.land("a", rows(("x", 1.0, True, 1), ("x", 1.0, False, 2), ("x", None, True, 3), ("y", NAN, None, 4)))
     job.run()
     job.land("a", rows(("x", 1.0, True, 5), ("x", 0.0, True, 6), ("x", -0.0, False, 7), ("y", NAN, True, 70)))
     job.set_parallelism(3)
     job.run()
     return job
+
+
+@pytest.fixture
+def job(prepared: LawJob, tmp_path: Path) -> LawJob:
+    return prepared.copy_to(tmp_path / "job")
 
 
 def test_values_count_once_whatever_epoch_and_subtask_they_come_to(job: LawJob) -> None:

@@ -48,10 +48,10 @@ def rows(*found: tuple[str, int | None]) -> pa.Table:
     return pa.table([list(column) for column in zip(*found, strict=True)], schema=SCHEMA)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LawJob:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> LawJob:
     """An epoch without a row for the totals, and two with some."""
-    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job = LawJob.create(tmp_path_factory.mktemp("prepared") / "job", deepcopy(DOCUMENT))
     job.land("b", rows(("nothing", 0)))
     job.run()
     job.land("a", rows(("x", 1), ("y", 2), ("x", None)))
@@ -60,6 +60,11 @@ def job(tmp_path: Path) -> LawJob:
     job.land("a", rows(("y", 2), ("z", 5)))
     job.run()
     return job
+
+
+@pytest.fixture
+def job(prepared: LawJob, tmp_path: Path) -> LawJob:
+    return prepared.copy_to(tmp_path / "job")
 
 
 def shown(job: LawJob, sink: str) -> list[tuple[Any, ...]]:

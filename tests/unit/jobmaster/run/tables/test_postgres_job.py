@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.workspace.doctor import job_checks
-from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
+from milepost.dataflow.sinks.staging import compaction
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
@@ -83,14 +83,19 @@ def test_a_rollback_reads_no_file_that_the_target_does_not_need(job: CountedJob,
     assert sorted(rows_in(database)) == [-2, -1, 0, 1, 2]
 
 
-def test_it_is_compacted_as_our_own_table_is(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compact_files", [12, pytest.param(compaction.COMPACT_FILES, marks=pytest.mark.deep)])
+def test_it_is_compacted_as_our_own_table_is(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact_files: int
+) -> None:
     """Files of changes stay few, the table is the same, and it goes back over the compaction."""
+    monkeypatch.setattr(compaction, "COMPACT_FILES", compact_files)
+    monkeypatch.setattr(compaction, "SHARE", min(compaction.SHARE, compact_files // 4))
     job = CountedJob.create(tmp_path / "job", IN_POSTGRES)
-    count = COMPACT_FILES + 2
+    count = compact_files + 2
     job.land(range(1, count + 1))
     job.run(count)
     contents = job.small.context.sink("table").position().contents
-    assert contents is not None and contents.files < COMPACT_FILES
+    assert contents is not None and contents.files < compact_files
     assert_equal(job, database)
     job.rollback(count - 4)
     assert_equal(job, database)

@@ -49,10 +49,10 @@ def rows(*found: tuple[str, int]) -> pa.Table:
     return pa.table([[k for k, _ in found], [1] * len(found), times], schema=SCHEMA)
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> LawJob:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> LawJob:
     """Three epochs at three parallelisms: ranks end, windows come again, and two sessions become one."""
-    job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
+    job = LawJob.create(tmp_path_factory.mktemp("prepared") / "job", deepcopy(DOCUMENT))
     for parallelism, landed in (
         (1, rows(*((k, minute) for k in "abcdefgh" for minute in (1, 45)), ("i", 70))),
         (3, rows(("a", 20), ("b", 50), ("c", 100), ("i", 130))),
@@ -63,6 +63,11 @@ def job(tmp_path: Path) -> LawJob:
         job.run(cut_short=parallelism == 3)
         assert_engines(job)
     return job
+
+
+@pytest.fixture
+def job(prepared: LawJob, tmp_path: Path) -> LawJob:
+    return prepared.copy_to(tmp_path / "job")
 
 
 def assert_engines(job: LawJob) -> None:
