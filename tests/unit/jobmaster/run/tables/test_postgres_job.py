@@ -16,6 +16,7 @@ from milepost.protocol.records.layout import staged_files_prefix
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
 
 
@@ -89,13 +90,15 @@ def test_it_is_compacted_as_our_own_table_is(
 ) -> None:
     """Files of changes stay few, the table is the same, and it goes back over the compaction."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", compact_files)
-    monkeypatch.setattr(compaction, "SHARE", min(compaction.SHARE, compact_files // 4))
     job = CountedJob.create(tmp_path / "job", IN_POSTGRES)
     count = compact_files + 2
     job.land(range(1, count + 1))
-    job.run(count)
+    runner = SparklessRunner()
+    for _ in range(count):
+        job.master.run(Session.cli(), runner)
+    assert any(isinstance(plan.maintenance.get("table"), compaction.CompactionPlan) for plan in runner.plans)
     contents = job.small.context.sink("table").position().contents
-    assert contents is not None and contents.files < compact_files
+    assert contents is not None and contents.files < count
     assert_equal(job, database)
     job.rollback(count - 4)
     assert_equal(job, database)
