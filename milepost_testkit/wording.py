@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import pytest
 
@@ -39,12 +40,13 @@ RUN_TIME = timedelta(hours=2)
 """A time this close to now is the clock's, not the test's."""
 
 Entries = dict[str, str]
+E = TypeVar("E", bound=BaseException)
 
 
 @contextmanager
 def raises(
-    *kinds: type[BaseException], name: str = "", replace: Mapping[str, str] | None = None
-) -> Iterator[pytest.ExceptionInfo[BaseException]]:
+    *kinds: type[E], name: str = "", replace: Mapping[str, str] | None = None
+) -> Iterator[pytest.ExceptionInfo[E]]:
     """Expect an error of one of the kinds, whose message and hint are the golden entry of its class."""
     __tracebackhide__ = True
     with pytest.raises(kinds) as caught:
@@ -59,8 +61,8 @@ def describes(error: BaseException, *, name: str = "", replace: Mapping[str, str
     matches(type(error).__name__, f"{error}\nhint: {hint}" if hint else str(error), name=name, replace=replace)
 
 
-def matches(file: str, text: str, *, name: str = "", replace: Mapping[str, str] | None = None) -> None:
-    """Compare a text with this test's golden entry in a file of wording.
+def matches(file: str, text: str | Iterable[str], *, name: str = "", replace: Mapping[str, str] | None = None) -> None:
+    """Compare a text, or texts by line, with this test's golden entry in a file of wording.
 
     Args:
         name: of the entry, where a test has several and their order is not fixed; otherwise they are numbered.
@@ -69,6 +71,7 @@ def matches(file: str, text: str, *, name: str = "", replace: Mapping[str, str] 
     __tracebackhide__ = True
     if _PLUGIN is None or not _PLUGIN.test:
         raise RuntimeError("wording is compared within a test only")
+    text = text if isinstance(text, str) else "\n".join(text)
     _PLUGIN.compare(file, stable(text, replace or {}), name)
 
 

@@ -11,6 +11,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import compare_signatures, state_signatures
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.job.spec import JobSpec
+from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 
 ORDERS = {"id": "int32", "who": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
@@ -48,7 +49,7 @@ def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> 
 def test_an_anti_join_whose_rows_would_never_come_is_refused() -> None:
     """A row comes out once the watermark is the second bound after it; what pairs is found however long it takes."""
     for within in (["-36500d", "36500d"], ["0s", "3650d"]):
-        with pytest.raises(InvalidRequest, match="so it would never give one; write after how long a row no longer"):
+        with wording.raises(InvalidRequest):
             build_graph(spec(join(how="anti", within=within, key=["who"])))
         build_graph(spec(join(how="semi", within=within, key=["who"])))
     build_graph(spec(join(how="anti", within=["-36500d", "30d"], key=["who"])))
@@ -120,26 +121,26 @@ def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    "changed",
     [
-        ({"within": ["1h", "-1h"]}, "the first bound is above the second one"),
-        ({"within": ["1h"]}, "at least 2 items"),
-        ({"within": [1, 2]}, "expected a duration"),
-        ({"inputs": ["orders"]}, "at least 2 items"),
-        ({"key": [{"a": "b", "c": "d"}]}, "expected a column, or"),
-        ({"key": ["who", {"who": "order"}]}, "who occurs twice"),
-        ({"columns": {"a": "left.id"}}, "expected right.COLUMN"),
-        ({"how": "full"}, "inner"),
+        {"within": ["1h", "-1h"]},
+        {"within": ["1h"]},
+        {"within": [1, 2]},
+        {"inputs": ["orders"]},
+        {"key": [{"a": "b", "c": "d"}]},
+        {"key": ["who", {"who": "order"}]},
+        {"columns": {"a": "left.id"}},
+        {"how": "full"},
     ],
 )
-def test_a_join_that_says_nothing_sensible_is_refused(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+def test_a_join_that_says_nothing_sensible_is_refused(changed: dict[str, Any]) -> None:
+    with wording.raises(ValidationError):
         spec(join(**changed))
 
 
 def test_cycles_through_either_input_are_found() -> None:
     second = {"uid": "second", "kind": "deduplicate", "inputs": ["pairs"], "key": ["who"]}
-    with pytest.raises(InvalidRequest, match="a cycle: pairs <- second <- pairs"):
+    with wording.raises(InvalidRequest):
         build_graph(spec(join(inputs=["orders", "second"]), second))
 
 

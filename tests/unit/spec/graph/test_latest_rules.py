@@ -10,6 +10,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
 from milepost.spec.graph.in_flight import consumed_columns, input_signatures
 from milepost.spec.job.spec import JobSpec
+from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 
 ORDERS = {"id": "int64", "op": "string", "lsn": "int64", "tags": "list<string>", "at": "timestamp[us, UTC]"}
@@ -53,30 +54,30 @@ def test_late_rows_are_those_of_its_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    "changed",
     [
-        ({"sequence_by": ["lns"]}, 'orders has no column lns; did you mean "lsn"'),
-        ({"sequence_by": ["tags"]}, "a sequence is of single values"),
-        ({"columns": ["lsn"]}, "id is missing"),
-        ({"columns": ["id", "opp"]}, "orders has no column opp"),
-        ({"delete_when": "opp = 'D'"}, "line 1, column 1: orders has no column opp"),
-        ({"delete_when": "op = 'D', id = 1"}, "one condition"),
-        ({"delete_when": "max(id) = 1"}, "max"),
-        ({"delete_when": "at < now()"}, "now"),
-        ({"delete_when": "op = 'D' ORDER BY id"}, "one condition"),
-        ({"delete_when": None, "tombstone_ttl": "1h"}, "without `delete_when`"),
-        ({"key": ["tags"]}, "a key is made of single values"),
+        {"sequence_by": ["lns"]},
+        {"sequence_by": ["tags"]},
+        {"columns": ["lsn"]},
+        {"columns": ["id", "opp"]},
+        {"delete_when": "opp = 'D'"},
+        {"delete_when": "op = 'D', id = 1"},
+        {"delete_when": "max(id) = 1"},
+        {"delete_when": "at < now()"},
+        {"delete_when": "op = 'D' ORDER BY id"},
+        {"delete_when": None, "tombstone_ttl": "1h"},
+        {"key": ["tags"]},
     ],
 )
-def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
+def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         build_graph(spec({**LATEST, **changed}))
 
 
 def test_a_ttl_needs_event_time_and_sparks_times_have_microseconds() -> None:
-    with pytest.raises(InvalidRequest, match="a tombstone_ttl needs an event time"):
+    with wording.raises(InvalidRequest):
         build_graph(spec({**LATEST, "tombstone_ttl": "1h"}, event_time=None))
-    with pytest.raises(InvalidRequest, match="have microseconds"):
+    with wording.raises(InvalidRequest):
         build_graph(spec(LATEST, schema={**ORDERS, "at": "timestamp[ns, UTC]"}))
 
 
@@ -144,5 +145,5 @@ def test_buckets_go_by_what_rows_are_exchanged_by_also_under_other_names() -> No
     (shown,) = build_graph(spec(hourly, sql(text, "hourly"), sink={"format": "delta"})).sink_inputs.values()
     assert (shown.key, shown.routing_key) == (("who", "begins", "ends"), ("who",))
     early = hourly | {"emit": "early"}
-    with pytest.raises(InvalidRequest, match="not available in this version for `emit: early`"):
+    with wording.raises(InvalidRequest):
         build_graph(spec(early, sql(text, "hourly"), sink={"format": "delta"}))

@@ -11,6 +11,7 @@ from milepost.spec.graph.graph import JobGraph, analyse
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.problems import Problem
+from milepost_testkit import wording
 
 ROWS = {"format": "csv", "path": "in/*.csv", "schema": {"at": "timestamp[us, UTC]", "k": "int32", "v": "string"}}
 ROWS |= {"event_time": "at"}
@@ -71,41 +72,36 @@ def test_what_a_lookup_says_is_in_the_signature_of_rows_in_flight_behind_it(chan
 
 
 def test_only_a_static_source_can_be_looked_up_in_and_only_be_looked_up_in() -> None:
-    assert "names is a static source, which is no stream" in told({**FOUND, "inputs": ["names", "rows"]})
-    assert "names needs `static: true`" in told(FOUND, sources={"names": {**NAMES, "static": False}})
-    assert "here is no other" in told({**FOUND, "inputs": ["rows", "other"]}) or "other is no source" in told(
-        {**FOUND, "inputs": ["rows", "other"]}
-    )
+    wording.matches("problems", told({**FOUND, "inputs": ["names", "rows"]}))
+    wording.matches("problems", told(FOUND, sources={"names": {**NAMES, "static": False}}))
+    wording.matches("problems", told({**FOUND, "inputs": ["rows", "other"]}))
     sql = {"uid": "all", "kind": "sql", "inputs": ["names"], "sql": "SELECT * FROM names"}
-    assert "operators.1.inputs.0: names is a static source" in told(FOUND, sql)
+    wording.matches("problems", told(FOUND, sql))
     sink = {"name": "names", "input": "names", "format": "parquet", "path": "lake/names", "mode": "append"}
-    assert "sinks.0.input: names is a static source" in told(FOUND, sinks=(sink,))
-    assert "sources.names: no lookup reads names" in told()
+    wording.matches("problems", told(FOUND, sinks=(sink,)))
+    wording.matches("problems", told())
     both = told({**FOUND, "inputs": ["names", "names"]}, sources={"rows": {**NAMES}})
-    assert "sources: every source is static" in both
+    wording.matches("problems", both)
 
 
 def test_the_rows_are_append_never_updates() -> None:
     totals = {"uid": "totals", "kind": "aggregate", "inputs": ["rows"], "key": ["k"], "aggregates": {"n": "count(*)"}}
-    assert "lookup over updates (the rows of totals) is not available" in told(
-        totals, {**FOUND, "inputs": ["totals", "names"], "columns": {}}
-    )
+    wording.matches("problems", told(totals, {**FOUND, "inputs": ["totals", "names"], "columns": {}}))
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"columns": {}}, "v would be both rows.v and names.v"),
-        ({"columns": {"w": "right.z"}}, "names has no column z beside the key"),
-        ({"key": [{"k": "name"}]}, "k is int32, name is string: values of one are not values of the other; CAST"),
-        ({"key": [{"k": "no"}]}, "names has no column no"),
-        ({"key": [{"no": "id"}]}, "rows has no column no"),
-        ({"order_by": ["since"]}, "operators.0.order_by.0: names has no column since"),
+        {"columns": {}},
+        {"columns": {"w": "right.z"}},
+        {"key": [{"k": "name"}]},
+        {"key": [{"k": "no"}]},
+        {"key": [{"no": "id"}]},
+        {"order_by": ["since"]},
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
-    assert message in told({**FOUND, **changes})
+def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:
+    wording.matches("problems", told({**FOUND, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -115,22 +111,22 @@ def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], message: s
      ("bad_records", "dead_letter"), ("forget_after", "1d"), ("on_bad_object", "fail"), ("max_event_time_ahead", "1d")],
 )  # fmt: skip
 def test_what_is_said_of_a_stream_is_refused_of_a_static_source(key: str, value: Any) -> None:
-    assert f"sources.names.{key}: `{key}` is of a stream" in told(FOUND, sources={"names": {**NAMES, key: value}})
+    wording.matches("problems", told(FOUND, sources={"names": {**NAMES, key: value}}))
 
 
 def test_a_limit_is_of_a_static_source() -> None:
     limited = {"rows": {**ROWS, "dimension_limit": "1MB"}}
-    assert "sources.rows.dimension_limit: `dimension_limit` needs `static: true`" in told(FOUND, sources=limited)
+    wording.matches("problems", told(FOUND, sources=limited))
     spec, _, problems = analysed(FOUND, sources={"names": {**NAMES, "dimension_limit": "1MB", "settle": "1s"}})
     assert problems == [] and spec.dimensions["names"].dimension_limit == 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [({"key": ["k", "k"]}, "occurs twice"), ({"order_by": ["name", {"name": "desc"}]}, "name occurs twice"),
-     ({"order_by": [{"name": "down"}]}, "expected a column, or"), ({"how": "right"}, "how"),
-     ({"inputs": ["rows"]}, "inputs")],
+    "changes",
+    [{"key": ["k", "k"]}, {"order_by": ["name", {"name": "desc"}]},
+     {"order_by": [{"name": "down"}]}, {"how": "right"},
+     {"inputs": ["rows"]}],
 )  # fmt: skip
-def test_what_the_model_refuses(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_the_model_refuses(changes: dict[str, Any]) -> None:
+    with wording.raises(ValueError):
         JobSpec.model_validate({"name": "j", "storage": "l", "sources": {"rows": ROWS}, "operators": [FOUND | changes]})

@@ -12,6 +12,7 @@ from milepost.spec.graph.compatibility import NEW_TABLE, NEW_UID, compare_signat
 from milepost.spec.job.operators.top import TopOperator
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.explain import explained_edges, explained_node
+from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 
 CLICKS = {"page": "string", "at": "timestamp[us, UTC]", "tags": "list<string>", "x": "float64"}
@@ -37,7 +38,7 @@ def test_its_rows_are_updates_by_key_and_rank() -> None:
 def test_the_first_rows_of_all_are_those_of_one_key_as_sql_and_an_empty_key_say() -> None:
     """What the refusals of ORDER BY … LIMIT, and of `key: []`, tell to write is valid."""
     sql = {"uid": "all", "kind": "sql", "inputs": ["clicks"], "sql": "SELECT * FROM clicks ORDER BY x LIMIT 3"}
-    with pytest.raises(InvalidRequest, match="1 AS all_rows, in a `sql` operator before it"):
+    with wording.raises(InvalidRequest):
         build_graph(spec(TOP | {"inputs": ["all"]}, sql))
     sql["sql"] = "SELECT *, 1 AS all_rows FROM clicks"
     graph = build_graph(spec(TOP | {"inputs": ["all"], "key": ["all_rows"]}, sql))
@@ -56,7 +57,7 @@ def test_without_a_rank_its_rows_are_for_operators_alone() -> None:
     (edge,) = [one for one in explained_edges(spec(AGGREGATE, UNRANKED), graph) if one["from"] == "first"]
     assert (edge["mode"], edge["key"], edge["exchanged"]) == ("retract", [], True)
     for mode in ("upsert", "append", "changelog"):
-        with pytest.raises(InvalidRequest, match="without a key, and no sink takes those; name a `rank`"):
+        with wording.raises(InvalidRequest):
             build_graph(spec(UNRANKED, mode=mode))
 
 
@@ -76,16 +77,16 @@ def test_an_order_is_read_and_written_as_columns_that_may_descend() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    "changed",
     [
-        ({"order_by": ["y"]}, "clicks has no column y"),
-        ({"order_by": ["tags"]}, "no lists or structs"),
-        ({"rank": "X"}, "clicks has a column x"),
-        ({"key": ["pages"]}, "clicks has no column pages"),
+        {"order_by": ["y"]},
+        {"order_by": ["tags"]},
+        {"rank": "X"},
+        {"key": ["pages"]},
     ],
 )
-def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
+def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         build_graph(spec({**TOP, **changed}))
 
 

@@ -11,6 +11,7 @@ from milepost.spec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signa
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.load.validation import validate_spec
 from milepost.spec.values.times import time_zones
+from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 
 CLICKS = {"visitor": "string", "at": "timestamp[us, UTC]", "x": "float64", "paid": "decimal(9, 2)"}
@@ -46,18 +47,18 @@ def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest
     node = build_graph(spec(window=window, emit="early")).nodes["win"]
     assert (node.output_kind, node.holdback_us, node.key) == ("updates", 0, ("visitor", "window_start", "window_end"))
     value, early = document(window=window, emit="early"), True
-    for format_, mode, says in (
-        ("parquet", "append", "gives updates, which an append sink cannot take"),
-        ("delta", "upsert", "for `emit: early` and format: delta" if early else None),
+    for format_, mode, refused in (
+        ("parquet", "append", True),
+        ("delta", "upsert", early),
         ("parquet", "upsert", None),
         ("delta", "changelog", None),
     ):
         sink = {"name": "out", "input": "win", "format": format_, "path": "out", "mode": mode}
         job = JobSpec.model_validate({**value, "sinks": [sink]})
-        if says is None:
+        if not refused:
             assert build_graph(job)
         else:
-            with pytest.raises(InvalidRequest, match=says):
+            with wording.raises(InvalidRequest):
                 build_graph(job)
     before, after = spec(window=window), spec(window=window, emit="early")
     assert [row["verdict"] for row in of_window(state_signatures(before, build_graph(before)), after)] == [COMPATIBLE]
@@ -122,18 +123,18 @@ def test_sessions_that_may_come_out_again_are_updates_by_key_and_start_with_dele
     assert (node.output_kind, node.key, node.deletes) == ("updates", ("visitor", "window_start"), True)
     assert (node.event_time, node.holdback_us) == (None, 3_600_000_000 if "allowed_lateness" in option else 0)
     value, early = document(window=SESSION, **option), "emit" in option
-    for format_, mode, says in (
-        ("parquet", "append", "gives updates, which an append sink cannot take"),
-        ("delta", "upsert", "for `emit: early` and format: delta" if early else None),
+    for format_, mode, refused in (
+        ("parquet", "append", True),
+        ("delta", "upsert", early),
         ("parquet", "upsert", None),
         ("delta", "changelog", None),
     ):
         sink = {"name": "out", "input": "win", "format": format_, "path": "out", "mode": mode}
         job = JobSpec.model_validate({**value, "sinks": [sink]})
-        if says is None:
+        if not refused:
             assert build_graph(job)
         else:
-            with pytest.raises(InvalidRequest, match=says):
+            with wording.raises(InvalidRequest):
                 build_graph(job)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from milepost.spec.job.connections import (
 )
 from milepost.spec.load.load import LoadedJob, from_text
 from milepost.spec.values.spark_remote import SparkRemote
+from milepost_testkit import wording
 
 LAKE = {"conn_type": "aws", "login": "AKIA1", "password": "a/secret+key", "extra": {"endpoint_url": "http://store:1"}}
 SPEC = """\
@@ -53,11 +53,8 @@ def test_a_store_has_endpoint_region_and_credentials_of_its_connection(monkeypat
 
 def test_a_connection_is_looked_up_when_it_is_used_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = job()
-    with pytest.raises(
-        EnvironmentUnusable, match="no Connection lake: the environment variable AIRFLOW_CONN_LAKE is not set"
-    ) as refused:
+    with wording.raises(EnvironmentUnusable):
         _ = loaded.job_store
-    assert "set AIRFLOW_CONN_LAKE" in refused.value.hint
     given(monkeypatch, "lake", LAKE)
     first = loaded.job_store.credentials
     given(monkeypatch, "lake", LAKE | {"password": "another"})
@@ -123,50 +120,46 @@ def test_a_spark_server_s_connection_has_its_address_and_token(text: str, server
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    "value",
     [
-        ("{", "it is not valid JSON"),
-        ("[]", "expected JSON or a URI"),
-        ('{"conn_type": "aws", "extra": "{"}', "its `extra` is not valid JSON"),
-        ('{"conn_type": "aws", "extra": [1]}', "an object as `extra`"),
-        ('{"conn_type": "aws", "port": "none"}', "a number as `port`"),
-        ("aws://a:b@host:port", "it is not a URI"),
-        ('{"conn_type": "postgres"}', "it has the type postgres, expected aws"),
-        ("{}", "it has the type none, expected aws"),
-        ('{"conn_type": "aws", "login": "a"}', "one of login and password"),
-        ('{"conn_type": "aws", "login": "a", "password": "b\\n"}', "its password holds a line break"),
-        (
-            '{"conn_type": "aws", "login": "a", "password": "b", "extra": {"aws_session_token": "t\\n"}}',
-            "its aws_session_token holds a line break",
-        ),
-        ('{"conn_type": "aws", "extra": {"aws_session_token": "t"}}', "without login and password"),
-        ('{"conn_type": "aws", "host": "store", "extra": {"role_arn": "arn"}}', "it has host, extra.role_arn"),
-        ('{"conn_type": "aws", "extra": {"endpoint_url": "store:1"}}', "endpoint_url: expected http://host:port"),
+        "{",
+        "[]",
+        '{"conn_type": "aws", "extra": "{"}',
+        '{"conn_type": "aws", "extra": [1]}',
+        '{"conn_type": "aws", "port": "none"}',
+        "aws://a:b@host:port",
+        '{"conn_type": "postgres"}',
+        "{}",
+        '{"conn_type": "aws", "login": "a"}',
+        '{"conn_type": "aws", "login": "a", "password": "b\\n"}',
+        '{"conn_type": "aws", "login": "a", "password": "b", "extra": {"aws_session_token": "t\\n"}}',
+        '{"conn_type": "aws", "extra": {"aws_session_token": "t"}}',
+        '{"conn_type": "aws", "host": "store", "extra": {"role_arn": "arn"}}',
+        '{"conn_type": "aws", "extra": {"endpoint_url": "store:1"}}',
     ],
 )
 def test_what_a_connection_says_that_is_not_followed_is_refused_by_name(
-    value: str, says: str, monkeypatch: pytest.MonkeyPatch
+    value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given(monkeypatch, "lake", value)
-    with pytest.raises(EnvironmentUnusable, match=re.escape(says)) as refused:
+    with wording.raises(EnvironmentUnusable):
         _ = job().job_store
-    assert "Connection lake" in refused.value.message and "Nothing was run or changed" in refused.value.message
 
 
 @pytest.mark.parametrize(
-    ("value", "says"),
+    "value",
     [
-        ('{"conn_type": "spark", "host": "local"}', "it has the type spark, expected spark_connect"),
-        ('{"conn_type": "spark_connect"}', "expected the address of a Spark Connect server, sc://host:port"),
-        ('{"conn_type": "spark_connect", "host": "h", "login": "ann"}', "it has login"),
-        ('{"conn_type": "spark_connect", "host": "h", "extra": {"use_ssl": "perhaps"}}', "use_ssl=true"),
+        '{"conn_type": "spark", "host": "local"}',
+        '{"conn_type": "spark_connect"}',
+        '{"conn_type": "spark_connect", "host": "h", "login": "ann"}',
+        '{"conn_type": "spark_connect", "host": "h", "extra": {"use_ssl": "perhaps"}}',
     ],
 )
 def test_a_spark_connection_that_is_not_followed_is_refused_by_name(
-    value: str, says: str, monkeypatch: pytest.MonkeyPatch
+    value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given(monkeypatch, "spark-here", value)
-    with pytest.raises(EnvironmentUnusable, match=re.escape(says)):
+    with wording.raises(EnvironmentUnusable):
         job().spark_server()
 
 
@@ -189,39 +182,37 @@ def test_a_database_s_connection_has_its_address_and_password(text: str, paramet
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    "text",
     [
-        ('{"conn_type": "mysql", "host": "h"}', "it has the type mysql, expected postgres"),
-        ('{"conn_type": "postgres", "host": "h"}', "it has no schema and no login"),
-        ("postgres://ann@h/d?cursor=dictcursor", "it has extra.cursor, which is not followed here"),
-        ("postgres://ann@h/d?iam=true", "it has extra.iam, which is not followed here"),
+        '{"conn_type": "mysql", "host": "h"}',
+        '{"conn_type": "postgres", "host": "h"}',
+        "postgres://ann@h/d?cursor=dictcursor",
+        "postgres://ann@h/d?iam=true",
     ],
 )
-def test_a_database_s_connection_that_is_not_followed_is_refused_by_name(text: str, says: str) -> None:
-    with pytest.raises(EnvironmentUnusable, match=re.escape(says)):
+def test_a_database_s_connection_that_is_not_followed_is_refused_by_name(text: str) -> None:
+    with wording.raises(EnvironmentUnusable):
         postgres_access(parse_connection("pg", text))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new"),
     [
-        ("{conn_id: lake}", "{conn_id: lake, region: eu-1}", "store.region: the Connection of `conn_id` has it"),
+        ("{conn_id: lake}", "{conn_id: lake, region: eu-1}"),
         (
             "{conn_id: lake}",
             "{conn_id: lake, endpoint_url: ''}",
-            "store.endpoint_url: the Connection of `conn_id` has it",
         ),
-        ("{conn_id: lake}", "{conn_id: '${env:LAKE}'}", "expected the id of an Airflow Connection"),
-        ("{conn_id: spark-here}", "{conn_id: a, remote: 'sc://h'}", "spark.remote: the Connection of `conn_id` has"),
+        ("{conn_id: lake}", "{conn_id: '${env:LAKE}'}"),
+        ("{conn_id: spark-here}", "{conn_id: a, remote: 'sc://h'}"),
         (
             "{conn_id: spark-here}",
             "{conn_id: a, master: 'local[2]'}",
-            "the server of `conn_id` has a master of its own",
         ),
     ],
 )
-def test_a_spec_says_each_thing_once(old: str, new: str, says: str) -> None:
-    with pytest.raises(InvalidRequest, match=re.escape(says)):
+def test_a_spec_says_each_thing_once(old: str, new: str) -> None:
+    with wording.raises(InvalidRequest):
         job(SPEC.replace(old, new))
 
 

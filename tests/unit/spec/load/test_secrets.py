@@ -8,6 +8,7 @@ import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import from_text
+from milepost_testkit import wording
 
 SPEC = """\
 name: visits
@@ -50,9 +51,9 @@ def iceberg(uri: str = "https://host", options: str = "") -> str:
     ],
 )
 def test_a_literal_secret_of_a_sink_is_refused_and_not_repeated(sink: str, place: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with wording.raises(InvalidRequest) as refused:
         lint(sink)
-    assert f"{place}: a secret stands in no spec; use ${{env:NAME}}" in refused.value.message
+    assert place in refused.value.message
     assert "hunter2" not in f"{refused.value.message} {refused.value.details}"
 
 
@@ -70,14 +71,14 @@ def test_a_literal_secret_of_a_sink_is_refused_and_not_repeated(sink: str, place
     ],
 )
 def test_a_literal_secret_in_a_setting_of_spark_is_refused(key: str, value: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with wording.raises(InvalidRequest) as refused:
         lint(more=f'spark: {{conf: {{{key}: "{value}"}}}}')
-    assert f"spark.conf.{key}: a secret stands in no spec" in refused.value.message
+    assert key in refused.value.message
     assert "hunter2" not in f"{refused.value.message} {refused.value.details}"
 
 
 def test_an_endpoint_whose_default_has_a_password_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r"store\.endpoint_url: a secret stands in no spec"):
+    with wording.raises(InvalidRequest):
         lint(more='store: {endpoint_url: "${env:ENDPOINT:-http://me:hunter2@host}"}')
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from milepost.spec.sql.plan import Exploded, SqlPlan
 from milepost.spec.sql.sql import sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem
+from milepost_testkit import wording
 
 COLUMNS = ["year", "month", "day", "hour", "carrier", "dep_delay", "time_hour", "date", "user", "s", "arr", "c d"]
 
@@ -154,7 +155,7 @@ def test_taking_a_select_apart_changes_nothing_but_the_qualifiers(items: list[tu
 @pytest.mark.parametrize("name", ["list", "`list`", "`array`"])
 def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
     columns = ["list", "array"]
-    with pytest.raises(SqlProblem, match=r"cannot be told from a type; write \("):
+    with wording.raises(SqlProblem):
         sql_plan(f"SELECT {name}[0] AS x FROM t", "t", columns, qualify="n_t")
     text = sql_plan(f"SELECT ({name})[0] AS x FROM t", "t", columns, qualify="n_t").columns
     assert text == (("x", f"(`n_t`.`{name.strip('`')}`)[0]"),)
@@ -162,6 +163,7 @@ def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
 
 @pytest.mark.parametrize(("sql", "word"), [("SELEC * FROM t", "SELEC"), ("  slect a FROM t", "slect"), ("a", "a")])
 def test_a_text_that_begins_with_an_unknown_word_is_refused_for_that_word(sql: str, word: str) -> None:
-    with pytest.raises(SqlProblem, match=f"unknown word '{word}': expected SELECT") as caught:
+    with wording.raises(SqlProblem) as caught:
         plan(sql)
+    assert word in str(caught.value)
     assert (caught.value.line, caught.value.column) == (1, sql.index(word) + 1)

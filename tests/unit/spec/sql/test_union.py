@@ -6,6 +6,7 @@ import pytest
 
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.sql.union import Branch, branches
+from milepost_testkit import wording
 
 
 def test_a_select_alone_is_the_whole_text() -> None:
@@ -27,7 +28,7 @@ def test_expressions_of_a_second_select_need_no_name() -> None:
     first, second = branches("SELECT a + 1 AS b, a FROM t UNION ALL SELECT a, -a FROM t", ["t"])
     assert [name for name, _ in first.plan(["a"]).columns] == ["b", "a"]
     assert second.plan(["a"], "n_t").columns == (("a", "`n_t`.`a`"), ("(2)", "-`n_t`.`a`"))
-    with pytest.raises(SqlProblem, match=r"line 1, column 8: give a \+ 1 a name with AS"):
+    with wording.raises(SqlProblem):
         branches("SELECT a + 1 FROM t UNION ALL SELECT a AS b FROM t", ["t"])[0].plan(["a"])
 
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from milepost.spec.values.times.datetime_pattern import accepts_all_of, parse_pattern
+from milepost_testkit import wording
 
 
 @pytest.mark.parametrize(
@@ -29,33 +30,33 @@ def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dic
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"),
+    "pattern",
     [
-        ("YYYY-MM-dd", r"'YYYY-MM-dd': YYYY is not supported \(did you mean yyyy\?\); supported are yyyy yy M MM"),
-        ("yyyy-MM-dd HH:mm z", r"z is not supported \(did you mean XXX\?\)"),
-        ("yyyy-MM-ddTHH", r"T is not supported; supported are .*; other text stands in single quotes"),
-        ("EEE, dd MMM yyyy", "EEE is not supported; supported"),
-        ("yyyyy-MM-dd", "yyyyy is not supported"),
-        ("%d.%m.%Y", r"expected Spark's pattern letters, such as dd\.MM\.yyyy HH:mm, not those of strptime"),
-        ("dd.MM", r"has no year \(yyyy\), which a date needs"),
-        ("yyyy-MM[-dd]", r"has no day \(dd\)"),
-        ("yyyy-MM-dd mm", "has a minute and no hour"),
-        ("dd.mm.yyyy HH:MM", "has the minute, mm, before the hour; the month is MM"),
-        ("yyyy-m-dd hh:MM a", "has the minute, m, before the hour; the month is MM"),
-        ("yyyy-MM-dd hh:mm", "h, from 1 to 12, and a, AM or PM, need each other"),
-        ("yyyy-MM-dd HH a", "h, from 1 to 12, and a, AM or PM, need each other"),
-        ("yyyy-MM-dd MMM", "has the month twice"),
-        ("yyyy-MM-dd HH h a", "has the hour twice"),
-        ("dMyyyy", "nothing separates M from the number before it"),
-        ("yyyy-MM-dd [HH", r"each \[ needs its \]"),
-        ("yyyy-MM-dd]", r"each \[ needs its \]"),
-        ("yyyy-MM-dd 'at", "a single quote is never closed"),
-        ("yyyy-MM-dd #", "# is reserved"),
-        ("yyyy-MM-dd" + "." * 100, "at most 100 characters, got 110"),
+        "YYYY-MM-dd",
+        "yyyy-MM-dd HH:mm z",
+        "yyyy-MM-ddTHH",
+        "EEE, dd MMM yyyy",
+        "yyyyy-MM-dd",
+        "%d.%m.%Y",
+        "dd.MM",
+        "yyyy-MM[-dd]",
+        "yyyy-MM-dd mm",
+        "dd.mm.yyyy HH:MM",
+        "yyyy-m-dd hh:MM a",
+        "yyyy-MM-dd hh:mm",
+        "yyyy-MM-dd HH a",
+        "yyyy-MM-dd MMM",
+        "yyyy-MM-dd HH h a",
+        "dMyyyy",
+        "yyyy-MM-dd [HH",
+        "yyyy-MM-dd]",
+        "yyyy-MM-dd 'at",
+        "yyyy-MM-dd #",
+        "yyyy-MM-dd" + "." * 100,
     ],
 )
-def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str) -> None:
+    with wording.raises(ValueError):
         parse_pattern(pattern)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from milepost.spec.values.aggregates import AggregateCall, parse_aggregate, result_type, type_problem
 from milepost.spec.values.times.durations import format_duration, parse_duration, parse_size
 from milepost.spec.values.types import ColumnType, parse_type, to_arrow
+from milepost_testkit import wording
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> No
 @pytest.mark.parametrize("text", ["", "30", "1.5h", "-1s", "2 h", "h", "1h30m", 30, None, True, "36501d"])
 def test_what_is_no_duration_is_refused(text: object) -> None:
     """A bare number too: its unit would be a guess."""
-    with pytest.raises(ValueError, match="duration"):
+    with wording.raises(ValueError):
         parse_duration(text)
 
 
@@ -46,7 +47,7 @@ def test_sizes_have_decimal_and_binary_units() -> None:
     sizes = [("64MB", 64_000_000), ("1KiB", 1024), ("2GiB", 2 << 30), ("5B", 5), (17, 17)]
     assert [parse_size(text) for text, _ in sizes] == [expected for _, expected in sizes]
     for bad in ("", "MB", "1.5MB", -1, True, None, "3 XB"):
-        with pytest.raises(ValueError, match="size"):
+        with wording.raises(ValueError):
             parse_size(bad)
 
 
@@ -79,7 +80,7 @@ def test_a_column_type_is_the_arrow_type_of_its_name(text: str, expected: pa.Dat
      "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
 )  # fmt: skip
 def test_what_is_no_column_type_is_refused_with_the_grammar(text: object) -> None:
-    with pytest.raises(ValueError, match="types are bool, int8"):
+    with wording.raises(ValueError):
         parse_type(text)
 
 
@@ -150,29 +151,29 @@ def test_a_filter_is_a_condition_or_a_column(text: str, condition: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("approx_percentile(x)", "`approx_percentile` is not available in this version"),
-        ("approx_distinct(x)", "`approx_distinct` is not available in this version"),
-        ("sum(distinct x)", "not available in this version"),
-        ("count(distinct *)", "expected one column"),
-        ("count(distinct x, y)", "expected one column"),
-        ("summ(x)", 'there is no aggregate `summ`; did you mean "sum"'),
-        ("argmax(x, y)", 'did you mean "arg_max"'),
-        ("arg_max(x)", "a column, and the one that it is picked by"),
-        ("sum(x, y)", "expected one column"),
-        ("sum(x) filter (where )", "expected a column or a condition behind `where`"),
-        ("sum(x) filter (y)", "expected one column"),
-        ("min(`a`b)", "expected one column"),
-        ("sum(*)", "only count takes"),
-        ("sum(a + b)", "sql operator first"),
-        ("sum()", "sql operator first"),
-        ("sum", "expected an aggregate"),
-        (3, "expected an aggregate"),
+        "approx_percentile(x)",
+        "approx_distinct(x)",
+        "sum(distinct x)",
+        "count(distinct *)",
+        "count(distinct x, y)",
+        "summ(x)",
+        "argmax(x, y)",
+        "arg_max(x)",
+        "sum(x, y)",
+        "sum(x) filter (where )",
+        "sum(x) filter (y)",
+        "min(`a`b)",
+        "sum(*)",
+        "sum(a + b)",
+        "sum()",
+        "sum",
+        3,
     ],
 )
-def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object) -> None:
+    with wording.raises(ValueError):
         parse_aggregate(text)
 
 

@@ -9,6 +9,7 @@ from milepost.spec.sql.spark_functions import ROW_WISE
 from milepost.spec.values.aggregates import ARGUMENTS, parse_aggregate
 from milepost.spec.values.expectations import ARGUMENTS as EXPECTATIONS
 from milepost.spec.values.suggestions import nearest
+from milepost_testkit import wording
 
 SOME_FUNCTIONS = sorted(ROW_WISE)[::7]
 COMMANDS = [command.name or "" for command in app.registered_commands]
@@ -79,15 +80,8 @@ def test_a_name_is_its_own_nearest_whatever_its_case() -> None:
         assert [nearest(name.upper(), known) for name in known] == list(known)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        ("median", "`median` is not available in this version; available: count"),
-        ("mean", 'there is no aggregate `mean`; did you mean "avg"?'),
-        ("mni", 'there is no aggregate `mni`; did you mean "min"?'),
-        ("xyz", "there is no aggregate `xyz`; known: count"),
-    ],
-)
-def test_an_aggregate_that_does_not_exist_is_refused_with_what_does(function: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+@pytest.mark.parametrize(("function", "suggested"), [("median", ""), ("mean", '"avg"'), ("mni", '"min"'), ("xyz", "")])
+def test_an_aggregate_that_does_not_exist_is_refused_with_what_does(function: str, suggested: str) -> None:
+    with wording.raises(ValueError) as refused:
         parse_aggregate(f"{function}(x)")
+    assert suggested in str(refused.value)
