@@ -12,7 +12,7 @@ from milepost.dataflow.sinks.formats.postgres import row_changes
 from milepost.dataflow.sinks.staging import compaction
 from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
 from tests.conformance.sinks.contract.faults import SinkDeleteFaultTests, SinkFaultTests
@@ -90,5 +90,5 @@ class TestDeletes(PostgresCase, SinkDeleteTests):
         job = self.begin(tmp_path)
         job.publish(rows(("1", "a"), schema=schema), schema=schema)
         marked = deleting(rows(("1\0", ""), schema=schema), ["1\0"])
-        with pytest.raises(InvalidRequest, match="'k' has a NUL character in 1 rows"):
+        with wording.raises(InvalidRequest):
             job.complete(marked, schema=marked.schema)

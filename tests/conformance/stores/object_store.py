@@ -19,6 +19,7 @@ from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions
+from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.manifest_logs import create_job, new_log
 
@@ -111,7 +112,7 @@ class ObjectStoreTests(ABC):
     def test_an_absent_object_is_not_found_whatever_is_asked(self, store) -> None:
         store.put("there", b"1")
         for ask in (store.get, store.stat, lambda key: store.get_if_match(key, "0" * 32)):
-            with pytest.raises(NotFound, match="'absent/key' does not exist"):
+            with wording.raises(NotFound):
                 ask("absent/key")
 
     def test_a_prefix_of_a_key_is_no_object(self, store) -> None:
@@ -177,9 +178,9 @@ class ObjectStoreTests(ABC):
     def test_a_key_that_not_every_store_can_hold_is_refused(self, store) -> None:
         for key in BAD_KEYS:
             for ask in (store.get, store.stat, lambda k: store.put(k, b""), lambda k: store.create(k, b"")):
-                with pytest.raises(InvalidRequest, match="is refused"):
+                with wording.raises(InvalidRequest):
                     ask(key)
-            with pytest.raises(InvalidRequest, match="is refused"):
+            with wording.raises(InvalidRequest):
                 store.delete([key])
 
     def test_the_clock_is_that_of_now(self, store) -> None:

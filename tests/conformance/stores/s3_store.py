@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import S3Server
 from milepost_testkit.stores.manifest_logs import create_job, new_log
@@ -66,16 +67,14 @@ class S3StoreTests(OnS3Server, SharedObjectStoreTests):
     def test_a_missing_bucket_is_named_by_every_call(self, server: S3Server) -> None:
         store = open_store(StoreConfig("s3://nobody-made-this/job", server.endpoint_url))
         for call in every_call(store):
-            with pytest.raises(
-                EnvironmentUnusable, match=r"'nobody-made-this' at http://127\.0\.0\.1:\d+ does not exist"
-            ):
+            with wording.raises(EnvironmentUnusable):
                 call()
 
     def test_missing_credentials_are_said_in_one_paragraph(self, config, monkeypatch) -> None:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         for call in every_call(open_store(config)):
-            with pytest.raises(EnvironmentUnusable, match="no valid credentials") as raised:
+            with wording.raises(EnvironmentUnusable) as raised:
                 call()
             assert "\n" not in raised.value.message
 
@@ -95,7 +94,7 @@ class S3StoreTests(OnS3Server, SharedObjectStoreTests):
         with RecordingProxy(server.port) as proxy:
             proxy.reset_when = lambda method, path, headers: method == "PUT"
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))
-            with pytest.raises(CommitOutcomeUnknown, match="nobody knows whether object 'k' was created"):
+            with wording.raises(CommitOutcomeUnknown):
                 store.create("k", b"whole")
             assert [method for method, _ in proxy.requests] == ["PUT"]
             assert store.get("k") == b"whole"

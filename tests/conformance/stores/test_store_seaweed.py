@@ -6,6 +6,7 @@ import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.servers.s3_servers import Seaweed
 from tests.conformance.stores.s3_store import S3CrashTests, S3StoreTests, every_call
 
@@ -24,7 +25,7 @@ class TestSeaweedStore(S3StoreTests):
         monkeypatch.setenv(wrong, "not-what-the-server-knows")
         store = open_store(config)
         for call in every_call(store):
-            with pytest.raises(EnvironmentUnusable, match=r"no valid credentials|denied access") as raised:
+            with wording.raises(EnvironmentUnusable) as raised:
                 call()
             told = f"{raised.value.message} {raised.value.hint} {raised.value.details}"
             assert server.endpoint_url in told

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.spec.job.spec import JobSpec
 from milepost.state.layers.key_groups import subtask_of_key_group
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.law.examples import Example, JobExample, Step, examples, job_examples, source_document
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.law.run import hold, hold_job
@@ -313,7 +313,7 @@ def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> Non
     pieces = history.plane.captured.pieces["hourly"]
     ((epoch, stamp_us, rows),) = pieces
     history.plane.captured = Captured({**history.plane.captured.pieces, "hourly": [(epoch, stamp_us, change(rows))]})
-    with pytest.raises(Broken, match="windows are the batch aggregate"):
+    with wording.raises(Broken):
         history.check()
 
 
@@ -328,7 +328,7 @@ def test_the_law_finds_a_window_that_comes_out_again_as_it_was(tmp_path: Path, w
     pieces = history.plane.captured.pieces["hourly"]
     (first,) = [rows for epoch, _, rows in pieces if epoch == 1]
     pieces.append((2, 0, first))
-    with pytest.raises(Broken, match="comes out again when it is another one"):
+    with wording.raises(Broken):
         history.check()
 
 
@@ -338,7 +338,7 @@ def test_the_law_finds_a_subtask_that_fired_further_than_its_inputs(tmp_path: Pa
     history.epoch([("a", 1, 20.0)])
     history.check()
     history.plane.captured.begins[2] = Begin(fired={"hourly": (11 * MINUTE_US,)})
-    with pytest.raises(Broken, match="had fired to 660000000 when epoch 2 began, its input was 600000000"):
+    with wording.raises(Broken):
         history.check()
 
 
@@ -395,7 +395,7 @@ def test_rows_are_looked_up_in_what_their_epoch_holds(how: str, order: str, tmp_
     check(plane.spec, plane.graph, plane.captured, plane.schemas, wholes)
     for wrong in ({"how": "left" if how == "inner" else "inner"}, {"order_by": (("label", order == "asc"),)}):
         operators = (plane.spec.operators[0].model_copy(update=wrong),)
-        with pytest.raises(Broken, match="rows are looked up in what was held in their epoch"):
+        with wording.raises(Broken):
             check(
                 plane.spec.model_copy(update={"operators": operators}),
                 plane.graph,

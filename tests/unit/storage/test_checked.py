@@ -17,6 +17,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import checked
 from milepost.storage.checked import check_handle, handle_file, read_handle, stat_handle, write_content_addressed
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
 
 
@@ -37,7 +38,7 @@ def test_a_body_lies_under_its_hash_and_comes_back(store) -> None:
 def test_another_body_of_the_same_size_is_corrupt(store) -> None:
     handle = write_content_addressed(store, "chk/", "", b"metadata")
     store.put(handle.key, b"Metadata")
-    with pytest.raises(StateCorrupt, match="expected SHA-256"):
+    with wording.raises(StateCorrupt):
         read_handle(store, handle)
 
 
@@ -46,14 +47,15 @@ def test_another_size_is_corruption(store, body) -> None:
     handle = write_content_addressed(store, "inputs/", ".json", b"plan")
     store.put(handle.key, body)
     for read in (read_handle, stat_handle):
-        with pytest.raises(StateCorrupt, match=f"expected 4 bytes, got {len(body)}"):
+        with wording.raises(StateCorrupt) as refused:
             read(store, handle)
+        assert str(len(body)) in str(refused.value)
 
 
 def test_a_missing_object_is_corruption_not_absence(store) -> None:
     handle = replace(write_content_addressed(store, "inputs/", ".json", b"plan"), key="inputs/gone.json")
     for read in (read_handle, stat_handle):
-        with pytest.raises(StateCorrupt, match="the object is missing") as raised:
+        with wording.raises(StateCorrupt) as raised:
             read(store, handle)
         assert raised.value.details["key"] == "inputs/gone.json"
 
@@ -89,10 +91,10 @@ def test_a_file_of_an_object_has_its_bytes_whatever_its_size(store, body) -> Non
 def test_a_large_object_is_compared_with_its_handle_piece_by_piece(store, read, body) -> None:
     handle = write_content_addressed(store, "a/", "", b"12345678901")
     store.put(handle.key, body)
-    with pytest.raises(StateCorrupt, match=r"expected (11 bytes|SHA-256)"):
+    with wording.raises(StateCorrupt):
         read(store, handle)
     store.delete([handle.key])
-    with pytest.raises(StateCorrupt, match="the object is missing"):
+    with wording.raises(StateCorrupt):
         read(store, handle)
 
 
@@ -105,7 +107,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_corrupt(store, read) -> 
         if operation == "stat":
             store.put(key, b"10987654321")
 
-    with pytest.raises(StateCorrupt, match="replaced"):
+    with wording.raises(StateCorrupt):
         read(HookedStore(store, after=replaced), handle)
 
 
@@ -123,6 +125,6 @@ def test_a_full_disk_is_told_with_what_to_do(store, monkeypatch) -> None:
     """Of the last few bytes as well, which a buffer would hold back until the file is read or closed."""
     handle = write_content_addressed(store, "a/", "", b"12345678901")
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
-    with pytest.raises(EnvironmentUnusable, match="too large to be held in memory") as raised:
+    with wording.raises(EnvironmentUnusable) as raised:
         read_file(store, handle)
     assert "TMPDIR" in str(raised.value.hint)

@@ -24,6 +24,7 @@ from milepost.storage.layout import (
 )
 from milepost.storage.local.store import LocalStore
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 
 CHECKPOINT, TOKEN, UID = CheckpointId(42), FencingToken(7), OperatorUid("carriers")
 
@@ -73,8 +74,9 @@ def test_the_file_of_a_database_in_a_spec_begins_at_its_folder(text, uri) -> Non
 @pytest.mark.parametrize("scheme", ["gs", "s3a", "http", "hdfs", "abfss"])
 def test_another_scheme_is_refused_by_its_name(scheme) -> None:
     assert f"scheme `{scheme}` is not available" in (location_problem(f"{scheme}://host/path") or "")
-    with pytest.raises(InvalidRequest, match=f"scheme `{scheme}` is not available"):
+    with wording.raises(InvalidRequest) as refused:
         open_store(StoreConfig(f"{scheme}://host/path"))
+    assert scheme in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["", " ", "~/data", "file://relative/x", "s3://", "s3:///key", "s3://b@d/x", "s3://bucket/a//b",
@@ -106,7 +108,7 @@ def test_any_beginning_of_a_key_is_a_prefix(prefix) -> None:
 
 @pytest.mark.parametrize("prefix", ["/", "/a", "a//", "a//b", "../", "a/../", "a\n"])
 def test_what_no_key_begins_with_is_no_prefix(prefix) -> None:
-    with pytest.raises(InvalidRequest, match="listing prefix"):
+    with wording.raises(InvalidRequest):
         validate_prefix(prefix)
 
 
@@ -151,7 +153,7 @@ def test_all_that_one_token_writes_lies_below_its_own_prefix() -> None:
 
 @pytest.mark.parametrize("uid", ["", "a/b", "..", ".", "-x", "a b", "ü", "x" * 129])
 def test_a_uid_that_would_leave_its_directory_is_refused(uid) -> None:
-    with pytest.raises(InvalidRequest, match="operator uid"):
+    with wording.raises(InvalidRequest):
         state_prefix(CHECKPOINT, TOKEN, OperatorUid(uid))
 
 
@@ -172,7 +174,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("key", FOREIGN, ids=ascii)
 def test_a_stored_key_that_leads_out_of_the_job_is_corruption(key) -> None:
-    with pytest.raises(StateCorrupt, match="neither read nor deleted"):
+    with wording.raises(StateCorrupt):
         require_own_key(key)
 
 

@@ -25,7 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.directory_walk import STAGING
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.processes.processes import run_python
 
 
@@ -106,9 +106,9 @@ def test_a_link_that_leads_out_of_the_root_is_refused_by_every_call(store, root,
         lambda: store.create("linked/new", b"x"),
         lambda: store.delete(["linked/secret"]),
     ):
-        with pytest.raises(InvalidRequest, match="outside the store's directory"):
+        with wording.raises(InvalidRequest):
             call()
-    with pytest.raises(EnvironmentUnusable, match="symbolic link"):
+    with wording.raises(EnvironmentUnusable):
         list(store.list(""))
     assert {path.name: path.read_bytes() for path in outside.iterdir()} == {"secret": b"secret"}
 
@@ -133,14 +133,14 @@ def test_links_to_files_inside_are_objects_and_dangling_ones_are_not(store, root
 def test_a_link_to_a_directory_is_refused_for_it_could_be_a_circle(store, root) -> None:
     store.put("a/b", b"1")
     (root / "a" / "again").symlink_to(root)
-    with pytest.raises(EnvironmentUnusable, match="'a/again' is a symbolic link"):
+    with wording.raises(EnvironmentUnusable):
         list(store.list(""))
 
 
 @pytest.mark.parametrize("key", [STAGING, f"{STAGING}/x"])
 def test_the_staging_directory_is_no_part_of_the_store(store, key) -> None:
     store.put("a", b"1")
-    with pytest.raises(InvalidRequest, match="reserved"):
+    with wording.raises(InvalidRequest):
         store.get(key)
     assert [stat.key for stat in store.list(".mile")] == []
 
@@ -205,7 +205,7 @@ def test_an_unsynced_directory_leaves_the_outcome_unknown(store, monkeypatch) ->
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fail_second)
-    with pytest.raises(CommitOutcomeUnknown, match="could not be synced"):
+    with wording.raises(CommitOutcomeUnknown):
         store.create("a/b", b"1")
 
 
@@ -214,18 +214,18 @@ def test_an_input_output_error_may_pass(store, monkeypatch) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(StoreUnavailable, match="Input/output error"):
+    with wording.raises(StoreUnavailable):
         store.put("a", b"1")
 
 
 def test_a_root_that_is_a_file_is_named(tmp_path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = LocalStore(StoreConfig(file_url(tmp_path / "file")))
-    with pytest.raises(EnvironmentUnusable, match="is not a directory"):
+    with wording.raises(EnvironmentUnusable):
         list(store.list(""))
     with pytest.raises(NotFound):
         store.get("a")
-    with pytest.raises(InvalidRequest, match="Not a directory"):
+    with wording.raises(InvalidRequest):
         store.put("a", b"")
 
 
@@ -233,20 +233,20 @@ def test_a_name_cannot_be_an_object_and_a_directory(store) -> None:
     store.put("a", b"1")
     store.put("d/e", b"1")
     for write in (lambda: store.put("a/b", b""), lambda: store.create("a/b", b""), lambda: store.put("d", b"")):
-        with pytest.raises(InvalidRequest, match="directory"):
+        with wording.raises(InvalidRequest):
             write()
     assert [stat.key for stat in store.list("")] == ["a", "d/e"]
 
 
 def test_a_name_that_the_filesystem_cannot_hold_is_refused(store) -> None:
-    with pytest.raises(InvalidRequest, match="too long"):
+    with wording.raises(InvalidRequest):
         store.put("x" * 300, b"")
 
 
 def test_a_file_name_that_is_no_text_is_named(store, root) -> None:
     store.put("a", b"")
     (root / os.fsdecode(b"bad-\xff")).touch()
-    with pytest.raises(EnvironmentUnusable, match="cannot be an object key"):
+    with wording.raises(EnvironmentUnusable):
         list(store.list(""))
     unnamable: list[str] = []
     assert [stat.key for stat in store.list("", unnamable=unnamable)] == ["a"]
@@ -268,7 +268,7 @@ def test_a_file_that_grows_while_it_is_read_is_no_version(store, root, monkeypat
         return real(descriptor)
 
     monkeypatch.setattr(os, "fstat", growing)
-    with pytest.raises(CommitConflict, match="as version"):
+    with wording.raises(CommitConflict):
         store.get_if_match("in.csv", stat.etag)
 
 

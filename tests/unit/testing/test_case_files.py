@@ -11,6 +11,7 @@ import pytest
 from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.testing.case_file import find_case_files, load_cases
 from milepost.testing.rows import difference
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from tests.unit.testing.test_cases import SPEC
 
@@ -57,10 +58,9 @@ def test_a_problem_is_said_with_its_place(folder: Path, old: str, new: str, said
     file = folder / "case.yaml"
     assert old in CASE
     file.write_text(CASE.replace(old, new))
-    with pytest.raises(InvalidRequest) as refused:
+    with wording.raises(InvalidRequest) as refused:
         load_cases(file)
     assert said in refused.value.message
-    assert "is not a valid case file" in refused.value.message
 
 
 def test_files_are_found_by_their_first_line(folder: Path) -> None:
@@ -68,9 +68,9 @@ def test_files_are_found_by_their_first_line(folder: Path) -> None:
     (folder / "inner" / "more.yml").write_text(CASE)
     (folder / "other.yaml").write_text("a: 1\n")
     assert find_case_files([folder, folder / "case.yaml"]) == [folder / "case.yaml", folder / "inner" / "more.yml"]
-    with pytest.raises(NotFound, match="does not begin with `milepost_test: 1`"):
+    with wording.raises(NotFound):
         find_case_files([folder / "other.yaml"])
-    with pytest.raises(NotFound, match="there is no"):
+    with wording.raises(NotFound):
         find_case_files([folder / "nothing"])
 
 

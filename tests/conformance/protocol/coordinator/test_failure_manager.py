@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, 
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.jobs.job_log import A, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -79,7 +79,7 @@ def test_the_failure_after_the_tolerated_ones_fails_the_job(tmp_path: Path) -> N
     job = job_tolerating(tmp_path, 2)
     runner = SparklessRunner(before=decline)
     assert [fail(job, runner) for _ in range(3)] == ["running", "running", "failed"]
-    with pytest.raises(JobNotRunnable, match=r"FAILED since checkpoint 3: BAD_RECORD: .*line 3 is no number"):
+    with wording.raises(JobNotRunnable):
         job.master.run(Session.cli(), runner)
     assert len(runner.plans) == 3
     job.master.resume()
@@ -160,7 +160,7 @@ def test_a_decline_beyond_the_tolerated_ones_reaches_whoever_ran_the_epoch(tmp_p
     Case: CheckpointCoordinatorTest.testTriggerAndDeclineCheckpointThenFailureManagerThrowsException
     """
     job = job_tolerating(tmp_path, 0)
-    with pytest.raises(SubtaskDeclined, match="line 3") as caught:
+    with wording.raises(SubtaskDeclined) as caught:
         job.master.run(Session.cli(), SparklessRunner(before=decline))
     assert "milepost resume small" in caught.value.hint
     event = job.context.log.entry(job.context.head().version).event

@@ -34,6 +34,7 @@ from milepost.protocol.subtask.subtask_commands import (
 from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.storage.layout import state_prefix
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
@@ -137,7 +138,7 @@ def test_a_rollback_of_a_subtask_that_has_begun_is_refused_and_changes_nothing()
     """
     task = TaskDriver(restored=3)
     task.checkpoint(barrier(4))
-    with pytest.raises(Exception, match="restore of checkpoint 3 refused"):
+    with wording.raises(Exception):
         task.life.restore(CheckpointId(3))
     assert task.coordinator.pending_ids == {4}
 
@@ -150,7 +151,7 @@ def test_a_trigger_while_one_pends_is_answered_at_once(job: SparklessJob) -> Non
     """
     session = Session.cli()
     pending = job.trigger(session)
-    with pytest.raises(Busy, match="checkpoint 2"):
+    with wording.raises(Busy):
         job.master.trigger(Session.cli())
     again = job.master.trigger(session)
     assert getattr(again, "checkpoint_id", None) == pending.checkpoint_id

@@ -22,6 +22,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -57,7 +58,7 @@ def test_one_checkpoint_is_pending_at_a_time(job: SparklessJob) -> None:
     first, second = Session.cli(), Session.cli()
     pending = job.trigger(first)
     before = job.context.head()
-    with pytest.raises(Busy, match="checkpoint 1 is running") as caught:
+    with wording.raises(Busy) as caught:
         job.master.trigger(second)
     assert caught.value.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
     assert job.context.head() == before
@@ -85,7 +86,7 @@ def test_a_checkpoint_aborted_before_its_epoch_began_starts_nothing(job: Sparkle
     session, runner = Session.cli(), SparklessRunner()
     pending = triggered(job, session)
     job.master.abort(session, 1, "ABORTED_BY_USER", "not now")
-    with pytest.raises(Fenced, match="not pending any more"):
+    with wording.raises(Fenced):
         job.master.run_epoch(session, 1, runner)
     assert runner.plans == []
     assert job.staged_files(1) == []

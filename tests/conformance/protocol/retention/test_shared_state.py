@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
@@ -28,6 +26,7 @@ from milepost.state.buffers.channel_state import ChannelFile, encode_channel_sta
 from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.storage.layout import channel_prefix
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, JobLog
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.tasks.state_lineage import GROUPS, SCHEMA, StateLineage, table
@@ -221,11 +220,12 @@ def test_checkpoints_that_describe_a_shared_run_differently_are_not_subsumed(tmp
     completed = job.complete(session, job.trigger(session), describe_otherwise)
     job.master.notify_complete(session, completed.checkpoint_id, "table")
     before = job.context.head().state
-    with pytest.raises(StateCorrupt, match="describe one object differently"):
+    with wording.raises(StateCorrupt):
         job.master.subsume(session)
     assert job.context.head().state == before
-    with pytest.raises(StateCorrupt, match=shared.key):
+    with wording.raises(StateCorrupt) as refused:
         job.master.verify()
+    assert shared.key in str(refused.value)
 
 
 def _run(checkpoint_id: int) -> str:

@@ -26,6 +26,7 @@ from milepost.state.layers.key_groups import key_group, key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -75,7 +76,7 @@ def test_handles_that_leave_a_key_group_without_state_are_refused(tmp_path: Path
     lineage = StateLineage.on(tmp_path)
     lineage.checkpoint([lineage.restore(subtask, 2) for subtask in range(2)])
     lineage.handles = lineage.handles[:1]
-    with pytest.raises(StateCorrupt, match="cover 4 of the 8 key groups"):
+    with wording.raises(StateCorrupt):
         lineage.restore()
 
 
@@ -104,7 +105,7 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
     (handle,) = lineage.epoch(range(10))
     document = to_json(handle) | {"uid": "other"}
     lineage.handles = (from_json(StateHandle, document, "state handle"),)
-    with pytest.raises(StateCorrupt, match="got state of 'other'"):
+    with wording.raises(StateCorrupt):
         lineage.restore()
 
 

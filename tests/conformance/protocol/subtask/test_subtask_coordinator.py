@@ -29,6 +29,7 @@ from milepost.protocol.subtask.subtask_commands import (
     RecordIncomplete,
     StartChannelState,
 )
+from milepost_testkit import wording
 from milepost_testkit.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
@@ -59,7 +60,7 @@ def test_a_barrier_that_may_time_out_is_no_priority_event_and_still_has_a_channe
     assert subtask.results[7].done
     assert subtask.results[7].failure is None
     assert subtask.results[7].file is None
-    with pytest.raises(ProtocolViolation, match="result"):
+    with wording.raises(ProtocolViolation):
         subtask.spill.writer.take_result(subtask.uid, CheckpointId(7))
 
 
@@ -203,7 +204,7 @@ def test_an_aborted_checkpoint_leaves_no_channel_state_behind_and_the_subtask_al
     subtask.checkpoint(unaligned(42))
     assert subtask.spill.writer.held == ()
     assert subtask.spill.released == subtask.in_flight
-    with pytest.raises(ProtocolViolation, match="result"):
+    with wording.raises(ProtocolViolation):
         subtask.spill.writer.take_result(subtask.uid, CheckpointId(42))
     assert not subtask.all(DeclineCheckpoint)
     subtask.take(unaligned(43))
@@ -291,7 +292,7 @@ def test_a_synchronous_part_that_fails_leaves_nothing_declines_and_cancels_the_b
     assert RecordIncomplete(CheckpointId(9)) in subtask.said
     assert subtask.spill.writer.held == ()
     assert subtask.coordinator.pending_ids == frozenset()
-    with pytest.raises(ProtocolViolation, match="result"):
+    with wording.raises(ProtocolViolation):
         subtask.spill.writer.take_result(subtask.uid, CheckpointId(9))
 
 

@@ -17,6 +17,7 @@ from milepost.protocol.subtask.subtask_commands import (
     DeclineCheckpoint,
 )
 from milepost.protocol.subtask.task_lifecycle import TaskState
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.tasks.input_gate import Data, End, InputGate, timeoutable, unaligned
 from milepost_testkit.tasks.input_gate import barrier as aligned
@@ -53,13 +54,13 @@ def test_the_snapshot_after_the_end_of_the_data_says_that_it_is_the_last() -> No
 def test_a_subtask_ends_only_after_a_checkpoint_that_was_begun_after_its_data() -> None:
     task = TaskDriver(restored=4)
     task.checkpoint(barrier(5))
-    with pytest.raises(ProtocolViolation, match="end of data before checkpoint 5 refused"):
+    with wording.raises(ProtocolViolation):
         task.life.end_of_data(CheckpointId(5))
     task.life.end_of_data(CheckpointId(6))
-    with pytest.raises(ProtocolViolation, match="finish refused: expected a part in checkpoint 6 or a later one"):
+    with wording.raises(ProtocolViolation):
         task.life.finish()
     assert task.life.state is TaskState.DRAINED
-    with pytest.raises(ProtocolViolation, match="end of data before checkpoint 7 refused"):
+    with wording.raises(ProtocolViolation):
         task.life.end_of_data(CheckpointId(7))
     task.end_upload(5)
     task.checkpoint(barrier(7), finished=True)

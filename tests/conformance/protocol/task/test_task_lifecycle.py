@@ -35,6 +35,7 @@ from milepost.protocol.subtask.task_lifecycle import TaskLifecycle, TaskState
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.local.store import LocalStore
 from milepost.storage.requests import StoreRequests
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
@@ -94,7 +95,7 @@ def test_a_subtask_is_restored_once() -> None:
     """Case: StreamTaskTest.testRestorePerformedOnlyOnce"""
     life = TaskLifecycle("join/0")
     life.restore(CheckpointId(3))
-    with pytest.raises(ProtocolViolation, match=r"join/0: restore of checkpoint 4 refused.*it is running"):
+    with wording.raises(ProtocolViolation):
         life.restore(CheckpointId(4))
     assert (life.state, life.last_reported) == (TaskState.RUNNING, 3)
 
@@ -110,7 +111,7 @@ def test_nothing_runs_before_the_restore_and_everything_after_it() -> None:
         life.finish,
         lambda: life.end_of_data(CheckpointId(1)),
     ):
-        with pytest.raises(ProtocolViolation, match="join/0"):
+        with wording.raises(ProtocolViolation):
             early()
     assert (life.state, life.last_reported, life.running) == (TaskState.CREATED, 0, False)
     life.restore(CheckpointId(0))
@@ -213,7 +214,7 @@ def test_an_error_while_a_subtask_restores_is_not_lost() -> None:
     life = TaskLifecycle("join/0")
     assert life.fail() == ()
     assert (life.state, life.refusal()) == (TaskState.FAILED, Reason.TASK_FAILURE)
-    with pytest.raises(ProtocolViolation, match="it is failed"):
+    with wording.raises(ProtocolViolation):
         life.restore(CheckpointId(1))
 
 
@@ -223,7 +224,7 @@ def test_a_subtask_may_be_canceled_before_it_is_restored() -> None:
     assert life.close() == ()
     assert life.close() == ()
     assert life.state is TaskState.CANCELED
-    with pytest.raises(ProtocolViolation, match="it is canceled"):
+    with wording.raises(ProtocolViolation):
         life.restore(CheckpointId(1))
 
 
@@ -245,7 +246,7 @@ def test_the_first_end_counts() -> None:
             assert other(task.life) == ()
         task.life.close()
         assert task.life.state is state
-        with pytest.raises(ProtocolViolation, match="finish refused"):
+        with wording.raises(ProtocolViolation):
             task.life.finish()
 
 
@@ -366,7 +367,7 @@ def test_an_error_while_giving_up_an_epoch_does_not_hide_the_one_that_ended_it(
         raise SubtaskDeclined("subtask 1/0 declined: the first error")
 
     break_store(monkeypatch, job.context.store_config.url, outage)
-    with pytest.raises(SubtaskDeclined, match="the first error"):
+    with wording.raises(SubtaskDeclined):
         job.master.run(Session.cli(), SparklessRunner(before=fail))
     assert outage.reached.is_set()
     assert job.pending.checkpoint_id == 1
@@ -405,8 +406,10 @@ def test_a_job_whose_final_checkpoint_is_aborted_is_not_finished(tmp_path: Path,
     job.master.abort(session, final, "CHECKPOINT_DECLINED", "a subtask declined")
     task.abort(final, latest_completed=first)
     request = FinishRequest(session.session_id, final, "drained")
-    with pytest.raises(Fenced, match=f"checkpoint {final} was its last, the head is {first}"):
+    with wording.raises(Fenced) as refused:
         finish(job.context.head().state, request, 0)
+    assert first in str(refused.value)
+    assert final in str(refused.value)
     assert job.context.head().state.status is JobStatus.RUNNING
     if uploading:
         assert DiscardSnapshot(final) in task.said

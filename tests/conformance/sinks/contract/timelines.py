@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
+from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     WAIT_S,
     Pairs,
@@ -326,13 +327,13 @@ class SinkTimelineTests(SinkSwitchTests):
             self.mode.value == "upsert" and not job.sink.by_buckets
         ):  # of others the recorded rows are told, whatever became of its files
             assert job.sink.compare(main[1].contents).rows_now is None
-        with pytest.raises(StateCorrupt, match="missing"):
+        with wording.raises(StateCorrupt):
             job.sink.check(main[2].contents)
-        with pytest.raises(StateCorrupt, match="missing"):
+        with wording.raises(StateCorrupt):
             job.sink.compare(main[2].contents)
         job.back_to(main[1])
         assert self.published(tmp_path) == of_main(2)
-        with pytest.raises(StateCorrupt, match="missing"):
+        with wording.raises(StateCorrupt):
             job.sink.move(job.manifest.switched(main[2]))
         assert self.published(tmp_path) == of_main(2)
 

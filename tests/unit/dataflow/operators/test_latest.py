@@ -20,7 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 UTC = pa.timestamp("us", "UTC")
@@ -228,13 +228,13 @@ def test_the_last_row_of_each_group_is_that_of_a_stable_sort() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "options", "says"),
+    ("schema", "options"),
     [
-        (ORDERS.remove(2), {}, "lsn"),
-        (ORDERS.set(2, pa.field("lsn", pa.list_(pa.int64()))), {}, "has no order"),
-        (MARKED, {"tombstone_ttl": "1h"}, "needs event time"),
+        (ORDERS.remove(2), {}),
+        (ORDERS.set(2, pa.field("lsn", pa.list_(pa.int64()))), {}),
+        (MARKED, {"tombstone_ttl": "1h"}),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(schema: pa.Schema, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
+def test_columns_that_do_not_fit_are_refused(schema: pa.Schema, options: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         latest(schema, **options)

@@ -26,7 +26,7 @@ from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, Windo
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 from milepost_testkit.tasks.operators.timers import next_timer
 
@@ -80,29 +80,29 @@ def windows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "event_time", "message"),
+    ("spec", "event_time"),
     [
-        (aggregate({"n": "count(*)"}, ["nope"]), None, "key column 'nope' is not in its input"),
-        (aggregate({"n": "sum(nope)"}), None, "aggregated column 'nope' is not in its input"),
-        (aggregate({"n": "sum(k)"}), None, r"n = sum\(k\) does not work on type string"),
-        (aggregate({"n": "avg(t)"}), None, r"n = avg\(t\) does not work on type timestamp"),
-        (window(), None, "a window needs event time, but its input has none"),
-        (aggregate({"k": "count(*)"}), None, "column 'k' would come twice"),
-        (window(calls={"window_end": "count(*)"}), "t", "'window_end' is a column that every window adds"),
-        (window(["k"]), "x", "event time 'x' has type int64"),
-        (deduplicate("1h"), None, "`ttl` needs event time, but its input has none"),
+        (aggregate({"n": "count(*)"}, ["nope"]), None),
+        (aggregate({"n": "sum(nope)"}), None),
+        (aggregate({"n": "sum(k)"}), None),
+        (aggregate({"n": "avg(t)"}), None),
+        (window(), None),
+        (aggregate({"k": "count(*)"}), None),
+        (window(calls={"window_end": "count(*)"}), "t"),
+        (window(["k"]), "x"),
+        (deduplicate("1h"), None),
     ],
 )
-def test_an_operator_that_cannot_run_is_refused_at_build(spec: Any, event_time: str | None, message: str) -> None:
+def test_an_operator_that_cannot_run_is_refused_at_build(spec: Any, event_time: str | None) -> None:
     """Bad input is told before anything is planned, by uid, column and type."""
-    with pytest.raises(InvalidRequest, match=message) as caught:
+    with wording.raises(InvalidRequest) as caught:
         build_operator(spec, [OperatorInput(SCHEMA, event_time)])
     assert repr(spec.uid) in caught.value.message
 
 
 def test_a_nested_key_is_refused_at_build() -> None:
     """A list has no place in a key."""
-    with pytest.raises(InvalidRequest, match="'l' has type list"):
+    with wording.raises(InvalidRequest):
         build_operator(deduplicate(key=["l"]), [OperatorInput(pa.schema([("l", pa.list_(pa.int64()))]), None)])
 
 
@@ -133,7 +133,7 @@ def test_an_integer_sum_beyond_int64_fails_the_operator_and_a_sum_that_returns_d
         out = started(run.operator).epoch(given, cuts=[2], folded=folded)
         assert sorted(out.rows.column("s").to_pylist()) == [-largest - 1, largest]
     run.epoch(given)
-    with pytest.raises(OperatorFailed, match=r"'agg': s = sum\(x\) is beyond int64 for 1 of 1 keys"):
+    with wording.raises(OperatorFailed):
         run.epoch(rows(("a", 1, 0)))
     average = started(build_operator(aggregate({"a": "avg(x)"}), [OperatorInput(SCHEMA, None)]))
     assert average.epoch(rows(("a", largest, 0), ("a", largest, 0))).rows.column("a").to_pylist() == [2.0**63]
@@ -150,10 +150,10 @@ def test_a_decimal_sum_beyond_38_digits_fails_the_operator(started: Any) -> None
     run = started(build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(schema, None)]))
     assert run.epoch(of(largest, smallest, smallest, Decimal(7))).rows.column("s").to_pylist() == [Decimal(8 - 10**38)]
     for too_many, folded in itertools.product((2, 3, 9), ((), (True, True), (False, True))):
-        with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\)"):
+        with wording.raises(OperatorFailed):
             run.epoch(of(*[smallest] * too_many), cuts=[1], folded=folded)
     average = started(build_operator(aggregate({"a": "avg(d)"}), [OperatorInput(schema, None)]))
-    with pytest.raises(OperatorFailed, match=r"a = avg\(d\)"):
+    with wording.raises(OperatorFailed):
         average.epoch(of(*[largest] * 9))
 
 
@@ -184,14 +184,14 @@ def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
         out = run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
         assert out.rows.column("s").to_pylist() == [Decimal(expected)]
     else:
-        with pytest.raises(OperatorFailed, match=r"s = sum\(d\) is beyond decimal128\(38, 0\) for 1 of 1 keys"):
+        with wording.raises(OperatorFailed):
             run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
     whole = OperatorRun(build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(DECIMALS, None)]), store)
     if abs(expected) < 10**38:
         out = whole.epoch(given, cuts=sorted(cuts), folded=folded)
         assert out.rows.column("s").to_pylist() == [Decimal(expected)]
     else:
-        with pytest.raises(OperatorFailed, match=r"s = sum\(d\)"):
+        with wording.raises(OperatorFailed):
             whole.epoch(given, cuts=sorted(cuts), folded=folded)
 
 
@@ -220,8 +220,9 @@ def test_a_window_without_bounds_fails_the_operator_by_name(started: Any, time: 
     """At the ends of int64 a bound would wrap: the row would be late, or in a window of another age."""
     run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
     given = pa.table([["a"], [1], pa.array([time]).cast(SCHEMA.field("t").type)], schema=SCHEMA)
-    with pytest.raises(OperatorFailed, match=rf"the window of event time {time} us since 1970 \(t\) has no bounds"):
+    with wording.raises(OperatorFailed) as refused:
         run.epoch(given, None, 0)
+    assert time in str(refused.value)
     late = started(run.operator).epoch(given, INT64 - 2, INT64 - 2).late if time < 0 else None
     assert late is None or late.num_rows == 1, "what is late needs no window"
 
@@ -247,7 +248,7 @@ def test_a_key_whose_ttl_ends_beyond_the_end_of_time_is_remembered_until_then(st
 def test_a_row_without_event_time_fails_the_operator(started: Any) -> None:
     """A null time has no window: typed, so that the subtask declines."""
     run = started(build_operator(window(), [OperatorInput(SCHEMA, "t")]))
-    with pytest.raises(OperatorFailed, match=r"1 of 2 rows have no event time \(t is null\)"):
+    with wording.raises(OperatorFailed):
         run.epoch(rows(("a", 1, 5), ("a", 1, None)))
 
 
@@ -256,7 +257,7 @@ def test_an_event_time_that_no_microseconds_hold_fails_the_operator(started: Any
     """Sources refuse it as a bad record; a process function may still give one."""
     schema = SCHEMA.set(SCHEMA.get_field_index("t"), pa.field("t", type_))
     run = started(build_operator(window(), [OperatorInput(schema, "t")]))
-    with pytest.raises(OperatorFailed, match=r"an event time \(t\) is beyond int64 microseconds: they are from 1970"):
+    with wording.raises(OperatorFailed):
         run.epoch(pa.table([["a", "a"], [1, 1], pa.array([0, 2**62]).cast(type_)], schema=schema))
 
 

@@ -18,7 +18,7 @@ from milepost.dataflow.operators.top import TopByKey
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int64())])
@@ -105,15 +105,15 @@ def test_rows_that_differ_in_nested_columns_alone_have_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "says"),
+    "schema",
     [
-        (VIEWS.remove(2), "views"),
-        (VIEWS.set(2, pa.field("views", pa.list_(pa.int64()))), "has no order"),
-        (VIEWS.append(pa.field("place", pa.int32())), "twice"),
+        VIEWS.remove(2),
+        VIEWS.set(2, pa.field("views", pa.list_(pa.int64()))),
+        VIEWS.append(pa.field("place", pa.int32())),
     ],
 )
-def test_columns_that_do_not_fit_are_refused(schema: pa.Schema, says: str) -> None:
-    with pytest.raises(InvalidRequest, match=says):
+def test_columns_that_do_not_fit_are_refused(schema: pa.Schema) -> None:
+    with wording.raises(InvalidRequest):
         top(schema=schema)
 
 
@@ -155,7 +155,7 @@ def test_a_weight_below_zero_with_nothing_in_flight_is_refused_with_its_key(tmp_
     if not all_keys:
         opened.check_settled(all_keys=False)
         assert [*opened.rows(0, weighed((1, "b", 1, 1)), None)] == []
-    with pytest.raises(OperatorFailed, match=r"were taken back that never came, as of hour = 1"):
+    with wording.raises(OperatorFailed):
         opened.check_settled(all_keys=all_keys)
 
 

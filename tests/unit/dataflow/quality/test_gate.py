@@ -32,6 +32,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -200,22 +201,21 @@ def test_each_expectation_gets_its_own_answer_in_the_order_of_the_spec() -> None
 
 
 @pytest.mark.parametrize(
-    ("expectation", "message", "hint"),
+    ("expectation", "hint"),
     [
         (
             {**IN_RANGE, "type": "expect_column_values_to_be_betwen"},
-            "expect_column_values_to_be_betwen",
             "expect_column_values_to_be_between",
         ),
-        ({**IN_RANGE, "min_valu": 1}, "`min_valu`", ""),
-        ({**IN_RANGE, "min_value": "low"}, "`min_value`", ""),
-        ({"type": "expect_column_values_to_not_be_null"}, "`column`", ""),
-        ({"type": "expect_column_values_to_be_between", "column": "v"}, "cannot both be None", ""),
+        ({**IN_RANGE, "min_valu": 1}, ""),
+        ({**IN_RANGE, "min_value": "low"}, ""),
+        ({"type": "expect_column_values_to_not_be_null"}, ""),
+        ({"type": "expect_column_values_to_be_between", "column": "v"}, ""),
     ],
 )
-def test_a_suite_that_cannot_be_built_is_a_bad_spec(expectation: dict[str, object], message: str, hint: str) -> None:
+def test_a_suite_that_cannot_be_built_is_a_bad_spec(expectation: dict[str, object], hint: str) -> None:
     """Refused before the trigger, naming what is wrong and the nearest known type."""
-    with pytest.raises(InvalidRequest, match=message) as refused:
+    with wording.raises(InvalidRequest) as refused:
         resolve_suite(suite(expectation))
     assert hint in refused.value.hint
     with pytest.raises(InvalidRequest):
@@ -286,15 +286,16 @@ def test_an_empty_suite_is_a_bad_spec() -> None:
     """It would pass everything."""
     empty = QualitySpec.model_construct(sink="carriers", expectations=())
     for check in (check_suite, resolve_suite, lambda spec: evaluate(spec, GOOD)):
-        with pytest.raises(InvalidRequest, match="no expectations"):
+        with wording.raises(InvalidRequest):
             check(empty)
 
 
 @pytest.mark.parametrize("name", ["result_format", "catch_exceptions", "meta"])
 def test_what_the_gate_sets_itself_cannot_be_set_in_the_spec(name: str) -> None:
     """`result_format: COMPLETE` would put rows into the verdict, `catch_exceptions: false` would lose one."""
-    with pytest.raises(InvalidRequest, match=f"`{name}` is set by the gate"):
+    with wording.raises(InvalidRequest) as refused:
         check_suite(suite({**IN_RANGE, name: "COMPLETE"}))
+    assert name in str(refused.value)
 
 
 def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
@@ -352,7 +353,7 @@ def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
     assert thread is not None
     thread.join()
     assert capfd.readouterr() == ("", "")
-    with pytest.raises(EnvironmentUnusable, match="cannot load Great Expectations"):
+    with wording.raises(EnvironmentUnusable):
         evaluate(suite(IN_RANGE), GOOD)
 
 
@@ -370,7 +371,7 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     expectations = "quality:\n  - {sink: table, expectations: [{type: expect_column_to_exist, column: k}]}\n"
     job = SparklessJob.create(tmp_path, {"checkpointing:": expectations + "checkpointing:"})
     job.land("a.csv")
-    with pytest.raises(StoreUnavailable, match="not about the rest"):
+    with wording.raises(StoreUnavailable):
         job.master.run(Session.cli(), SparklessRunner(before=look))
     began.clear()
     assert begin_loading(()) is None and not began.is_set()

@@ -31,6 +31,7 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
+from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import LIFE, SCHEMA, Story, rows
@@ -147,24 +148,22 @@ def test_another_mode_key_or_format_on_the_same_table_is_refused(
     case.format_name = form
     changed = case.open_sink(tmp_path)
     changed.key = key
-    with pytest.raises(InvalidRequest, match="was made with format parquet, mode upsert and key"):
+    with wording.raises(InvalidRequest):
         changed.reserve(LIFE)
     upsert.sink.reserve(LIFE)
 
 
 @pytest.mark.parametrize(
-    ("schema", "named"),
+    "schema",
     [
-        (pa.schema([("v", pa.string())]), "key column 'k' is not a column"),
-        (pa.schema([("k", pa.list_(pa.int64()))]), "key column 'k' has the type list"),
-        (pa.schema([("k", pa.int64()), ("k", pa.int64())]), "'k' occurs more than once"),
-        (pa.schema([]), "no columns"),
+        pa.schema([("v", pa.string())]),
+        pa.schema([("k", pa.list_(pa.int64()))]),
+        pa.schema([("k", pa.int64()), ("k", pa.int64())]),
+        pa.schema([]),
     ],
 )
-def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(
-    upsert: Story, schema: pa.Schema, named: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=named):
+def test_rows_that_cannot_be_the_table_are_refused_before_the_commit_point(upsert: Story, schema: pa.Schema) -> None:
+    with wording.raises(InvalidRequest):
         upsert.manifest.completed(upsert.sink, Committable("table", encode_schema(schema), ()))
 
 
@@ -190,9 +189,9 @@ def test_a_committable_never_names_files_outside_the_staged_ones(append: Story, 
     foreign = Committable(
         "table", encode_schema(SCHEMA), (StagedRows(1, (StagedFile("elsewhere.parquet", 1, 1, "0" * 64),)),)
     )
-    with pytest.raises(StateCorrupt, match="not the key of a staged file"):
+    with wording.raises(StateCorrupt):
         append.manifest.completed(append.sink, foreign)
-    with pytest.raises(StateCorrupt, match="not the key of a staged file"):
+    with wording.raises(StateCorrupt):
         append.sink.prepare_fork(foreign, None)
     with pytest.raises(ProtocolViolation):
         append.sink.staged_table(Committable("another", encode_schema(SCHEMA), ()))
@@ -250,7 +249,7 @@ def test_a_head_that_is_not_well_formed_or_not_where_it_should_be_is_corrupt(
     store.put(head_key(2), json.dumps({**json.loads(store.get(head_key(2))), **change}).encode())
     late = append.staged(rows((3, "late")))
     for attempt in (append.sink.position, lambda: append.sink.abort(checkpoint_id=3, token=1)):
-        with pytest.raises(StateCorrupt, match="heads/"):
+        with wording.raises(StateCorrupt):
             attempt()
     assert len(append.sink.stored_sizes([file.key for file in late.files])) == 1
 
@@ -283,7 +282,7 @@ def test_a_table_put_back_to_an_older_head_is_found_before_anything_is_decided(
     store.delete([head_key(3)])
     again = Case(SinkMode.APPEND).open_sink(tmp_path)
     committable = append.staged(append.row())
-    with pytest.raises(InvalidRequest, match="shows checkpoint 2 of timeline main, this job left it at checkpoint 3"):
+    with wording.raises(InvalidRequest):
         append.manifest.completed(again, committable)
     assert again.move(append.manifest.realigned()) is True
     assert [row["k"] for row in shown(append)] == [1, 2, 3]

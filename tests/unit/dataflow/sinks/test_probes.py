@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.formats.delta import delta_probe
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore
+from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import DeltaTableUnderTest
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
@@ -41,9 +42,9 @@ class TestDelta(LocalCase, DeltaCase):
             return 2
 
         monkeypatch.setattr(delta_probe, "_race", both_won)
-        with pytest.raises(EnvironmentUnusable, match="2 won") as refused:
+        with wording.raises(EnvironmentUnusable):
             self.open_sink(tmp_path).probe()
-        assert "conditional writes" in refused.value.hint and keys(store) == []
+        assert keys(store) == []
 
     def test_a_table_that_another_made_is_untouched(self, tmp_path: Path) -> None:
         table = DeltaTableUnderTest(self.table_store(tmp_path))

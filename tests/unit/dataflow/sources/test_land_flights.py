@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.jobs.flights import flights
 from milepost_testkit.models.data.csv_oracle import expected_tables
 from milepost_testkit.processes.processes import REPOSITORY
@@ -82,7 +83,7 @@ def test_landing_again_leaves_every_version_as_it_was(store: ObjectStore) -> Non
 
 def test_another_content_under_a_key_is_left_alone(store: ObjectStore) -> None:
     store.put(flights.day_key(2), b"mine")
-    with pytest.raises(InvalidRequest, match=r"2013/01/02\.csv .*exists with other content"):
+    with wording.raises(InvalidRequest):
         flights.land(store, [2])
     assert store.get(flights.day_key(2)) == b"mine"
 
@@ -107,7 +108,7 @@ def test_the_job_s_reader_reads_every_landed_row(store: ObjectStore) -> None:
 
 
 def test_days_outside_the_year_are_refused(store: ObjectStore) -> None:
-    with pytest.raises(InvalidRequest, match="days of 2013 are 1 to 365, got 366"):
+    with wording.raises(InvalidRequest):
         flights.land(store, [366])
 
 

@@ -12,6 +12,7 @@ from milepost.protocol.codec.readers import fields_of
 from milepost.protocol.codec.records import decode, encode, from_json, make_ready, to_json
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, StoredAs, StoredName, Text
+from milepost_testkit import wording
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,17 @@ def test_a_row_may_end_before_fields_that_have_defaults() -> None:
     ],
 )
 def test_what_does_not_fit_is_named_with_its_place(change: dict[str, Any], place: str) -> None:
-    with pytest.raises(StateCorrupt, match=f"whole: .*{place}"):
+    with wording.raises(StateCorrupt) as refused:
         from_json(Whole, STORED | change, "whole")
+    assert place in str(refused.value)
 
 
 def test_an_error_has_the_hint_and_the_details_of_its_caller() -> None:
     with pytest.raises(StateCorrupt) as told:
         decode(Mark, b"[]", "mark", hint="delete it", key="a/b")
     assert (told.value.hint, told.value.details) == ("delete it", {"key": "a/b"})
-    with pytest.raises(StateCorrupt) as untold:
+    with wording.raises(StateCorrupt):
         decode(Mark, b"[", "mark")
-    assert "Restore this object" in untold.value.hint
 
 
 def test_records_that_were_made_ready_find_out_nothing_when_they_are_read_and_written() -> None:

@@ -21,6 +21,7 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import EXPECTED
 
 CHECKPOINT, TOKEN = CheckpointId(42), FencingToken(107)
@@ -46,9 +47,8 @@ def check(*answers: SubtaskAnswer) -> Verified:
 
 
 def declined(*answers: SubtaskAnswer) -> SubtaskDeclined:
-    with pytest.raises(SubtaskDeclined) as caught:
+    with wording.raises(SubtaskDeclined) as caught:
         check(*answers)
-    assert "Nothing of this epoch is visible" in caught.value.message
     return caught.value
 
 
@@ -125,7 +125,7 @@ def test_a_decline_says_why_before_what_is_missing_or_mixed() -> None:
 def test_a_decline_for_corrupt_state_is_that_error_with_what_to_type() -> None:
     """Exit 7 and no retry: another epoch would meet the same bytes."""
     refusal = replace(decline(1, 0, "STATE_CORRUPT", "run r.parquet"), payload={"hint": "milepost verify flights"})
-    with pytest.raises(StateCorrupt, match=r"run r\.parquet") as caught:
+    with wording.raises(StateCorrupt) as caught:
         check(SOURCE_0, SOURCE_1, refusal)
     assert (caught.value.exit_code, caught.value.hint) == (7, "milepost verify flights")
     assert caught.value.details["reason"] == "STATE_CORRUPT"

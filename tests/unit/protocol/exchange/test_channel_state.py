@@ -21,6 +21,7 @@ from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost_testkit import wording
 from milepost_testkit.tasks.subtask_driver import CHANNEL, SpillFile, data, stored
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
@@ -118,14 +119,14 @@ def _file(*subtasks: str) -> tuple[ChannelStateFile, dict[str, ChannelStateResul
 
 
 def test_a_file_is_for_somebody() -> None:
-    with pytest.raises(ProtocolViolation, match="expected a subtask"):
+    with wording.raises(ProtocolViolation):
         ChannelStateFile(ID, [])
 
 
 def test_a_subtask_takes_part_once_and_only_if_it_is_awaited() -> None:
     file, _ = _file(ME)
     for subtask in (ME, STRANGER):
-        with pytest.raises(ProtocolViolation, match="takes part already"):
+        with wording.raises(ProtocolViolation):
             file.register(subtask, ChannelStateResult())
 
 
@@ -141,15 +142,15 @@ def test_a_failed_file_takes_nothing_and_ends_once() -> None:
 
 def test_nothing_is_stored_that_was_not_to_be_written() -> None:
     file, _ = _file(ME)
-    with pytest.raises(ProtocolViolation, match="open"):
+    with wording.raises(ProtocolViolation):
         file.written(stored())
     writer = ChannelStateWriter()
     writer.register(ME)
-    with pytest.raises(ProtocolViolation, match="has no file"):
+    with wording.raises(ProtocolViolation):
         writer.written(ID, stored())
     writer.start(ME, ID)
     writer.add_input(ME, ID, CHANNEL, [data()])
-    with pytest.raises(ProtocolViolation, match="no file to write"):
+    with wording.raises(ProtocolViolation):
         writer.write_failed(ID, ASYNC, StoreUnavailable("no answer"))
     assert len(writer.held) == 1
     assert not writer.take_result(ME, ID).done
@@ -196,7 +197,7 @@ def test_a_checkpoint_that_is_being_written_is_whole_whatever_becomes_of_newer_o
     spill.store()
     assert result.file == stored()
     assert len(spill.released) == 1
-    with pytest.raises(ProtocolViolation, match="has no file"):
+    with wording.raises(ProtocolViolation):
         spill.writer.written(CheckpointId(4), stored())
 
 
@@ -213,7 +214,7 @@ def test_an_older_checkpoint_can_still_be_aborted_while_it_is_written() -> None:
 def test_an_older_checkpoint_that_cannot_be_written_breaks_the_writer() -> None:
     spill, result = _writing()
     spill.writer.start(ME, CheckpointId(6))
-    with pytest.raises(ProtocolViolation, match="has no file"):
+    with wording.raises(ProtocolViolation):
         spill.writer.write_failed(CheckpointId(4), ASYNC, StoreUnavailable("no answer"))
     spill.execute(spill.writer.write_failed(ID, ASYNC, StoreUnavailable("no answer")))
     assert result.failure == ChannelStateFailure(ASYNC, "no answer")

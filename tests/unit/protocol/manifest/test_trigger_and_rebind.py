@@ -22,6 +22,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import (
     AIR_1,
     AIR_2,
@@ -57,7 +58,7 @@ def test_creating_a_job_twice_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["", "Flights", "1st", "a__b", "a/b", "x" * 64])
 def test_a_job_name_that_could_not_be_a_prefix_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="job name"):
+    with wording.raises(InvalidRequest):
         coordinator.create(None, CreateRequest(name, KEY_HASH_SECRET), 5)
 
 

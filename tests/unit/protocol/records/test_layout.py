@@ -18,6 +18,7 @@ from milepost.protocol.records.layout import (
     metadata_key,
     token_prefix,
 )
+from milepost_testkit import wording
 
 VERSIONS = st.integers(1, 10**19 - 1)
 
@@ -42,7 +43,7 @@ def test_a_newer_version_has_the_smaller_key(one: int, other: int) -> None:
 
 @pytest.mark.parametrize("version", [0, -1, 10**19])
 def test_a_version_without_a_key_is_refused(version: int) -> None:
-    with pytest.raises(InvalidRequest, match="manifest version"):
+    with wording.raises(InvalidRequest):
         manifest_key(version)
 
 
@@ -51,7 +52,7 @@ def test_a_version_without_a_key_is_refused(version: int) -> None:
     ["manifest/1.json", "manifest/10000000000000000000.json", "manifest/99999999999999999999.json", "x", "manifest/"],
 )
 def test_a_foreign_object_is_no_manifest_version(key: str) -> None:
-    with pytest.raises(InvalidRequest, match="not the key of a manifest version"):
+    with wording.raises(InvalidRequest):
         manifest_version(key)
 
 

@@ -38,7 +38,7 @@ from milepost.protocol.subtask.barrier_states import (
     Step,
     transition,
 )
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 
 TIMEOUT_MS = 100
 WAITING = {AlignmentState.WAITING_FOR_FIRST, AlignmentState.ALTERNATING_WAITING_FOR_FIRST}
@@ -84,19 +84,19 @@ def _refused(handler: BarrierHandler, event: Callable[[], object], message: str)
 
 
 @pytest.mark.parametrize(
-    ("checkpoint_id", "alignment", "timeout_ms", "message"),
+    ("checkpoint_id", "alignment", "timeout_ms"),
     [
-        (0, Alignment.ALIGNED, None, "id above 0"),
-        (1, Alignment.TIMEOUTABLE, None, "expected a timeout above 0 ms when aligned with timeout, got None"),
-        (1, Alignment.TIMEOUTABLE, 0, "expected a timeout above 0 ms when aligned with timeout, got 0"),
-        (1, Alignment.ALIGNED, 5, "expected no timeout when aligned, got 5"),
-        (1, Alignment.UNALIGNED, 5, "expected no timeout when unaligned, got 5"),
+        (0, Alignment.ALIGNED, None),
+        (1, Alignment.TIMEOUTABLE, None),
+        (1, Alignment.TIMEOUTABLE, 0),
+        (1, Alignment.ALIGNED, 5),
+        (1, Alignment.UNALIGNED, 5),
     ],
 )
 def test_a_barrier_that_contradicts_itself_is_refused(
-    checkpoint_id: int, alignment: Alignment, timeout_ms: int | None, message: str
+    checkpoint_id: int, alignment: Alignment, timeout_ms: int | None
 ) -> None:
-    with pytest.raises(ProtocolViolation, match=message):
+    with wording.raises(ProtocolViolation):
         CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms)
 
 
@@ -106,7 +106,7 @@ def test_every_barrier_may_become_unaligned() -> None:
 
 
 def test_a_handler_needs_a_channel() -> None:
-    with pytest.raises(ProtocolViolation, match="0 channels refused, expected at least 1"):
+    with wording.raises(ProtocolViolation):
         _aligned(0)
 
 
@@ -230,7 +230,7 @@ def test_an_announced_checkpoint_is_cancelled_also_before_its_first_barrier() ->
 
 def test_nothing_is_known_of_a_checkpoint_that_has_not_begun() -> None:
     handler = _alternating(1)
-    with pytest.raises(ProtocolViolation, match="checkpoint 1 has not begun: the newest one heard of is 0"):
+    with wording.raises(ProtocolViolation):
         handler.all_received(ONE)
     handler.barrier(0, UNALIGNED, 0)
     assert handler.all_received(ONE)
@@ -260,10 +260,10 @@ def test_no_reset_leaves_a_channel_behind() -> None:
     """A channel that stayed blocked would never be read again."""
     blocked, recorded = InputChannels(2), InputChannels(2)
     assert list(blocked.block(1)) == [BlockChannel(1)]
-    with pytest.raises(ProtocolViolation, match=r"channels \[1\] are still blocked"):
+    with wording.raises(ProtocolViolation):
         blocked.reset()
     assert list(recorded.start_recording()) == [StartRecording(0), StartRecording(1)]
-    with pytest.raises(ProtocolViolation, match=r"channels \[0, 1\] recorded"):
+    with wording.raises(ProtocolViolation):
         recorded.reset()
 
 

@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines import channel, connect
 from milepost.spark.driver.engines.channel import Channel, require_server
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
+from milepost_testkit import wording
 
 
 @pytest.mark.parametrize(
@@ -61,15 +62,16 @@ def stranger(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def test_what_does_not_speak_grpc_is_no_spark_connect_server(monkeypatch: pytest.MonkeyPatch, stranger: int) -> None:
     monkeypatch.setattr(channel, "ANSWER_S", 1.0)
-    with pytest.raises(EnvironmentUnusable, match="does not answer as a Spark Connect server without TLS within 1 s"):
+    with wording.raises(EnvironmentUnusable):
         require_server(parse_remote(f"sc://localhost:{stranger}"))
 
 
 def test_a_port_without_a_server_is_refused_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(EnvironmentUnusable, match=f"no Spark Connect server answers at sc://localhost:{port}"):
+    with wording.raises(EnvironmentUnusable) as refused:
         require_server(parse_remote(f"sc://localhost:{port}"))
+    assert port in str(refused.value)
 
 
 def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_one_without_tls() -> None:
@@ -77,7 +79,7 @@ def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_on
     began = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
         threads.submit(_go_at_once, listening)
-        with pytest.raises(SparkLost, match=r"went away before its first answer .*refused.*Nothing was run"):
+        with wording.raises(SparkLost):
             require_server(parse_remote(f"sc://localhost:{listening.getsockname()[1]}"))
     assert time.monotonic() - began < channel.ANSWER_S / 2
 
@@ -98,7 +100,7 @@ def test_a_server_that_goes_before_its_session_is_open_is_told_as_gone(monkeypat
         server.add_generic_rpc_handlers((_Leaving(),))
         server.start()
         try:
-            with pytest.raises(SparkLost, match=r"went away before its session was open\. Nothing was run"):
+            with wording.raises(SparkLost):
                 connect._opened(parse_remote(f"sc://127.0.0.1:{port}"), str(uuid4()))
         finally:
             server.stop(None).wait()
@@ -116,7 +118,7 @@ class _Leaving(grpc.GenericRpcHandler):  # type: ignore[misc]
 def test_a_server_that_has_served_is_gone_when_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(SparkLost, match=r"does not answer any more .*refused.*Nothing was run"):
+    with wording.raises(SparkLost):
         require_server(parse_remote(f"sc://localhost:{port}"), served_before=True)
 
 

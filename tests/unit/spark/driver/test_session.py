@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines import session
 from milepost.spark.driver.engines.session import open_session
 from milepost.spec.job.spec import SparkSpec
+from milepost_testkit import wording
 
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
@@ -151,10 +152,11 @@ def test_a_master_that_has_run_spark_of_this_process_is_lost_and_not_a_wrong_add
         master = f"spark://127.0.0.1:{taken.getsockname()[1]}"
     monkeypatch.setattr(session, "_opened", {"spark.master": master})
     monkeypatch.setattr(session, "_running", lambda settings: None)  # it has ended
-    with pytest.raises(SparkLost, match=rf"{master} does not answer any more \(.*refused\)\. Nothing was run") as lost:
+    with wording.raises(SparkLost) as lost:
         open_session("one", SparkSpec(master=master))
+    assert master in str(lost.value)
     assert is_curable(lost.value)
-    with pytest.raises(EnvironmentUnusable, match="no Spark master answers at spark://localhost:1: ") as unknown:
+    with wording.raises(EnvironmentUnusable) as unknown:
         open_session("one", SparkSpec(master="spark://localhost:1"))
     assert not is_curable(unknown.value)
 

@@ -11,6 +11,7 @@ import pytest
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.task import epoch_tasks
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
 
@@ -29,7 +30,7 @@ def test_a_task_without_memory_names_its_source_or_its_operator(
     monkeypatch.setattr(epoch_tasks, does, full)
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    with pytest.raises(EnvironmentUnusable) as unusable:
+    with wording.raises(EnvironmentUnusable) as unusable:
         job.master.run(Session.cli(), SideBySideRunner())
-    assert f"{who} ran out of memory (no limit is set; malloc of size 4096 failed)" in unusable.value.message
+    assert who in unusable.value.message
     assert unusable.value.message.count(who) == 1 and "spark.executor.pyspark.memory" in unusable.value.hint

@@ -28,6 +28,7 @@ from milepost.state.layers.key_groups import key_group, key_group_range, subtask
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
 from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 16
@@ -166,7 +167,7 @@ def test_a_missing_cut_or_altered_file_is_refused_with_what_to_type(store: Local
 def test_a_file_that_does_not_hold_what_its_handle_says_is_refused(store: LocalStore, change: dict[str, Any]) -> None:
     handle = stored(store, 1, [buffer([1]), buffer([2])])[0]
     assert handle is not None
-    with pytest.raises(StateCorrupt, match="buffers that its handle says"):
+    with wording.raises(StateCorrupt):
         restore(store, [replace(handle, **change)], range(GROUPS))
 
 
@@ -216,11 +217,11 @@ def test_a_handle_survives_json() -> None:
     ],
 )
 def test_a_handle_that_could_not_have_been_written_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(StateCorrupt, match="channel state handle"):
+    with wording.raises(StateCorrupt):
         from_json(ChannelStateHandle, GOOD | change, "channel state handle")
 
 
 def test_a_handle_with_a_field_missing_or_of_another_kind_is_refused() -> None:
     for document in ({name: value for name, value in GOOD.items() if name != "bytes"}, [], None, "x"):
-        with pytest.raises(StateCorrupt, match="channel state handle"):
+        with wording.raises(StateCorrupt):
             from_json(ChannelStateHandle, document, "channel state handle")

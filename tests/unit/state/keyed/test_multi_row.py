@@ -31,7 +31,7 @@ from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 
 GROUPS = 8
@@ -255,7 +255,7 @@ def test_two_rows_that_share_an_identity_and_differ_are_refused() -> None:
     plain = plain_columns(given_rows([(("a", 0, 0.0, None), None), (("a", 0, -0.0, None), None)]).select(ROWS.names))
     zero, one = np.array([0]), np.array([1])
     identity.check_same(plain, zero, plain, zero)
-    with pytest.raises(InvalidRequest, match="1 rows differ from others with the same identity"):
+    with wording.raises(InvalidRequest):
         identity.check_same(plain, zero, plain, one)
 
 

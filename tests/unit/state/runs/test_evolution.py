@@ -24,7 +24,7 @@ from milepost.state.runs.evolution import compare_schemas, converted, evolved, s
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 4
@@ -255,13 +255,13 @@ def test_what_recorded_state_does_not_tell_is_refused(now: list[Any], problem: s
     key = [name for name in ("k", "z") if name in schema.names]
     change = compare_schemas(WAS, schema, key)
     assert any(problem in text for text in change.problems), change.problems
-    with pytest.raises(InvalidRequest, match="cannot be continued"):
+    with wording.raises(InvalidRequest):
         evolved("op", WAS, schema, key, "7")
 
 
 def test_a_run_without_a_column_that_was_always_there_is_refused() -> None:
     """Only what was added later may be missing: a run of another operator is not state with nulls."""
-    with pytest.raises(InvalidRequest, match="v: stored absent, now int32"):
+    with wording.raises(InvalidRequest):
         converted("run", pa.table({"k": pa.array([1], pa.int32())}), WAS)
 
 

@@ -34,6 +34,7 @@ from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStor
 from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.processes.processes import run_python, wait_until
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore
@@ -199,7 +200,7 @@ def test_a_put_that_lands_late_lands_once(store) -> None:
 def test_what_nobody_can_find_out_is_unknown_and_deletes_nothing(store) -> None:
     silent = [Fault(MANIFEST_PUT, Effect.LOST_REPLY), Fault(at("get", "manifest/"), Effect.UNAVAILABLE, times=99)]
     faulty = FaultyStore(store, silent)
-    with pytest.raises(CommitOutcomeUnknown, match=r"manifest version 1 .* landed"):
+    with wording.raises(CommitOutcomeUnknown):
         new_log(faulty).transact(create_job("flights"))
     assert faulty.writes == [("create", manifest_key(1))]
     assert versions(store) == [1]
@@ -215,7 +216,7 @@ def test_puts_that_are_never_confirmed_end_as_unknown(store) -> None:
 
 def test_a_put_that_is_refused_for_good_is_that_error_and_nothing_landed(store) -> None:
     full = Fault(MANIFEST_PUT, Effect.UNAVAILABLE, error=EnvironmentUnusable("disk full"))
-    with pytest.raises(EnvironmentUnusable, match="disk full"):
+    with wording.raises(EnvironmentUnusable):
         new_log(FaultyStore(store, [full])).transact(create_job("flights"))
     assert versions(store) == []
 
@@ -224,7 +225,7 @@ def test_a_refusal_after_a_lost_request_is_unknown_for_that_one_may_still_land(s
     late = Fault(MANIFEST_PUT, Effect.LATE)
     full = Fault(MANIFEST_PUT, Effect.UNAVAILABLE, error=EnvironmentUnusable("denied"))
     faulty = FaultyStore(store, [late, full])
-    with pytest.raises(CommitOutcomeUnknown, match="denied"):
+    with wording.raises(CommitOutcomeUnknown):
         new_log(faulty).transact(create_job("flights"))
     late.release.set()
     faulty.late[0].join(240)
@@ -307,7 +308,7 @@ def test_a_race_that_is_always_lost_ends_as_a_conflict(store) -> None:
         store.create(manifest_key(state.version + 1), _entry_without_pending(state, next(sessions)))
         return answer
 
-    with pytest.raises(CommitConflict, match="moved on under each of"):
+    with wording.raises(CommitConflict):
         log.transact(always_late)
 
 
@@ -383,8 +384,9 @@ def test_a_version_that_is_missing_is_corruption_not_history(store, missing) -> 
     """I6: a key is never freed."""
     three_versions(store)
     store.delete([manifest_key(missing)])
-    with pytest.raises(StateCorrupt, match=f"manifest version {missing} .* is missing"):
+    with wording.raises(StateCorrupt) as refused:
         versions(store)
+    assert missing in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -403,7 +405,7 @@ def test_a_torn_head_is_corruption(store, body) -> None:
 def test_an_entry_under_another_versions_key_is_corruption(store) -> None:
     three_versions(store)
     store.put(manifest_key(3), store.get(manifest_key(2)))
-    with pytest.raises(StateCorrupt, match="says version 2, expected 3"):
+    with wording.raises(StateCorrupt):
         new_log(store).head()
 
 
@@ -495,7 +497,7 @@ def test_a_walk_lists_no_more_of_the_log_than_it_goes_and_reads_no_state_and_no_
 def test_a_foreign_object_among_the_entries_is_named(store, name) -> None:
     three_versions(store)
     store.put(f"manifest/{name}", b"")
-    with pytest.raises(StateCorrupt, match="is not a manifest entry"):
+    with wording.raises(StateCorrupt):
         versions(store)
 
 
@@ -508,5 +510,5 @@ def test_a_tombstone_keeps_its_place_in_the_history_but_cannot_be_the_head(store
         if version == 2:
             assert log.head().version == 3
     assert versions(store) == [3, 2, 1]
-    with pytest.raises(StateCorrupt, match="only a tombstone"):
+    with wording.raises(StateCorrupt):
         log.head()

@@ -9,6 +9,7 @@ from botocore.utils import parse_timestamp
 
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.s3.store import S3Store, moment
+from milepost_testkit import wording
 
 
 def client_of(url: str, credentials: Credentials | None = None) -> object:
@@ -57,5 +58,5 @@ def test_a_time_of_a_reply_is_what_the_aws_library_takes_it_for(told: str | floa
 
 def test_what_is_no_time_is_refused_as_the_aws_library_refuses_it() -> None:
     for told in ("2026-11-99T04:03:39Z", "never"):
-        with pytest.raises(ValueError, match="Invalid timestamp"):
+        with wording.raises(ValueError):
             moment(told)

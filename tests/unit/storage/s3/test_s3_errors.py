@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.errors import S3Errors
+from milepost_testkit import wording
 from milepost_testkit.processes.processes import free_ports
 
 ERRORS = S3Errors(StoreConfig("s3://bucket/job", "http://s3.example:9000"), "bucket")
@@ -123,7 +124,7 @@ def test_an_endpoint_where_nothing_listens_is_unavailable_and_a_create_there_did
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     store = open_store(StoreConfig("s3://bucket/job", f"http://127.0.0.1:{free_ports(1)[0]}"))
-    with pytest.raises(StoreUnavailable, match="did not answer"):
+    with wording.raises(StoreUnavailable):
         store.create("k", b"")
 
 
@@ -131,13 +132,13 @@ def test_an_endpoint_where_nothing_listens_is_unavailable_and_a_create_there_did
 def test_an_endpoint_that_is_no_url_is_an_environment_fault(monkeypatch, endpoint) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    with pytest.raises(EnvironmentUnusable, match=r"endpoint_url|Invalid endpoint"):
+    with wording.raises(EnvironmentUnusable):
         open_store(StoreConfig("s3://bucket/job", endpoint)).get("k")
 
 
 def test_an_unknown_profile_is_an_environment_fault(monkeypatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody-made-this")
-    with pytest.raises(EnvironmentUnusable, match="no valid credentials"):
+    with wording.raises(EnvironmentUnusable):
         open_store(StoreConfig("s3://bucket/job", "http://127.0.0.1:9")).get("k")
 
 

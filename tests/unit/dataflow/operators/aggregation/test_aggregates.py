@@ -22,6 +22,7 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.spec.job.spec import AggregateOperator
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 NAN = float("nan")
@@ -142,7 +143,7 @@ def test_first_and_last_are_by_event_time_and_need_one(tmp_path: Path) -> None:
     times = pa.array([3, 1, 2], pa.timestamp("us", "UTC"))
     assert one(tmp_path / "first", "first(x)", x=["c", "a", "b"], t=times) == "a"
     assert one(tmp_path / "last", "last(x)", x=["c", "a", "b"], t=times) == "c"
-    with pytest.raises(InvalidRequest, match="last is by event time, and its input has none"):
+    with wording.raises(InvalidRequest):
         totals({"it": "last(x)"}, rows_of(x=["a"]))
 
 
@@ -185,7 +186,7 @@ def test_filtered_and_whole_columns_are_kept_apart() -> None:
 )
 def test_a_type_that_does_not_work_is_refused(call: str) -> None:
     rows = rows_of(x=[1], s=["a"], nested=[[1]])
-    with pytest.raises(InvalidRequest, match="does not work on type"):
+    with wording.raises(InvalidRequest):
         totals({"it": call}, rows)
 
 

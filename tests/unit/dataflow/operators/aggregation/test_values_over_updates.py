@@ -20,7 +20,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.values.aggregates import parse_aggregate
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.models.data.aggregate_calls import said
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
@@ -202,7 +202,7 @@ def test_a_value_taken_back_that_never_came_is_refused_with_its_key(
     epoch: Any = run.operator.begin(run.restored(0, 1), None)
     list(epoch.rows(0, of_x(*rows), None))
     epoch.finish(None)
-    with pytest.raises(OperatorFailed, match="never came, as of k = a"):
+    with wording.raises(OperatorFailed):
         epoch.check_settled(all_keys=later)
 
 
@@ -216,7 +216,7 @@ def test_calls_over_one_argument_share_a_table_and_flags_need_none() -> None:
 
 def test_lists_whose_order_decides_are_refused_by_name() -> None:
     schema = SCHEMA.append(pa.field("parts", pa.list_(pa.int64())))
-    with pytest.raises(InvalidRequest, match=r"of type list<.*> is not available in this version over updates"):
+    with wording.raises(InvalidRequest):
         AggregateOverUpdates(
             "totals", ("k",), {"it": parse_aggregate("arg_min(parts, i)")}, OperatorInput(schema, None)
         )

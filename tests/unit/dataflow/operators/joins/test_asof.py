@@ -17,7 +17,7 @@ from milepost.dataflow.operators.contract import OperatorInput
 from milepost.dataflow.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.errors import InvalidRequest
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
@@ -163,14 +163,14 @@ def test_late_rows_of_either_side_are_put_out_and_change_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"keys": [("device", "room")]}, "values of one are not values of the other"),
-        ({"keys": [("nothing", "id")]}, "key column 'nothing' is not in its input"),
-        ({"renamed": {"value": "room"}}, "column 'value' would come twice"),
-        ({"renamed": {"place": "id"}}, "`columns` renames right.id"),
+        {"keys": [("device", "room")]},
+        {"keys": [("nothing", "id")]},
+        {"renamed": {"value": "room"}},
+        {"renamed": {"place": "id"}},
     ],
 )
-def test_what_cannot_run_is_refused_when_it_is_built(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
+def test_what_cannot_run_is_refused_when_it_is_built(options: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         asof(**options)

@@ -20,7 +20,7 @@ from milepost.dataflow.operators.joins.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.graph.rules.join import SIDES
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
@@ -276,20 +276,20 @@ def test_key_types_are_equal_after_exact_widening() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"keys": [("k", "nothing")]}, "key column 'nothing' is not in its input"),
-        ({"keys": [("k", "tags")]}, "cannot be a key"),
-        ({"keys": [("amount", "y")]}, "values of one are not values of the other"),
-        ({"right": PAYMENTS.append(pa.field("amount", pa.int32()))}, "column 'amount' would come twice"),
-        ({"renamed": {"b": "nothing"}}, "`columns` renames right.nothing"),
-        ({"renamed": {"b": "y"}}, "`columns` renames right.y"),
-        ({"renamed": {"amount": "tags"}}, "column 'amount' would come twice"),
-        ({"how": "right"}, "`how: right` shows right.order .int64. in k .int32., which does not hold it"),
+        {"keys": [("k", "nothing")]},
+        {"keys": [("k", "tags")]},
+        {"keys": [("amount", "y")]},
+        {"right": PAYMENTS.append(pa.field("amount", pa.int32()))},
+        {"renamed": {"b": "nothing"}},
+        {"renamed": {"b": "y"}},
+        {"renamed": {"amount": "tags"}},
+        {"how": "right"},
     ],
 )
-def test_a_join_that_cannot_run_is_refused_when_it_is_built(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
+def test_a_join_that_cannot_run_is_refused_when_it_is_built(options: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         joined(**options)
 
 

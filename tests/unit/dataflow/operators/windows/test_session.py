@@ -26,7 +26,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.evolution import compare_schemas
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64()), ("f", pa.float64()), ("t", pa.timestamp("us", "UTC"))])
@@ -126,7 +126,7 @@ def test_extremes_of_zeros_and_nan_do_not_depend_on_the_order_in_which_rows_join
 
 
 def test_a_session_that_would_end_after_all_time_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OperatorFailed, match="has no bounds that a timestamp can hold"):
+    with wording.raises(OperatorFailed):
         started(tmp_path).epoch(rows(("a", (2**63 - 1) // MINUTE_US)), None, None)
 
 

@@ -20,6 +20,7 @@ from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 from milepost_testkit.tasks.operators.timers import next_timer
 
@@ -184,7 +185,7 @@ def test_a_time_whose_windows_have_no_bounds_is_refused_unless_it_is_late(start:
         [["a", "b"], [0.0, 0.0], pa.array([-(2**63), 2**63 - 1]).cast(SCHEMA.field("t").type)], schema=SCHEMA
     )
     for one in (0, 1):
-        with pytest.raises(OperatorFailed, match="has no bounds that a timestamp can hold"):
+        with wording.raises(OperatorFailed):
             run.epoch(ends.slice(one, 1), None, None)
     assert run.epoch(ends.slice(0, 1), 0, 0).late.num_rows == 1
 

@@ -20,7 +20,7 @@ from milepost.dataflow.operators.windows.window_bounds import (
 )
 from milepost.spec.values.times.calendar import Calendar, parse_calendar
 from milepost.spec.values.times.time_zones import zone_data
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 
 HOUR_US = 3_600_000_000
 UNITS = {"d": "day", "w": "week", "mo": "month"}
@@ -104,7 +104,7 @@ def test_several_units_on_end_are_counted_from_1970() -> None:
     assert bounds(windows("7d"), at(1970, 1, 7))[0] == datetime(1970, 1, 1, tzinfo=UTC)
     named = [str(parse_calendar(text)) for text in ("1w", "12mo", "2d", "1h", "1")]
     assert named == ["1w", "12mo", "None", "None", "None"]
-    with pytest.raises(ValueError, match="expected at most a year, got 53w"):
+    with wording.raises(ValueError):
         parse_calendar("53w")
 
 
@@ -157,5 +157,5 @@ def test_times_that_no_calendar_has_are_unbounded_and_the_rules_travel_with_the_
 def test_a_time_zone_is_one_that_the_package_has() -> None:
     assert zone_data("Europe/Berlin").startswith(b"TZif")
     for name in ("Europe/Nowhere", "../zoneinfo/UTC", "Europe", "", "tzdata.zi", "Mars/Phobos"):
-        with pytest.raises(ValueError, match="is not a time zone"):
+        with wording.raises(ValueError):
             zone_data(name)

@@ -15,6 +15,7 @@ import pytest
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
+from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 
 
@@ -40,7 +41,7 @@ def test_where_nothing_is_there_is_no_table_and_beside_other_things_it_is_refuse
     empty.stage(rows(1))
     assert empty.format.open() is None
     empty.store.put("part-0.parquet", b"somebody's")
-    with pytest.raises(InvalidRequest, match=r"no Delta table at .*part-0\.parquet"):
+    with wording.raises(InvalidRequest):
         empty.format.open()
 
 
@@ -116,7 +117,7 @@ def test_a_repeated_commit_is_refused_and_known_by_its_write_id(table: DeltaTabl
     """Rule: an error of a commit is an unknown outcome; opened again, the table says whether it was ours."""
     file, first, again = table.stage(rows(1)), table.open(), table.open()
     table.move(1, [file], table=first)
-    with pytest.raises(CommitConflict, match="opened again"):
+    with wording.raises(CommitConflict):
         table.move(1, [file], table=again)
     assert (table.open().number, table.open().write_id) == (1, write_id(1)) and table.keys() == [1]
 
@@ -160,7 +161,7 @@ def test_a_log_whose_commit_and_transaction_differ_is_refused(table: DeltaTableU
     table.move(1)
     key = "_delta_log/00000000000000000001.json"
     table.store.put(key, table.store.get(key).replace(b'"number":1', b'"number":2'))
-    with pytest.raises(StateCorrupt, match="has the number 2, its transaction 1"):
+    with wording.raises(StateCorrupt):
         table.open().foreign()
 
 

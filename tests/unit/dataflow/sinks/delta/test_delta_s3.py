@@ -19,6 +19,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -100,7 +101,7 @@ def test_a_place_with_odd_characters_is_the_one_that_the_store_means(ministack: 
 @pytest.mark.parametrize("root", ["s3://bucket/tables", "file:///tables"])
 def test_a_place_that_the_library_would_take_for_another_is_refused(root: str, odd: str) -> None:
     """Rule: no table is made where nobody finds it; the characters are named."""
-    with pytest.raises(InvalidRequest, match="takes for something else"):
+    with wording.raises(InvalidRequest):
         delta_location("totals", StoreConfig(f"{root}/{odd.replace('%', '%25') if root.startswith('file') else odd}"))
 
 
@@ -120,7 +121,7 @@ def test_a_commit_whose_answer_was_lost_is_known_by_its_write_id(ministack: S3Se
 
         proxy.reset_when = is_commit
         file = table.stage(rows(2))
-        with pytest.raises(CommitOutcomeUnknown, match="when it is opened again"):
+        with wording.raises(CommitOutcomeUnknown):
             table.move(2, [file])
         assert lost and (table.open().number, table.open().write_id) == (2, write_id(2))
         assert table.keys() == [1, 2] and table.open().foreign() == ()
@@ -184,7 +185,7 @@ def test_credentials_of_the_aws_chain_are_taken_as_they_are_at_each_look(
     assert_no_secret(raised.value, seaweed, "rotated-away")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    with pytest.raises(EnvironmentUnusable, match="no valid credentials"):
+    with wording.raises(EnvironmentUnusable):
         delta_location("totals", config)
 
 
@@ -192,7 +193,7 @@ def test_a_bucket_that_is_not_there_is_named_without_a_secret(seaweed: Seaweed) 
     """Rule: what the library says goes through our own words, and no secret is among them (TABLES 1.15)."""
     table = table_on(seaweed, bucket="nobody-made-this")
     for call in (table.format.open, lambda: table.format.create(OWNER, SCHEMA), lambda: table.format.maintain(0)):
-        with pytest.raises(CheckpointError, match="nobody-made-this") as raised:
+        with wording.raises(CheckpointError) as raised:
             call()
         assert_no_secret(raised.value, seaweed)
 

@@ -30,6 +30,7 @@ from milepost.dataflow.sinks.staging import small_files
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
+from milepost_testkit import wording
 from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 from tests.conformance.sinks.contract.case import SinkCase, Story, rows
@@ -204,7 +205,7 @@ def test_an_empty_text_is_refused_in_delta_where_it_is_null_and_kept_in_iceberg(
 ) -> None:
     delta, iceberg = CASES
     job = delta.begin(tmp_path / "delta")
-    with pytest.raises(InvalidRequest, match="empty text in 'v'") as refused:
+    with wording.raises(InvalidRequest) as refused:
         job.publish(rows((1, ""), (2, "b")))
     assert "NULLIF" in refused.value.hint and delta.published(tmp_path / "delta") == []
     iceberg.begin(tmp_path / "iceberg").publish(rows((1, ""), (2, "b")))
@@ -214,8 +215,9 @@ def test_an_empty_text_is_refused_in_delta_where_it_is_null_and_kept_in_iceberg(
 
 def test_more_values_than_files_are_good_for_are_refused(case: SinkCase, tmp_path: Path) -> None:
     job = case.begin(tmp_path)
-    with pytest.raises(InvalidRequest, match=f"more than {MOST_VALUES} values") as refused:
+    with wording.raises(InvalidRequest) as refused:
         job.publish(rows(*((key, str(key)) for key in range(MOST_VALUES + 1))))
+    assert MOST_VALUES in str(refused.value)
     assert "limits_per_epoch" in refused.value.hint
 
 
@@ -241,11 +243,11 @@ def test_a_time_that_no_log_can_say_is_refused_by_name(
     job.publish(far.slice(0, 1), schema=schema)
 
 
-@pytest.mark.parametrize(("column", "said"), [("missing", "names 'missing'"), ("f", "of the type double")])
-def test_columns_that_cannot_part_rows_are_refused(case: SinkCase, tmp_path: Path, column: str, said: str) -> None:
+@pytest.mark.parametrize("column", ["missing", "f"])
+def test_columns_that_cannot_part_rows_are_refused(case: SinkCase, tmp_path: Path, column: str) -> None:
     case.partition = PartitionBy((column,), takes_empty_text=True)
     schema = pa.schema([("k", pa.int64()), ("f", pa.float64())])
-    with pytest.raises(InvalidRequest, match=said):
+    with wording.raises(InvalidRequest):
         case.begin(tmp_path).publish(rows((1, 0.5), schema=schema), schema=schema)
 
 
@@ -256,7 +258,7 @@ def test_another_partition_by_for_a_table_that_is_there_is_refused(case: SinkCas
     for columns in ((), ("k",), ("k", "v")):
         case.partition = PartitionBy(columns, takes_empty_text=False) if columns else None
         again = Story(case.open_sink(tmp_path), job.manifest)
-        with pytest.raises(InvalidRequest, match="is partitioned by v, and `partition_by` says") as refused:
+        with wording.raises(InvalidRequest) as refused:
             again.publish(rows((2, "b")))
         assert "['v']" in refused.value.hint
 
@@ -267,7 +269,7 @@ def test_a_table_that_comes_from_elsewhere_must_be_partitioned_alike(case: SinkC
     (file,) = job.sink.files(job.publish(rows((1, "a"))).contents)
     assert job.sink.import_key(file, 0, checkpoint_id=2, token=1).endswith(f"0-{file.sha256}.parquet")
     for partition in ((), (("k", "a"),)):
-        with pytest.raises(InvalidRequest, match="its table was partitioned by"):
+        with wording.raises(InvalidRequest):
             job.sink.import_key(replace(file, partition=partition), 0, checkpoint_id=2, token=1)
 
 

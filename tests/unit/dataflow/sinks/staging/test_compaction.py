@@ -26,7 +26,7 @@ from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage import checked
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS
 from tests.conformance.sinks.contract.case import SCHEMA, Story, deleting, rows
@@ -226,7 +226,7 @@ def test_a_file_of_changes_that_is_damaged_refuses_the_epoch_that_would_compact_
         job.publish(many(20, first))
     damaged = files(job)[0]
     store.put(damaged.key, store.get(damaged.key)[:-1])
-    with pytest.raises(StateCorrupt, match="does not match its recorded size"):
+    with wording.raises(StateCorrupt):
         job.staged(rows((5, "new")))
 
 
@@ -310,10 +310,10 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     body = bytearray(store.get(file.key))
     body[len(body) // 2] ^= 1
     store.put(file.key, bytes(body))
-    with pytest.raises(StateCorrupt, match="recorded size and checksum"):
+    with wording.raises(StateCorrupt):
         next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
     store.delete([file.key])
-    with pytest.raises(StateCorrupt, match="is missing"):
+    with wording.raises(StateCorrupt):
         next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
 
 

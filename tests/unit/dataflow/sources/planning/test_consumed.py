@@ -13,6 +13,7 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 
 
 @pytest.fixture
@@ -70,5 +71,5 @@ def test_a_run_that_does_not_match_its_handle_is_corrupt(store: ObjectStore, fau
         (other,) = append(store, prefix(2), (), [obj("b")], 1)[0]
         store.put(other.key, b"hello")
         handle = replace(other, size=5, sha256="2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824")
-    with pytest.raises(StateCorrupt, match=r"cannot be used.*Nothing was planned"):
+    with wording.raises(StateCorrupt):
         load(store, [handle])

@@ -22,7 +22,7 @@ from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.spec.values.types import parse_type
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -330,7 +330,7 @@ def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> 
 )
 def test_options_that_cannot_work_are_refused_when_the_reader_is_built(options: dict[str, Any], words: str) -> None:
     columns = {name: parse_type(text) for name, text in SCHEMA.items()}
-    with pytest.raises(InvalidRequest, match=r"sources\.f\.options") as raised:
+    with wording.raises(InvalidRequest) as raised:
         CsvReader(DeclaredColumns("f", columns), options)
     assert words in str(raised.value)
 

@@ -13,6 +13,7 @@ import pytest
 
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, whole
+from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int64", "note": "string", "price": "decimal(10,2)", "day": "date"}
@@ -97,7 +98,7 @@ def test_a_column_that_is_not_optional_is_missing_and_what_is_there_is_said(
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
 def test_an_object_without_any_column_of_the_schema_is_told_as_another_one(landing: Landing, format_: str) -> None:
     """It has another delimiter, no header, or is of another feed: what may be missing is not what is wrong."""
-    with pytest.raises(BadObject, match=r"column n: .*, nor any other of `schema` \(.*m\)"):
+    with wording.raises(BadObject):
         landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1}]))
 
 
@@ -105,7 +106,7 @@ def test_an_object_without_any_column_of_the_schema_is_told_as_another_one(landi
 def test_of_an_event_time_that_is_missing_nobody_says_that_it_may_be_optional(landing: Landing, format_: str) -> None:
     """`lint` refuses that: it is never null. A JSON record without one is a bad record by itself."""
     spec = source(format_, {"n": "int64", "at": "timestamp[us, UTC]"}, event_time="at")
-    with pytest.raises(BadRecord, match="column at: ") as raised:
+    with wording.raises(BadRecord) as raised:
         landing.read(spec, "a", body(format_, [{"n": 1}]))
     assert "optional" not in str(raised.value)
 
@@ -120,5 +121,5 @@ def test_bad_records_beside_a_column_that_is_lacking_are_named_by_their_own_colu
     (bad,) = (one for one in found if isinstance(one, BadRecord))
     assert (bad.column, bad.value) == ("n", "400")
     assert [row["n"] for one in found if isinstance(one, pa.RecordBatch) for row in one.to_pylist()] == [1, 3]
-    with pytest.raises(BadRecord, match="column n"):
+    with wording.raises(BadRecord):
         list(reader.read_part(landing.store, whole(obj)))

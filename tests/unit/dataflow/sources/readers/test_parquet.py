@@ -17,6 +17,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers import parquet
 from milepost.spec.values.types import parse_type, to_arrow
+from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -143,7 +144,7 @@ def test_a_file_that_expands_beyond_its_bound_is_a_bad_record(
     monkeypatch.setattr(parquet, "EXPANSION_FREE_BYTES", 1 << 16)
     body = encoded(pa.table({"name": ["z"] * 200_000}), write_statistics=False, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(body)).metadata.row_group(0).total_byte_size < len(body)
-    with pytest.raises(BadRecord, match="it expands to more than 1000 times"):
+    with wording.raises(BadRecord):
         landing.read(source("parquet", {"name": "string"}), "a.parquet", body)
 
 
@@ -184,7 +185,7 @@ def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
 ) -> None:
     monkeypatch.setattr(parquet, "_CONTENT_BYTES", 96 << 20)
     body = gzip.compress(bytes(250 << 20), 1)
-    with pytest.raises(BadRecord, match=r"its rows from 1 on cannot be held: more than 96 MiB"):
+    with wording.raises(BadRecord):
         landing.read(source("parquet", {"name": "string"}), "a.parquet.gz", body)
 
 
@@ -245,7 +246,7 @@ def test_text_that_is_not_utf8_is_named(landing: Landing, type_: str, values: li
 
 def test_text_of_a_stored_dictionary_is_looked_at_too(landing: Landing) -> None:
     body = with_bad_text(pa.table({"s": pa.array(["a", "bad", "a"]).dictionary_encode()}))
-    with pytest.raises(BadRecord, match=r"is not valid UTF-8 \(row 2\)"):
+    with wording.raises(BadRecord):
         landing.read(source("parquet", {"s": "string"}), "a.parquet", body)
 
 
@@ -257,7 +258,7 @@ def test_bytes_that_are_no_text_are_taken_where_bytes_are_declared(landing: Land
 @pytest.mark.parametrize("table", [{"bad": [1], "s": ["a"]}, {"bad": [{"x": 1}], "s": ["a"]}, {"s": [{"bad": 1}]}])
 def test_a_column_s_name_that_is_not_utf8_is_a_bad_record(landing: Landing, table: dict[str, list[Any]]) -> None:
     body = with_bad_text(pa.table(table), store_schema=False)
-    with pytest.raises(BadRecord, match="the name of a column is not valid UTF-8"):
+    with wording.raises(BadRecord):
         landing.read(source("parquet", {"s": "string"}), "a.parquet", body)
 
 

@@ -20,6 +20,7 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import MAX_RAW, BadObject, BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.spark.worker.worker_memory import is_out_of_memory
+from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -157,19 +158,19 @@ def test_a_quoted_line_end_in_a_good_record_is_no_reason_to_doubt(landing: Landi
 
 
 @pytest.mark.parametrize(
-    ("format_", "key", "body", "clause"),
+    ("format_", "key", "body"),
     [
-        ("csv", "a.csv", b"n,at\n1,2013-01-01T10:00:00Z\n", "the header has no such column"),
-        ("csv", "a.csv.gz", gzip.compress(b"n,name,at\n" * 90, mtime=0)[:-9], "its gzip data cannot be decompressed"),
-        ("json", "a.json", b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n{"n": 2\n', "no record has such a field"),
-        ("json", "a.json", b'{"name": "' + b"x" * 3 * BLOCK_BYTES + b'"}\n', "begins a record longer than"),
-        ("parquet", "a.parquet", b"PAR1 is not enough", "it is not a readable Parquet file"),
+        ("csv", "a.csv", b"n,at\n1,2013-01-01T10:00:00Z\n"),
+        ("csv", "a.csv.gz", gzip.compress(b"n,name,at\n" * 90, mtime=0)[:-9]),
+        ("json", "a.json", b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n{"n": 2\n'),
+        ("json", "a.json", b'{"name": "' + b"x" * 3 * BLOCK_BYTES + b'"}\n'),
+        ("parquet", "a.parquet", b"PAR1 is not enough"),
     ],
 )
 def test_an_object_that_cannot_be_read_at_all_is_no_bad_record(
-    landing: Landing, format_: str, key: str, body: bytes, clause: str
+    landing: Landing, format_: str, key: str, body: bytes
 ) -> None:
-    with pytest.raises(BadObject, match=clause):
+    with wording.raises(BadObject):
         salvaged(landing, format_, body, key)
 
 

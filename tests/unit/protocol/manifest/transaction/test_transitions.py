@@ -19,6 +19,7 @@ from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, JobLog
 from tests.unit.protocol.codec.test_codec import ENTRIES
 
@@ -38,8 +39,9 @@ def test_what_is_not_in_the_job_table_is_refused(status: JobStatus | None, event
     if legal:
         assert job_status_after(status, event) in legal
     else:
-        with pytest.raises(ProtocolViolation, match=f"{event_type.__name__} refused, expected .*Nothing was written"):
+        with wording.raises(ProtocolViolation) as refused:
             job_status_after(status, event)
+        assert str(event_type.__name__) in str(refused.value)
 
 
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *CheckpointStatus], EVENT_TYPES)))
@@ -51,13 +53,13 @@ def test_what_is_not_in_the_checkpoint_table_is_refused(
     if legal:
         assert {checkpoint_status_after(status, event)} == legal
     else:
-        with pytest.raises(ProtocolViolation, match="refused"):
+        with wording.raises(ProtocolViolation):
             checkpoint_status_after(status, event)
 
 
 @pytest.mark.parametrize("status", [CheckpointStatus.ABORTED, CheckpointStatus.SUBSUMED])
 def test_aborted_and_subsumed_are_final(status: CheckpointStatus) -> None:
-    with pytest.raises(ProtocolViolation, match="expected no further event"):
+    with wording.raises(ProtocolViolation):
         checkpoint_status_after(status, SAMPLES[CheckpointAborted])
 
 
@@ -104,5 +106,6 @@ def test_a_transition_about_a_checkpoint_whose_life_is_over_is_never_written(che
     log.trigger(A)
     log.abort(A)
     event = SinksConfirmed(log.now_ms, CheckpointId(checkpoint_id), ("lake",), SessionId(A))
-    with pytest.raises(ProtocolViolation, match=f"checkpoint in status {status}: SinksConfirmed refused"):
+    with wording.raises(ProtocolViolation) as refused:
         advance(log.state, event)
+    assert status in str(refused.value)
