@@ -115,11 +115,21 @@ def pytest_report_header() -> str:
 CONTRACT = "tests.conformance.sinks.contract."
 
 
+SERVERS = frozenset({"database", "ministack", "postgres", "reading_engines", "seaweed", "seaweed_tables"})
+"""Fixtures that start a server or a reading process."""
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark as `deep` what a real table format inherits from the contract of sinks and does not decide."""
-    if not isinstance(item, pytest.Function) or getattr(item.cls, "whole_contract", True):
+    """Leave to `make test` what needs a server, and to `make test-all` what a real table format does not decide.
+
+    A real format inherits the whole contract of sinks. What is not marked `format_decides` is proved on the local ones.
+    """
+    if not isinstance(item, pytest.Function):
         return
-    if item.function.__module__.startswith(CONTRACT) and not item.get_closest_marker("format_decides"):
+    if SERVERS & {*item.fixturenames}:
+        item.add_marker(pytest.mark.long)
+    inherits = item.function.__module__.startswith(CONTRACT) and not getattr(item.cls, "whole_contract", True)
+    if inherits and not item.get_closest_marker("format_decides"):
         item.add_marker(pytest.mark.deep)
 
 

@@ -84,6 +84,7 @@ def test_the_job_of_a_file_that_names_none_is_that_of_its_folder(
     assert load_cases(file).spec == tmp_path / "config" / "counts.yaml"
 
 
+@pytest.mark.long
 def test_the_command_says_each_case_and_fails_with_one(folder: Path) -> None:
     passed = milepost("test", folder)
     assert (
@@ -111,6 +112,7 @@ def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.long
 def test_pytest_runs_the_cases_of_the_folders_that_are_named(folder: Path) -> None:
     (folder / "counts.yaml").write_text(UNGATED)
     result = _pytest(folder, "--milepost", ".", ".")

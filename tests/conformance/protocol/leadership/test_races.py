@@ -49,6 +49,8 @@ from milepost_testkit.jobs.job_log import JobLog
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.stores.manifest_logs import create_job, new_log
 
+pytestmark = pytest.mark.long
+
 RACERS = 4
 WAIT_S = 240.0
 """How long one process waits for the others before the test is given up."""

@@ -156,6 +156,7 @@ def join(pieces: Sequence[tuple[pa.Table, int | None]], size: int) -> list[tuple
     return joined
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", ["window", "aggregate", "deduplicate", "process"])
 def test_rows_left_in_flight_change_no_result_and_no_state(kind: str) -> None:
     """Whatever is left behind, and however the rest is cut, the outcome is that of the aligned run."""

@@ -114,6 +114,7 @@ def test_a_column_that_is_not_there_vetoes() -> None:
     assert '"gone"' in (verdict.expectations[0].exception or "")
 
 
+@pytest.mark.long
 def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
     """On an empty frame null checks pass, which would look like a proof."""
     code = """

@@ -91,6 +91,7 @@ def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends()
     assert steps == [["a", "b"], ["cd", "cc"], ["", "e"], ["f", ""], ["g", "g"]]
 
 
+@pytest.mark.long
 def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """1.6 MB of rows, of which 40 kB are held: what Arrow has at once is a small part of them."""
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 4 << 10)

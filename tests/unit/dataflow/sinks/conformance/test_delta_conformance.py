@@ -22,6 +22,8 @@ from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.delta_sink import DeltaCase
 
+pytestmark = pytest.mark.long
+
 
 class LocalCase(DeltaCase):
     mode = SinkMode.APPEND
@@ -39,12 +41,10 @@ class TestUpsert(LocalCase, SinkStrangerTests, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
 
 
-@pytest.mark.long
 class TestFaults(LocalCase, SinkFaultTests):
     every_call = False
 
 
-@pytest.mark.long
 class TestUpsertFaults(LocalCase, SinkDeleteFaultTests, SinkFaultTests):
     mode = SinkMode.UPSERT
     every_call = False

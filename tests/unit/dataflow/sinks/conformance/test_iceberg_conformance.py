@@ -22,6 +22,8 @@ from tests.conformance.sinks.contract.strangers import SinkStrangerTests
 from tests.conformance.sinks.contract.timelines import SinkTimelineTests
 from tests.conformance.sinks.formats.iceberg_sink import IcebergCase
 
+pytestmark = pytest.mark.long
+
 
 class LocalCase(IcebergCase):
     mode = SinkMode.APPEND
@@ -34,7 +36,6 @@ class TestAppend(LocalCase, SmallFilesTests, SinkStrangerTests, SinkTimelineTest
     pass
 
 
-@pytest.mark.long
 class TestFaults(LocalCase, SinkFaultTests):
     every_call = False
 
@@ -44,13 +45,11 @@ class TestUpsert(LocalCase, SinkTimelineTests, SinkTests):
     mode = SinkMode.UPSERT
 
 
-@pytest.mark.long
 class TestUpsertFaults(LocalCase, SinkDeleteFaultTests, SinkFaultTests):
     mode = SinkMode.UPSERT
     every_call = False
 
 
-@pytest.mark.long
 class TestDeletes(LocalCase, SinkDeleteTests):
     """DuckDB reads the table."""
 

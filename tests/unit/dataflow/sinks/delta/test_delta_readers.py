@@ -168,6 +168,7 @@ def test_after_many_commits_an_engine_sees_the_newest(engine: str, many: Many, r
     assert filtered.num_rows == sum(key >= many.commits - 5 for key in many.keys)
 
 
+@pytest.mark.long
 def test_after_many_commits_the_log_is_as_long_as_after_ten(many: Many) -> None:
     """Rule: hundreds of commits without growth, where nothing older is to be looked at (TABLES 6)."""
     assert many.longest_log <= 15
@@ -190,7 +191,7 @@ class Many:
     longest_log: int
 
 
-@pytest.fixture(scope="module", params=[100, pytest.param(300, marks=pytest.mark.deep)])
+@pytest.fixture(scope="module", params=[60, pytest.param(300, marks=pytest.mark.deep)])
 def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Many:
     commits: int = request.param
     table = DeltaTableUnderTest.in_folder(tmp_path_factory.mktemp("many") / "table", retention_ms=0)

@@ -54,6 +54,9 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
         [None, *map(datetime.fromisoformat, ("1900-01-01", "2024-02-29T01:02:03.456789"))],
     ),
 }
+
+KINDS = ("text", "whole", "at")
+"""Of these types each has a text of its own kind; the others are written alike."""
 """Column -> its type and values."""
 
 
@@ -125,7 +128,11 @@ def by_others(case: SinkCase, root: Path, engines: ReadingEngines, where: Any = 
         yield engine, engines.read(engine, location, table_format=case.format_name, where=text)
 
 
-@pytest.mark.parametrize("column", VALUES)
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "column",
+    [name if name in ("text", "whole", "at") else pytest.param(name, marks=pytest.mark.deep) for name in VALUES],
+)
 def test_every_reader_sees_each_value_as_it_was(
     case: SinkCase, column: str, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:

@@ -160,6 +160,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
         assert sum(part.num_rows for part in keys) == whole.num_rows
 
 
+@pytest.mark.long
 def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

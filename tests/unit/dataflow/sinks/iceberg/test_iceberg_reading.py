@@ -206,6 +206,7 @@ def test_hundreds_of_commits_leave_the_table_and_its_commits_as_small_as_thirty(
     )
 
 
+@pytest.mark.long
 def test_appends_without_end_are_listed_in_few_manifests(lake: IcebergLake) -> None:
     """Section 6: what a commit reads does not grow with the commits before it, only with what is live."""
     lake.made()
@@ -221,6 +222,7 @@ def test_appends_without_end_are_listed_in_few_manifests(lake: IcebergLake) -> N
     assert lake.keys() == list(range(1, 61))
 
 
+@pytest.mark.long
 def test_what_maintenance_takes_is_of_no_reader_of_the_present(lake: IcebergLake) -> None:
     """Contract 10: data files stay, foreign snapshots stay, tagged ones stay; ours within the retention stay."""
     lake.made()

@@ -161,6 +161,7 @@ def bomb(rows: int, value_bytes: int, encoding: str) -> bytes:
 
 @pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("rows", [500, 40])
+@pytest.mark.long
 def test_a_few_bytes_that_hold_long_texts_never_fill_the_memory(landing: Landing, encoding: str, rows: int) -> None:
     """374 bytes became a batch of 500 MiB: what the file says of itself counts a dictionary as it is encoded."""
     body = bomb(rows, 1 << 20, encoding)
