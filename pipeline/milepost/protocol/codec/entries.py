@@ -6,6 +6,7 @@ An entry of another format, or a state that this protocol cannot have written, i
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, TombstoneRow, from_row, to_row
@@ -21,6 +22,9 @@ _BEFORE_EVENT, _BEHIND_EVENT = '{"event":', f',"format":"{FORMAT}"'
 
 _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 """Fields of a state whose records are alike."""
+
+_SMALL_BYTES = 32 << 10
+"""Larger entries are not cached: what they decode to is several times as large."""
 
 EVENT_BYTES = 16 << 10
 """In so many bytes from the beginning of an entry on its event ends, but for a few that name hundreds of things."""
@@ -39,13 +43,17 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
 
 
 def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombstone:
-    """Return what one manifest object says.
+    """Return what one manifest object says. Entries are immutable, so a small one that was decoded lately is reused.
 
     Args:
         body: of the object. what: its key, for errors.
     Raises:
         StateCorrupt: not an entry, of another format, or of a state that this protocol cannot have written.
     """
+    return (_decode_small if len(body) <= _SMALL_BYTES else _decode)(body, what)
+
+
+def _decode(body: bytes, what: str) -> LogEntry | Tombstone:
     if body.startswith(b"["):
         return _decode_tombstone(load_row(TOMBSTONE_FORMAT, body, what), what)
     value = load_document(FORMAT, body, what)
@@ -67,6 +75,10 @@ def decode_entry(body: bytes, what: str = "manifest entry") -> LogEntry | Tombst
     if found:
         raise StateCorrupt(f"{what}: {found[0]}. Nothing was changed.", faults=found)
     return entry
+
+
+_decode_small = lru_cache(maxsize=32)(_decode)
+"""An act reads the head several times, and every transition decodes what it has written."""
 
 
 def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tombstone:

@@ -224,6 +224,15 @@ def test_what_happened_is_read_from_the_beginning_of_an_entry_alone() -> None:
         decode_event_at_beginning(b'{"event":{"type":"Unknown"},"format":"milepost.entry/3"', 7)
 
 
+def test_a_small_entry_is_decoded_once_and_a_broken_one_is_refused_each_time() -> None:
+    body = encode_entry(ABORTED)
+    assert len(body) < 32_000
+    assert decode_entry(body, "manifest/7.json") is decode_entry(bytes(bytearray(body)), "manifest/7.json")
+    for _ in range(2):
+        with pytest.raises(StateCorrupt, match="manifest/7"):
+            decode_entry(body[:-1], "manifest/7.json")
+
+
 def buried(entry: LogEntry) -> Tombstone:
     found = decode_entry(encode_tombstone(tombstone_of(entry)))
     assert isinstance(found, Tombstone)
