@@ -133,6 +133,7 @@ def loaded(grown: SparklessJob, ministack: Ministack, tmp_path_factory: pytest.T
     return {words: json.loads((folder / str(number)).read_text()) for number, words in enumerate(LOADS)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", LOADS)
 def test_a_command_that_reads_loads_what_it_needs_alone(words: str, loaded: dict[str, list[str]]) -> None:
     assert loaded[words] == LOADS[words]

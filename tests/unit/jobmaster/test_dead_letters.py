@@ -122,6 +122,7 @@ def test_a_retry_writes_the_same_bad_rows(tmp_path: Path) -> None:
     assert bad_table(job).num_rows == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ranges_per_epoch", [1, 3])
 def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: Path, ranges_per_epoch: int) -> None:
     """The limit is of each trigger: three epochs' bad records in one replay are no more than they were."""
@@ -217,6 +218,7 @@ def test_a_parquet_object_that_is_none_goes_to_the_dead_letters(tmp_path: Path, 
     assert (row["object"], row["raw"]) == ("1.parquet", None) and "not a readable Parquet file" in row["reason"]
 
 
+@pytest.mark.long
 def test_rows_of_a_large_object_wait_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.spark.task.whole_objects._WAITING_BYTES", 1_000)
     job = made(tmp_path)

@@ -19,6 +19,8 @@ from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.long
+
 DAY_S = 86_400
 FORGETS = {"settle: 0s": "settle: 0s\n    forget_after: 3d"}
 

@@ -56,6 +56,7 @@ def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monke
     assert (sales.master.read("pairs").num_rows, sales.hours()) == (1, [])
 
 
+@pytest.mark.long
 def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     assert sales.hours() == [0, 6]
 
 
+@pytest.mark.long
 def test_a_replay_emits_what_was_emitted_while_a_source_was_quiet_also_where_it_comes_back_far_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +141,7 @@ def made_with_rows_in_flight(folder: Path, monkeypatch: pytest.MonkeyPatch, *, b
     return TwoFeeds.create(folder, spec, "k", partial(SparklessRunner, clock=ticking()), monkeypatch)
 
 
+@pytest.mark.long
 def test_an_epoch_of_a_fork_that_only_works_rows_off_keeps_since_when_a_source_is_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +164,7 @@ def test_an_epoch_of_a_fork_that_only_works_rows_off_keeps_since_when_a_source_i
     assert quiet[-1].idle
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between", [False, True])
 def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: bool

@@ -57,6 +57,7 @@ def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
     """And another one that starts from nothing has another."""
     location = moved(job.master.create_savepoint("two"), tmp_path / "away")

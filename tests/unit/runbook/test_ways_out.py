@@ -214,11 +214,20 @@ def acts(command: str) -> bool:
 
 
 PAGES = [*page_files()]
-PLACES = [(name, number) for name in PAGES for number in range(len(SITUATIONS.get(name, ())))]
+PLACES = [
+    pytest.param(name, number, marks=[pytest.mark.deep] if number else [])
+    for name in PAGES
+    for number in range(len(SITUATIONS.get(name, ())))
+]
 ACTS = [
-    pytest.param(name, number, command, id=f"{name}-{number}-{command.removeprefix('milepost ')}")
-    for name, number in PLACES
-    for command in commands_of(name)
+    pytest.param(
+        *place.values,
+        command,
+        id="-".join(map(str, [*place.values, command.removeprefix("milepost ")])),
+        marks=place.marks or [pytest.mark.long],
+    )
+    for place in PLACES
+    for command in commands_of(str(place.values[0]))
     if acts(command)
 ]
 
@@ -277,6 +286,7 @@ def test_a_suggested_command_leads_to_a_healthy_job(
     assert typist.type("milepost status JOB").exit_code == 0, typist.typed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*provoked.ERRORS, *provoked.WITH_SPARK])
 def test_the_commands_of_an_error_lead_to_a_healthy_job(
     name: str, tmp_path: Path, patch: Patch, monkeypatch: Patch

@@ -80,6 +80,7 @@ def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job
     assert job.master.status().job_status == "failed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("attempts", "exit_code"), [(1, Down.exit_code), (2, 0)])
 def test_a_completed_epoch_gives_a_fixed_delay_no_restart_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, exit_code: int

@@ -118,6 +118,7 @@ def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is
     assert "in 3 epochs" in backfill(job, "--from", "2026-03-03", "--dry-run").stdout
 
 
+@pytest.mark.long
 def test_the_gate_vetoes_a_replayed_epoch_and_is_not_asked_beyond_to(job: BackfillJob) -> None:
     """A veto leaves the live timeline running; `--to` says up to where today's expectations are to hold."""
     job.edit("checkpointing:", f"{_GATE}checkpointing:")

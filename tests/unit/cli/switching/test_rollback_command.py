@@ -63,6 +63,7 @@ def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
     assert answer["next_step"] == f"milepost run {job.spec_path}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", ["n", "y"])
 def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, answer: str) -> None:
     code, told = milepost_on_terminal("rollback", job.spec_path, "--to", "2", answer=answer)

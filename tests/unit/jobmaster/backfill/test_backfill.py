@@ -81,6 +81,7 @@ def at_epoch(number: int, act: Callable[[], object]) -> SparklessRunner:
     return runner
 
 
+@pytest.mark.long
 def test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle(job: BackfillJob) -> None:
     """DESIGN 6: replay in recorded order with today's code; fast-forward is one transition that the sinks follow."""
     runner = SparklessRunner(after=lambda plan: job.assert_table(DAYS, fixed=False))
@@ -118,6 +119,7 @@ def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
     assert job.next_day(6) == 9
 
 
+@pytest.mark.long
 def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_retained(tmp_path: Path) -> None:
     """I8: the epochs that it replays take no place in the retention of the line that it replaced."""
     job = BackfillJob.create(tmp_path / "job", DAYS, {"last: 50": "last: 3"})
@@ -151,6 +153,7 @@ def test_the_fork_point_has_consumed_no_row_of_the_range(job: BackfillJob, from_
     assert job.master.plan_backfill(from_).fork_point == fork_point
 
 
+@pytest.mark.long
 def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_replays_them(tmp_path: Path) -> None:
     """A date of 2099 that checkpoint 2 has read: it is of any later range, and its watermark passes it over."""
     job = BackfillJob.create(tmp_path, 1)
@@ -337,6 +340,7 @@ def test_what_an_epoch_skipped_is_not_replayed_with_it(tmp_path: Path) -> None:
     job.assert_table([1, 3], fixed=True)
 
 
+@pytest.mark.long
 def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothing(job: BackfillJob) -> None:
     """A decline on the fork neither fails the job nor moves its tables; the fork goes on where it was."""
 
@@ -481,6 +485,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert "running\n" in told and "waits" not in told
 
 
+@pytest.mark.long
 def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None:
     """What status says to type must work however long the schedule went on meanwhile."""
     job.edit("last: 50", "last: 1")
@@ -600,6 +605,7 @@ def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(jo
     assert recorded_ranges(context, lineage, None, base, {"rows": replace(less, horizon_ms=first[-1] + 1)})
 
 
+@pytest.mark.long
 def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: BackfillJob) -> None:
     """No recorded input leads to a restored or bootstrapped checkpoint: a replay from before it would lose it."""
     job.master.create_savepoint("second", at=2)

@@ -62,6 +62,7 @@ def test_a_column_that_comes_back_is_a_new_one(job: ChangingJob) -> None:
     assert [(row["k"], row["a"], row["b"]) for row in state_of(job)] == [(0, 20, None), (1, 11, None), (7, 1, 1.0)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "detail"),
     [

@@ -55,6 +55,7 @@ def spec_with(job: Path, **places: str) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_every_command_refuses_its_manifest_by_name_and_changes_nothing(job: Path) -> None:
     spec, before = spec_with(job), stored(job)
     for command in COMMANDS:

@@ -312,6 +312,7 @@ def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: st
     )
 
 
+@pytest.mark.long
 def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     """`cancel` asks, and without a terminal only --yes answers; the rest is one line each, or one document."""
     spec = spec_of(job)
@@ -351,6 +352,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     assert events[:3] == ["JobStarted", "JobCleaned", "JobCanceled"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("answer", "shown"), [("n", "nothing was changed"), ("y", "is CANCELED")])
 def test_a_cancel_asks_on_a_terminal(job: SparklessJob, answer: str, shown: str) -> None:
     """Whoever sits there is asked, and only a yes changes anything."""

@@ -276,6 +276,7 @@ job.master.abort_running()
 """
 
 
+@pytest.mark.long
 def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -> None:
     """In a process of its own, over the wire; the trace of whoever started it goes on."""
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -296,6 +297,7 @@ def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -
     assert {"milepost.job.num_records_in", "milepost.operator.num_rows_total"} <= receiver.metrics
 
 
+@pytest.mark.long
 def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_from_its_end(job: SparklessJob) -> None:
     """By its own variables an exporter would wait for ten minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -310,6 +312,7 @@ def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_f
     assert [one.status for one in job.master.list_checkpoints("completed")][:1] == ["completed"]
 
 
+@pytest.mark.long
 def test_variables_that_opentelemetry_refuses_are_told_before_anything_runs() -> None:
     environ = {**os.environ, "OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
     code = "from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment as asked; asked()"

@@ -13,6 +13,8 @@ from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 
+pytestmark = pytest.mark.long
+
 THERE = TableAddress("delta", "../lake/open")
 
 

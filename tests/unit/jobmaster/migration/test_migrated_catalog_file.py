@@ -14,6 +14,7 @@ TARGET = TableAddress(
 )
 
 
+@pytest.mark.long
 def test_a_relative_catalog_begins_at_the_folder_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = MigratingJob.with_epochs(tmp_path / "job", 2)
     for name in ("here", "there"):

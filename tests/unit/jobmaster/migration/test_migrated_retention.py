@@ -16,6 +16,8 @@ from milepost_testkit.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.stores.job_stores import LaterStore, later
 
+pytestmark = pytest.mark.long
+
 HOUR_MS = 3_600_000
 HOURS = 2
 """Between two epochs: more than the grace period, so each of them looks at the tables."""

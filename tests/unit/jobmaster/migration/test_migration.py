@@ -23,6 +23,8 @@ from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import hook_stores
 
+pytestmark = pytest.mark.long
+
 EPOCHS = 5
 
 

@@ -112,6 +112,7 @@ def test_a_job_that_has_failed_or_ended_is_not_migrated(job: MigratingJob) -> No
         job.migrate("seen")
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_a_sink_has_not_confirmed_is_published_first(
     job: MigratingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, Migrat
 from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 
+pytestmark = pytest.mark.long
+
 EPOCHS = 3
 
 

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from milepost.cli.terminal.tables import as_rows
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
@@ -175,6 +177,7 @@ def _reported(report: EpochReport) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_every_document_of_a_job_says_what_it_said(tmp_path: Path) -> None:
     told = json.dumps(_told(tmp_path), indent=1, default=str, ensure_ascii=False) + "\n"
     written = tmp_path / GOLDEN.name

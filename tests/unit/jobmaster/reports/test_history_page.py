@@ -42,6 +42,7 @@ def pages_of(master: JobMaster, limit: int) -> list[HistoryPage]:
     return pages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
 def test_pages_together_tell_every_checkpoint_once_and_each_switch_beside_what_it_left(
     job: CountedJob, limit: int
@@ -60,6 +61,7 @@ def test_pages_together_tell_every_checkpoint_once_and_each_switch_beside_what_i
     ]
 
 
+@pytest.mark.long
 def test_the_live_line_is_told_as_the_walk_tells_it(job: CountedJob, tmp_path: Path) -> None:
     """As far as the log is whole: of what is retained one after another by the head, of the rest by the log."""
     thinned = CountedJob.with_epochs(tmp_path / "thinned", 1, {"last: 1": "last: 2"})

@@ -80,6 +80,7 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
     assert (shown.status, shown.live) == ("subsumed", False)
 
 
+@pytest.mark.long
 def test_what_was_given_up_among_many_that_are_retained_is_found_beside_them(tmp_path: Path) -> None:
     """What is retained only says where to look first: whatever is named as that, the answer is the same."""
     job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
@@ -132,6 +133,7 @@ def test_every_checkpoint_is_found_by_a_few_reads_and_told_as_the_walk_tells_it(
             master.show(unknown)
 
 
+@pytest.mark.long
 def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is_gone(
     old: SparklessJob, tmp_path: Path
 ) -> None:
@@ -155,6 +157,7 @@ def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is
     assert walked == dict.fromkeys(range(1, EPOCHS + 1), True), "the walk from parent to parent goes on through them"
 
 
+@pytest.mark.long
 def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob, tmp_path: Path) -> None:
     job = copied(old, tmp_path / "job")
     log, newest = job.context.log, job.context.head().version

@@ -23,6 +23,7 @@ def epoch(number: int, **figures: object) -> EpochFigures:
     return EpochFigures(**{**NONE, "checkpoint_id": number, **figures})  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
 def test_each_percentile_is_the_one_of_sql(values: list[int]) -> None:
     found = percentiles_of([epoch(number, rows_in=value) for number, value in enumerate(values)])

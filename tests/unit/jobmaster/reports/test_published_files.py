@@ -18,6 +18,8 @@ from milepost_testkit.servers.postgres_server import Database
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
 
+pytestmark = pytest.mark.long
+
 FORMS = ("parquet", "delta")
 
 

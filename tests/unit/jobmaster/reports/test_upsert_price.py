@@ -44,6 +44,7 @@ def sizes(job: CountedJob, checkpoint_id: int) -> dict[str, int]:
     return {file.key: file.size for file in files}
 
 
+@pytest.mark.long
 def test_bytes_are_those_that_the_newest_epochs_wrote_again(job: CountedJob) -> None:
     ids = job.live_ids
     written = [

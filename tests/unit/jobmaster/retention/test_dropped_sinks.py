@@ -13,6 +13,8 @@ from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from milepost_testkit.servers.postgres_server import Database
 from milepost_testkit.stores.job_stores import later
 
+pytestmark = pytest.mark.long
+
 SINK = '  - {name: table, input: latest, format: postgres, dsn: "${env:PG_DSN}", table: public.totals, mode: upsert}\n'
 HOUR_MS = 3_600_000
 HOURS = 2

@@ -229,6 +229,7 @@ def test_a_job_that_has_never_run_is_not_found(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["fsck", spec(job)]).exit_code == 3
 
 
+@pytest.mark.long
 def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_for(tmp_path: Path) -> None:
     """Everything that an epoch writes has a root, an owner or a place in the garbage list."""
     edit = {"{last: 1}": "{last: 2}", "timeout: 10m": "timeout: 10m, tolerable_failures: 9"}
@@ -274,6 +275,7 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_by_name_and_is_no_d
     assert job.master.fsck().unasked == ()
 
 
+@pytest.mark.long
 def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -396,7 +396,7 @@ def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Path, seed: int) -> None:
     """I8 over random histories: epochs, aborts, zombies, subsumption, collections by several hands, days between."""
     draw = random.Random(seed)

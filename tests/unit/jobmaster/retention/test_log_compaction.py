@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from milepost.jobmaster.backfill.replay import lineage_since
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
@@ -49,6 +51,7 @@ def sizes(store: ObjectStore) -> dict[str, int]:
     return {stat.key: stat.size for stat in store.list("manifest/")}
 
 
+@pytest.mark.long
 def test_epochs_compact_what_is_older_than_everything_retained(tmp_path: Path) -> None:
     """I6: no key is freed, the head stays whole, and the tombstones are small."""
     job = grown(tmp_path, 12)
@@ -104,6 +107,7 @@ def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_
     assert job.context.head().version == again, "nothing is left to do"
 
 
+@pytest.mark.long
 def test_a_compaction_that_breaks_off_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
     """The store fails before each write in turn: what is not said yet is done again, and no entry is lost."""
     job = grown(tmp_path / "job", 1)

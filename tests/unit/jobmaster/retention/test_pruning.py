@@ -24,6 +24,8 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.hooked_store import Hook
 from milepost_testkit.stores.job_stores import LaterStore
 
+pytestmark = pytest.mark.long
+
 HOUR_MS = 3_600_000
 HOURS = 2
 """Between two epochs: more than the grace period, so each of them looks at the tables."""
@@ -183,9 +185,9 @@ def is_prune_write(operation: str, key: str) -> bool:
     return operation in ("put", "delete") and key.startswith((GARBAGE, DATA, SINKS_PREFIX))
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("moments", [("before", "after"), pytest.param(("after", "before"), marks=pytest.mark.deep)])
 def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
-    prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moments: tuple[str, str]
 ) -> None:
     """I8: what is listed and absent is forgotten later; what is unlisted and present is listed later."""
     whole = prepared.copy_to(tmp_path / "whole")
@@ -202,7 +204,7 @@ def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
     deleted = sum(one.startswith(f"delete {DATA}") for one in written)
     assert told.pruned_files == deleted > 0
     assert any(one.startswith(f"put {GARBAGE}") for one in written)
-    for number, moment in zip(range(len(written)), cycle(("before", "after"))):
+    for number, moment in zip(range(len(written)), cycle(moments)):
         job = prepared.copy_to(tmp_path / str(number))
         at_hour(monkeypatch, HOURS * 8)
         session = subsuming(job, 8)

@@ -59,6 +59,7 @@ def spec(job: SparklessJob) -> str:
     return str(job.folder / "config" / "small.yaml")
 
 
+@pytest.mark.long
 def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +173,7 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     assert document["shortened"] and document["checkpoint_id"] == 7
 
 
+@pytest.mark.long
 def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_path: Path) -> None:
     """As Airflow's tasks do it: each in a process of its own, `run_epoch` twice; the object is created once."""
     job = vetoed(tmp_path)

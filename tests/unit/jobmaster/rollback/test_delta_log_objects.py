@@ -15,6 +15,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
+pytestmark = pytest.mark.long
+
 EPOCHS = 11
 DELTA = {f"format: parquet, path: ../lake/{sink}": f"format: delta, path: ../lake/{sink}" for sink in ("seen", "table")}
 SINKS = ("seen", "table")
@@ -92,7 +94,14 @@ def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: Cou
     assert_goes_on(job)
 
 
-@pytest.mark.parametrize("remove", [remove_checkpoint_and_what_it_holds, remove_a_commit, spoil_a_commit])
+@pytest.mark.parametrize(
+    "remove",
+    [
+        remove_checkpoint_and_what_it_holds,
+        pytest.param(remove_a_commit, marks=pytest.mark.deep),
+        pytest.param(spoil_a_commit, marks=pytest.mark.deep),
+    ],
+)
 def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(
     job: CountedJob, remove: Callable[[CountedJob, str], object]
 ) -> None:

@@ -17,6 +17,8 @@ from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import hook_stores
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
@@ -86,7 +88,7 @@ def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.parametrize("form", ["parquet", "delta"])
+@pytest.mark.parametrize("form", [pytest.param("parquet", marks=pytest.mark.deep), "delta"])
 def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, form: str) -> None:
     """They carry numbers above all that this manifest has reached: a person decides that it counts all the same."""
     in_form = {f"parquet, path: ../lake/{sink}": f"{form}, path: ../lake/{sink}" for sink in ("seen", "table")}

@@ -31,6 +31,7 @@ def table(job: CountedJob) -> DeltaTable:
     return DeltaTable(str(job.small.folder / "lake" / "seen"))
 
 
+@pytest.mark.long
 def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_next_epochs(
     restored: CountedJob, reading_engines: ReadingEngines
 ) -> None:
@@ -47,6 +48,7 @@ def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_n
         assert_same_rows(found, restored.expected()["seen"], engine)
 
 
+@pytest.mark.long
 def test_a_restore_that_was_undone_by_hand_is_nothing_to_the_job(restored: CountedJob) -> None:
     """The message says: put it back."""
     table(restored).restore(table(restored).version() - 1)

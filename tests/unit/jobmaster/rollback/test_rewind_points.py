@@ -53,6 +53,7 @@ def assert_as_planned(point: RewindPoint, master: JobMaster) -> None:
             assert table.rows_then >= sink.rows_then
 
 
+@pytest.mark.long
 def test_every_point_says_what_its_plan_says(job: CountedJob) -> None:
     """Of the live line, of one that was left, and of the empty state; the newest first."""
     points = points_of(job)
@@ -65,6 +66,7 @@ def test_every_point_says_what_its_plan_says(job: CountedJob) -> None:
     assert (points[10].runs_again, points[10].discarded) == ({}, ())
 
 
+@pytest.mark.long
 def test_epochs_are_counted_where_retention_has_thinned_them_out(tmp_path: Path) -> None:
     """Retained are the last two and a savepoint: going back to it discards the epochs between, too."""
     job = CountedJob.with_epochs(tmp_path / "job", 1, {"last: 1": "last: 2"})
@@ -85,6 +87,7 @@ def test_only_the_newest_are_told_when_so_many_are_asked_for(job: CountedJob) ->
     assert [one.checkpoint_id for one in job.master.rewind_points(3)] == [10, 9, 8]
 
 
+@pytest.mark.long
 def test_what_the_spec_has_dropped_is_not_undone_and_what_does_not_fit_is_told(job: CountedJob) -> None:
     job.edit(SEEN_SINK, "")
     for point in points_of(job).values():

@@ -54,6 +54,7 @@ def head_timelines(job: CountedJob) -> set[str]:
     return {mark.timeline for mark in marks if mark is not None}
 
 
+@pytest.mark.long
 def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
     job: CountedJob,
 ) -> None:
@@ -89,6 +90,7 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     assert switched["detail"] == f"timeline {timeline} from checkpoint 2; left main at 5: a wrong file"
 
 
+@pytest.mark.long
 def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None:
     job.rollback(2)
     job.run(2)
@@ -107,6 +109,7 @@ def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None
     assert sorted(job.consumed()) == [f"{n:04}.csv" for n in range(1, 7)]
 
 
+@pytest.mark.long
 def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceberg_10892(job: CountedJob) -> None:
     """apache/iceberg#10892: a sink that takes only ids above the greatest it has ever committed loses what is read
     again after a rewind, without a word. Here the table first shows the old checkpoint, then every epoch after it."""
@@ -121,6 +124,7 @@ def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceb
     assert job.master.read("table", at=5) == job.master.read("table"), "what was left can still be read"
 
 
+@pytest.mark.long
 def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
     plan = job.master.plan_rollback(0)
     assert plan.sinks["seen"].rows_then == 0 and plan.runs_again["rows"].objects == EPOCHS
@@ -237,6 +241,7 @@ def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None
     assert job.live_ids == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session_is_fenced(job: CountedJob) -> None:
     job.land([6])
     session = Session.cli()
@@ -259,6 +264,7 @@ def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(job: CountedJob) -> None:
     """A trigger would adopt it; a rollback would discard it at once, after its rows were seen."""
     job.land([6])
@@ -329,6 +335,7 @@ def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approv
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job: CountedJob) -> None:
     """I14: checkpoint 6 is complete and unpublished when the job goes back; its commit never fits again."""
     job.land([6])
@@ -349,6 +356,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,6 +378,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_where_it_is(job: CountedJob) -> None:
     """What could never follow is refused before the switch, not found out after it."""
     lost = next((job.small.folder / "lake" / "seen" / DATA / f"chk-{2:020d}").rglob("*.parquet"))
@@ -383,6 +392,7 @@ def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_wh
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_back_to_it(job: CountedJob) -> None:
     """What was staged for it stays as long as it is retained, and `fsck` knows why."""
     job.land([6, 7])
@@ -434,6 +444,7 @@ def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_f
     assert (status.job_status, status.waits_for) == ("running", None)
 
 
+@pytest.mark.long
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
     job.land([6])
 
@@ -514,6 +525,7 @@ def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJo
     assert job.master.status().exit_code == 0
 
 
+@pytest.mark.long
 def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_back(job: CountedJob) -> None:
     context = job.small.context
     own = context.store.list("chk-00000000000000000005/")
@@ -539,6 +551,7 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     assert line.startswith(f"checkpoint 5: object '{run}'"), "nothing but the discarded checkpoint needs it"
 
 
+@pytest.mark.long
 def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2, {SEEN_SINK: ""})
     job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
@@ -582,6 +595,7 @@ def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(jo
     assert head_timelines(job) == {job.small.context.head().state.live}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_a_sink_that_was_dropped_follows_when_what_its_table_shows_is_collected_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
@@ -625,6 +639,7 @@ def test_lint_compares_with_the_live_head(tmp_path: Path) -> None:
     assert {row["uid"]: row["verdict"] for row in job.master.compatibility()}["latest"] == "compatible"
 
 
+@pytest.mark.long
 def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes_it(tmp_path: Path) -> None:
     """I8: what a rollback has left stays a root; each of its objects is needed, and can be verified."""
     job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
@@ -667,6 +682,7 @@ def test_a_job_that_never_ran_cannot_be_rolled_back(tmp_path: Path) -> None:
             ask(0)
 
 
+@pytest.mark.long
 def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_one(job: CountedJob) -> None:
     """An Airflow run has one checkpoint: clearing the run of a discarded one does nothing (DESIGN 8.3, rule 2)."""
     job.land([6])
@@ -682,6 +698,7 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     assert job.small.context.head().state.status is JobStatus.RUNNING
 
 
+@pytest.mark.long
 def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
     """It completed, was left before any sink had it, and retention has taken it: its rows are nobody's (I8)."""
     job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})
@@ -706,6 +723,7 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed(tmp_path: Path) -> None:
     """I8: a rollback has left it, damaged; what it shares with the others is unknown, so all of them stay whole."""
     job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})

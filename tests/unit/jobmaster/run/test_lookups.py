@@ -83,6 +83,7 @@ def test_rows_get_the_columns_of_their_key_and_those_without_one_get_nulls(tmp_p
     assert {row["name"]: row["n"] for row in job.table("totals")} == {"one": 2, "two": 1, None: 2}
 
 
+@pytest.mark.long
 def test_the_copy_is_made_once_and_referred_to_until_the_static_source_changes(tmp_path: Path) -> None:
     """And again, once its checkpoint is subsumed: what still refers to a copy keeps it."""
     job = Job(tmp_path)
@@ -253,6 +254,7 @@ def test_a_changed_static_source_alone_starts_no_epoch(tmp_path: Path) -> None:
     assert job.master.status().sources is not None and "names" not in job.master.status().sources
 
 
+@pytest.mark.long
 def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path) -> None:
     job = Job(tmp_path, SPEC.replace("last: 2", "last: 20"))
     for name in ("one", "uno", "ichi"):
@@ -269,6 +271,7 @@ def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path)
     assert [row["name"] for row in job.table("named")] == ["one", "uno", "ichi", "odin"]
 
 
+@pytest.mark.long
 def test_a_backfill_past_subsumed_checkpoints_takes_the_next_copy_that_is_retained(tmp_path: Path) -> None:
     job = Job(tmp_path)
     for name in ("one", "uno", "ichi", "odin"):

@@ -74,6 +74,7 @@ def beside(job: CountedJob) -> OtherJob:
     return OtherJob.beside(job, {"path: ../landing/*.csv": "path: ../later/*.csv"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held", ["in memory", "on the disk"])
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_job_goes_on_from_the_exported_state_of_another(

@@ -69,6 +69,7 @@ def saved(prepared: CountedJob, tmp_path: Path) -> Saved:
     return Saved(job, moved(listed, tmp_path / "elsewhere" / "copy"))
 
 
+@pytest.mark.long
 def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved: Saved) -> None:
     """Another name, another parallelism, another root: what both do from there on is the same, row for row."""
     other = OtherJob.beside(saved.job)
@@ -93,6 +94,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     assert (verified := other.master.verify(deep=True)).unasked == verified.discarded == (), "it stands by itself"
 
 
+@pytest.mark.long
 def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
     result = other.master.start(saved.location, claim=True)
@@ -164,6 +166,7 @@ def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> Non
     assert not open_forks(job.small.context.head().state)
 
 
+@pytest.mark.long
 def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path) -> None:
     """What ended with the last epoch begins anew, as with `start`: the restored job is not taken for drained."""
     saved.job.run(2)
@@ -478,6 +481,7 @@ def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.M
     other.assert_equals(saved.job)
 
 
+@pytest.mark.long
 def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +516,7 @@ def firing_of(job: SparklessJob) -> dict[str, tuple[int | None, ...]]:
     return {uid: item.firing for uid, item in job.context.metadata(head).operators.items()}
 
 
+@pytest.mark.long
 def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Path) -> None:
     """The other job has another parallelism, and its own Delta table below another path."""
     delta = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}

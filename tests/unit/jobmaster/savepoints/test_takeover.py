@@ -18,6 +18,8 @@ from milepost_testkit.jobs.sparkless.saved_job import SINKS, OtherJob, moved, st
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store, hook_stores, later
 
+pytestmark = pytest.mark.long
+
 SAME_PLACES = {"../lake/other-": "../lake/"}
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 

@@ -45,6 +45,7 @@ def test_each_row_has_the_version_of_its_time(job: LawJob) -> None:
     job.check()
 
 
+@pytest.mark.long
 def test_a_rollback_a_backfill_and_an_audit_take_it_along(job: LawJob) -> None:
     before = job.master.read("pairs")
     job.rollback(1)

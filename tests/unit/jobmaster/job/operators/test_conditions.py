@@ -64,6 +64,7 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.long
 def test_only_rows_of_which_a_condition_is_true_count(job: LawJob) -> None:
     assert job.shown("totals") == [("x", 3, 10, 1, 1), ("y", 2, 7, 1, 0), ("z", 1, None, 0, 0)]
     assert [row[-1] for row in job.shown("hourly")] == [1, 0, 0]
@@ -88,6 +89,7 @@ OFTEN: dict[str, Any] = {
 SHOWN = {"name": "often", "input": "often", "format": "parquet", "path": "../lake/often", "mode": "upsert"}
 
 
+@pytest.mark.long
 def test_a_row_that_is_taken_back_is_judged_as_when_it_came(tmp_path: Path) -> None:
     """Each update is a row that goes and one that comes, of which a condition may say different things."""
     document = deepcopy(DOCUMENT)

@@ -60,6 +60,7 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.long
 def test_values_count_once_whatever_epoch_and_subtask_they_come_to(job: LawJob) -> None:
     """Null counts for nothing, one NaN and one zero for all of theirs; a filter counts the values of its own rows."""
     assert job.shown("totals") == [("x", 6, 2, 2), ("y", 2, 1, 1)]
@@ -82,6 +83,7 @@ def test_a_diff_says_which_values_came(job: LawJob) -> None:
     assert found["totals.distinct(v)"] == [{"change": "added", "k": "x", "value": 0.0}]
 
 
+@pytest.mark.long
 def test_the_values_of_a_window_are_forgotten_with_it(job: LawJob) -> None:
     """The watermark is at minute 70: of [0, 60) nothing is kept, of [60, 120) one value."""
     assert job.master.state("hourly").num_rows == 1

@@ -81,6 +81,7 @@ def test_the_diff_tells_each_table_apart(job: LawJob) -> None:
     assert told["operator", "pairs.left"] == 0 and told["operator", "pairs.right"] == 1
 
 
+@pytest.mark.long
 def test_a_rollback_a_backfill_and_an_audit_take_all_tables_along(job: LawJob) -> None:
     before = job.master.read("pairs")
     job.rollback(1)

@@ -49,6 +49,7 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
+@pytest.mark.long
 def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: LawJob) -> None:
     assert job.shown("current") == [("y", 2)]
     state = {row["k"]: row for row in job.master.state("current").to_pylist()}
@@ -63,7 +64,8 @@ def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: 
     job.check()
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.long
+@pytest.mark.parametrize("table_format", ["parquet", pytest.param("delta", marks=pytest.mark.deep)])
 def test_a_table_that_was_out_of_the_spec_shows_no_key_that_was_deleted_meanwhile(
     job: LawJob, table_format: str
 ) -> None:

@@ -55,6 +55,7 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
+@pytest.mark.long
 def test_sums_are_of_the_rows_that_are_first_now(job: LawJob) -> None:
     assert job.shown("sums") == [("x", 14), ("y", 3)]
     assert job.shown("first") == [("x", 5, 1), ("y", 1, 1)]

@@ -67,6 +67,7 @@ def test_another_order_or_number_is_refused(job: LawJob, changed: dict[str, Any]
         job.run()
 
 
+@pytest.mark.long
 def test_ranks_are_those_of_the_aggregates_own_table_through_rollbacks_and_backfills(tmp_path: Path) -> None:
     """Keys by how often they came: a key moves from one number to the next, and the ranks that it leaves end."""
     document = deepcopy(DOCUMENT)

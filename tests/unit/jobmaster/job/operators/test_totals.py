@@ -71,6 +71,7 @@ def shown(job: LawJob, sink: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in job.master.read(sink).to_pylist()]
 
 
+@pytest.mark.long
 def test_the_table_has_one_row_at_each_checkpoint_in_each_format(job: LawJob) -> None:
     open_table = str(job.folder / "lake" / "open")
     for checkpoint, expected in ((3, (5, 10, 3)), (2, (3, 3, 2)), (1, (0, None, 0))):
@@ -82,20 +83,24 @@ def test_the_table_has_one_row_at_each_checkpoint_in_each_format(job: LawJob) ->
     job.check()
 
 
+@pytest.mark.long
 def test_a_changelog_has_each_value_of_the_row(job: LawJob) -> None:
     assert shown(job, "changes") == [(0, None, 0, "upsert", 1), (3, 3, 2, "upsert", 2), (5, 10, 3, "upsert", 3)]
 
 
+@pytest.mark.long
 def test_operators_read_the_changes_of_totals(job: LawJob) -> None:
     assert shown(job, "often") == [(3, 1)], "the numbers of keys that there were are taken back"
 
 
+@pytest.mark.long
 def test_a_replay_comes_to_the_same_row(job: LawJob) -> None:
     job.backfill(2, ranges_per_epoch=2)
     assert shown(job, "totals") == shown(job, "open") == [(5, 10, 3)]
     job.check()
 
 
+@pytest.mark.long
 def test_state_shows_one_row_without_a_key(job: LawJob) -> None:
     master = job.master
     assert master.state_values("totals").to_pylist() == [{"n": 5, "total": 10, "values": 3}]
@@ -106,6 +111,7 @@ def test_state_shows_one_row_without_a_key(job: LawJob) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_new_sink_shows_the_row_at_once(job: LawJob) -> None:
     more = {"name": "more", "input": "totals", "format": "parquet", "path": "../lake/more", "mode": "upsert"}
     job.document["sinks"].append(more)
@@ -115,6 +121,7 @@ def test_a_new_sink_shows_the_row_at_once(job: LawJob) -> None:
     assert shown(job, "more") == [(5, 10, 3)]
 
 
+@pytest.mark.long
 def test_state_of_totals_is_not_that_of_a_key(job: LawJob) -> None:
     job.document["operators"][0]["key"] = ["k"]
     job.land("b", rows(("nothing", 1)))
@@ -132,6 +139,7 @@ def test_rows_that_are_only_counted_are_counted(tmp_path: Path) -> None:
     assert shown(job, "totals") == [(2,)]
 
 
+@pytest.mark.long
 def test_lint_says_that_totals_are_bounded(job: LawJob) -> None:
     spec, graph = job.loaded.spec, job.loaded.graph()
     explained = {uid: explained_node(spec, graph, node)["state"] for uid, node in graph.nodes.items()}
@@ -141,11 +149,13 @@ def test_lint_says_that_totals_are_bounded(job: LawJob) -> None:
     assert (modes["open"], modes["keys"]) == ("upsert(one row)", "retract")
 
 
+@pytest.mark.long
 def test_totals_are_deleted_from_no_table(job: LawJob) -> None:
     graph = job.loaded.graph()
     assert not any(graph.nodes[uid].deletes for uid in ("totals", "keys"))
 
 
+@pytest.mark.long
 def test_postgres_is_refused_by_name(job: LawJob) -> None:
     job.document["sinks"][1] = {"name": "totals", "input": "totals", "format": "postgres", "dsn": "${env:DSN}",
                                 "table": "public.totals", "mode": "upsert"}  # fmt: skip
@@ -154,12 +164,14 @@ def test_postgres_is_refused_by_name(job: LawJob) -> None:
         job.loaded.graph()
 
 
+@pytest.mark.long
 def test_an_epoch_that_is_tried_twice_counts_once(job: LawJob) -> None:
     job.land("a", rows(("z", 1)))
     job.run(cut_short=True)
     assert shown(job, "totals") == shown(job, "open") == [(6, 11, 3)]
 
 
+@pytest.mark.long
 def test_the_whole_job_goes_back_to_nothing_and_begins_anew(job: LawJob) -> None:
     job.master.rollback(Session.cli(), 0)
     job.run()

@@ -48,6 +48,7 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
+@pytest.mark.long
 def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
     """Of n: y has 3 rows, z and n one each."""
     assert job.shown("shown") == [

@@ -37,7 +37,11 @@ from milepost_testkit.stores.hooked_store import HookedStore
 RENAMED = SPEC.replace("uid: sums,", "uid: totals, renamed_from: sums,")
 
 
-@pytest.fixture(params=["in memory", "on the disk", "on the disk, of every key"])
+HELD = ("in memory", "on the disk", "on the disk, of every key")
+PAIRS = ((1, 2), (2, 3), (1, 3), (3, 1), (2, 2), (0, 2))
+
+
+@pytest.fixture(params=HELD)
 def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a comparison holds: the answer is the same."""
     if request.param != "in memory":
@@ -93,7 +97,16 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (1, 3), (3, 1), (2, 2), (0, 2)])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("held", "before", "after"),
+    [
+        pytest.param(held, *pair, marks=pytest.mark.deep if held != HELD[0] and pair != (1, 3) else ())
+        for held in HELD
+        for pair in PAIRS
+    ],
+    indirect=["held"],
+)
 @pytest.mark.parametrize("uid", ["totals", "lasts"])
 @pytest.mark.usefixtures("held")
 def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, before: int, after: int, uid: str) -> None:
@@ -117,6 +130,7 @@ def test_an_operator_is_compared_with_what_it_is_renamed_from(job: ChangingJob) 
     assert found.changes.count("changed") == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("held")
 def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     objects = difference(job, 1, 3, "source", "rows").changes.table
@@ -169,6 +183,7 @@ def runs_of(job: ChangingJob, at: int) -> list[Any]:
     return [run for handle in context.metadata(checkpoint).operators["sums"].handles for run in handle.runs]
 
 
+@pytest.mark.long
 def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_path: Path) -> None:
     """DESIGN 8.2: data on stdout, one versioned document with --json, formats as `state` has them."""
     spec = job.folder / "config" / "small.yaml"
@@ -268,6 +283,7 @@ def pieces_of(rows: pa.Table) -> list[pa.Table]:
     return [rows.slice(at, 2) for at in range(0, rows.num_rows, 2)]
 
 
+@pytest.mark.long
 @given(tables, tables)
 def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: dict[Any, Any]) -> None:
     """Nulls equal nulls, NaN equals NaN, one zero; a narrower type is compared in the wider one."""
@@ -307,6 +323,7 @@ def test_changes_name_times_of_years_that_python_lacks(old: list[int | None], ne
     assert changes_by_key(*keyed, ["t"]).num_rows == len(set(old) ^ set(new))
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
 def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[str]) -> None:
     sides = [pa.table({"x": pa.array(rows, pa.string()), "l": [[x] for x in rows]}) for rows in (old, new)]

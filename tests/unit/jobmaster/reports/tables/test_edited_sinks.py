@@ -24,6 +24,7 @@ EDITS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_read_and_diff_show_what_a_checkpoint_has(edit: tuple[str, str], counted: CountedJob, tmp_path: Path) -> None:
     job = counted.copy_to(tmp_path / "job")

@@ -107,6 +107,7 @@ def test_a_predicate_that_cannot_be_used_is_refused_and_says_why(predicate: str,
     assert words in caught.value.message and caught.value.exit_code == 2
 
 
+@pytest.mark.long
 def test_read_takes_a_predicate_a_limit_and_a_time(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, {"retained: {last: 1}": "retained: {last: 5}"})
     spec = job.folder / "config" / "small.yaml"

@@ -97,6 +97,7 @@ def joined(pieces: Any) -> pa.Table:
     return pa.concat_tables([SCHEMA.empty_table(), *pieces])
 
 
+@pytest.mark.long
 @given(
     history=st.lists(epochs.map(lambda some: some[:1]).filter(bool), min_size=1, max_size=5),
     parallelisms=st.lists(st.integers(1, 2), min_size=5, max_size=5),

@@ -19,6 +19,8 @@ from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.long
+
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 8, path: ../lake/table"}
 
@@ -94,7 +96,9 @@ def test_subtasks_of_another_number_write_the_buckets_that_their_cuts_cross(
     assert_engines_see_the_oracle(job, reading_engines)
 
 
-@pytest.mark.parametrize("count", [1, 5, 100])
+@pytest.mark.parametrize(
+    "count", [pytest.param(1, marks=pytest.mark.deep), 5, pytest.param(100, marks=pytest.mark.deep)]
+)
 def test_another_number_of_buckets_takes_effect_file_by_file(
     job: CountedJob, reading_engines: ReadingEngines, count: int
 ) -> None:

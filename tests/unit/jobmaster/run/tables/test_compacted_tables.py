@@ -15,6 +15,8 @@ from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.long
+
 EPOCHS = 6
 
 

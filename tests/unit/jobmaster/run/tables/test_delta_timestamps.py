@@ -17,6 +17,8 @@ from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
 
+pytestmark = pytest.mark.long
+
 NEVER_HAD = "variantType"
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us"))])
 SEEN = "{name: seen, input: unique, format: delta, path: ../lake/seen, mode: append}"

@@ -13,6 +13,8 @@ from milepost.spec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.long
+
 SPEC = """\
 name: parcels
 storage: ../store
@@ -101,7 +103,7 @@ def job(tmp_path: Path) -> Parcels:
     return job
 
 
-@pytest.mark.parametrize("format_", ["parquet", "delta"])
+@pytest.mark.parametrize("format_", ["parquet", pytest.param("delta", marks=pytest.mark.deep)])
 def test_a_new_table_of_sql_over_updates_shows_every_key_after_its_first_epoch(job: Parcels, format_: str) -> None:
     """Of keys that the epoch does not change too, through one SELECT or two; not those that WHERE drops."""
     sinks = SINK.format("heavy", format_) + SINK.format("double", format_)

@@ -11,6 +11,8 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
 
+pytestmark = pytest.mark.long
+
 SPEC = """\
 name: stock
 storage: ../store

@@ -13,6 +13,8 @@ from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 
+pytestmark = pytest.mark.long
+
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
 SECOND = TABLE.replace("table", "second")
 IN_DELTA = SECOND.replace("parquet", "delta")

@@ -19,6 +19,8 @@ from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def job(database: Database, tmp_path: Path) -> CountedJob:

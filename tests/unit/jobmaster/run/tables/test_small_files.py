@@ -16,6 +16,8 @@ from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import later
 
+pytestmark = pytest.mark.long
+
 DELTA = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
 EPOCHS = 9
 

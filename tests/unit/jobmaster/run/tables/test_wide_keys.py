@@ -15,6 +15,8 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit.law.job import LawJob
 from milepost_testkit.rows.tables import assert_same_rows
 
+pytestmark = pytest.mark.long
+
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
 MINUTE_US = 60_000_000
 
