@@ -25,9 +25,9 @@ from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.load.load import LoadedJob
 from milepost.storage.open import open_store
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.models.data.captured import Begin
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.clocks import ticking
 
 Piece = tuple[str, int | None, pa.Table]
 """A node's output (`<uid>.late` of its late rows), the lateness stamp of its rows (us; None: none), and these."""

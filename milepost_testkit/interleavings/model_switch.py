@@ -20,7 +20,7 @@ from milepost.protocol.records.ids import CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost_testkit.interleavings.model_explorer import Explorer
 from milepost_testkit.interleavings.model_rules import Decide, Rules
-from milepost_testkit.interleavings.model_world import Broken, Process, World, check_files, run_key
+from milepost_testkit.interleavings.model_world import Process, World, check_files, require, run_key
 
 PERSON = "cli:person"
 MOVED = -1
@@ -189,28 +189,28 @@ class SwitchExplorer(Explorer):
         check_files(world, state)
         completed = {(number, token) for number, token in world.ended if token}
         commits = [(number, token) for number, token, _ in world.sink if token]
-        _require(set(commits) <= completed, f"I14: {world.sink}: something is published, and not completed")
+        require(set(commits) <= completed, f"I14: {world.sink}: something is published, and not completed")
         numbers = [number for checkpoint, _, number in world.sink if checkpoint != MOVED]
-        _require(numbers == sorted(set(numbers)), f"I14: the numbers of the table's moves are {numbers}")
+        require(numbers == sorted(set(numbers)), f"I14: the numbers of the table's moves are {numbers}")
         born = {int(one.checkpoint_id): _born(one.timeline) for one in state.checkpoints}
         switched = 0
         for checkpoint, token, number in world.sink:
             switched = max(switched, born.get(checkpoint, 0) if token else number)
             late = token and not self.mends and born[checkpoint] < switched
-            _require(not late, f"I14: checkpoint {checkpoint} of an older timeline landed after switch {switched}")
+            require(not late, f"I14: checkpoint {checkpoint} of an older timeline landed after switch {switched}")
         retained = {int(one.checkpoint_id) for one in state.checkpoints}
-        _require({number for number, _ in completed} == retained, "I8: a completed checkpoint is not retained")
+        require({number for number, _ in completed} == retained, "I8: a completed checkpoint is not retained")
         if state.reconciliation is None and _shows(world.sink) != MOVED:
             rows, head = self.lineage(world, _shows(world.sink)), int(state.timeline().head)
             owed = tuple(int(one.checkpoint_id) for one in state.unconfirmed() if int(one.checkpoint_id) not in rows)
-            _require((*rows, *owed) == self.lineage(world, head), f"I14: the table holds {rows}, the head is {head}")
+            require((*rows, *owed) == self.lineage(world, head), f"I14: the table holds {rows}, the head is {head}")
 
     def check_last(self, world: World) -> None:
         """Check the results when nobody has anything left to do. Raises Broken."""
         state = self.manifests.values[world.manifest]
-        _require(state.reconciliation is None and not state.unconfirmed(), "I14: a sink still has something to do")
+        require(state.reconciliation is None and not state.unconfirmed(), "I14: a sink still has something to do")
         shows, head = _shows(world.sink), int(state.timeline().head)
-        _require(shows == head, f"I14: the table shows {shows}, the head is {head}")
+        require(shows == head, f"I14: the table shows {shows}, the head is {head}")
 
 
 def _born(timeline: TimelineId) -> int:
@@ -223,8 +223,3 @@ def _shows(heads: tuple[Head, ...]) -> int:
 
 def _number(heads: tuple[Head, ...]) -> int:
     return heads[-1][2] if heads else 0
-
-
-def _require(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise Broken(sentence)

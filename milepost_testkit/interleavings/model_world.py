@@ -102,7 +102,7 @@ class Broken(AssertionError):
     """An invariant does not hold; the text begins with its number."""
 
 
-def _require(holds: bool, sentence: str) -> None:
+def require(holds: bool, sentence: str) -> None:
     if not holds:
         raise Broken(sentence)
 
@@ -126,50 +126,50 @@ def check_transition(world: World, before: ManifestState, event: Event, after: M
     Args:
         world: before it. polite: nobody takes over while the holder lives (I10).
     """
-    _require(after.version == before.version + 1, f"I1: version {after.version} landed on {before.version}")
+    require(after.version == before.version + 1, f"I1: version {after.version} landed on {before.version}")
     granted, ended = world.granted, world.ended
     over = {checkpoint for checkpoint, _ in ended}
     for aborted in aborts_of(event):
         number = int(aborted.pending.checkpoint_id)
-        _require(number not in over, f"I9: checkpoint {number} was over, and is aborted")
+        require(number not in over, f"I9: checkpoint {number} was over, and is aborted")
         ended |= {(number, 0)}
     if isinstance(event, CheckpointTriggered):
         number, token = int(event.pending.checkpoint_id), int(event.pending.token)
-        _require(before.status not in ENDED, "I4: an ended incarnation runs an epoch")
-        _require(all(number > known for known, _ in granted), f"I5: checkpoint id {number} is used again")
+        require(before.status not in ENDED, "I4: an ended incarnation runs an epoch")
+        require(all(number > known for known, _ in granted), f"I5: checkpoint id {number} is used again")
         granted = _grant(granted, number, token)
     elif isinstance(event, CheckpointRebound):
         granted = _grant(granted, int(event.checkpoint_id), int(event.token))
     elif isinstance(event, CheckpointCompleted):
         done = event.checkpoint
         number, token = int(done.checkpoint_id), int(done.token)
-        _require(before.status not in ENDED, "I4: an ended incarnation completes a checkpoint")
-        _require(number not in over, f"I9: checkpoint {number} was over, and is completed")
+        require(before.status not in ENDED, "I4: an ended incarnation completes a checkpoint")
+        require(number not in over, f"I9: checkpoint {number} was over, and is completed")
         newest = max((held for known, held in granted if known == number), default=0)
-        _require(token == newest, f"I3: checkpoint {number} completed under token {token}, in force is {newest}")
+        require(token == newest, f"I3: checkpoint {number} completed under token {token}, in force is {newest}")
         kinds = {(subtask, kind) for known, held, subtask, kind in world.answers if (known, held) == (number, token)}
-        _require({(0, "ack"), (1, "ack")} <= kinds, f"I7: checkpoint {number} completed without every acknowledgement")
-        _require(not any(kind == "decline" for _, kind in kinds), f"I7: checkpoint {number} completed, though declined")
-        _require(not any(kind == "other" for _, kind in kinds), f"I12: checkpoint {number} mixes attempts")
-        _require(done.code_hash == "c0de", f"I13: checkpoint {number} records another code")
+        require({(0, "ack"), (1, "ack")} <= kinds, f"I7: checkpoint {number} completed without every acknowledgement")
+        require(not any(kind == "decline" for _, kind in kinds), f"I7: checkpoint {number} completed, though declined")
+        require(not any(kind == "other" for _, kind in kinds), f"I12: checkpoint {number} mixes attempts")
+        require(done.code_hash == "c0de", f"I13: checkpoint {number} records another code")
         ended |= {(number, token)}
     confirmed = confirmation_of(event)
     if confirmed is not None:
         number = int(confirmed.checkpoint_id)
-        _require(number in {one[0] for one in world.sink}, f"I11: checkpoint {number} confirmed, and not published")
+        require(number in {one[0] for one in world.sink}, f"I11: checkpoint {number} confirmed, and not published")
     if polite and isinstance(event, CheckpointAborted) and event.aborted_by != event.leader.session_id:
-        _require(not _alive(world, event.leader.session_id), "I10: a checkpoint was taken from a living holder")
+        require(not _alive(world, event.leader.session_id), "I10: a checkpoint was taken from a living holder")
     if isinstance(event, CheckpointsSubsumed):
         published = {one[0] for one in world.sink}
         early = [int(one) for one in event.checkpoint_ids if int(one) not in published]
-        _require(not early, f"I8: checkpoints {early} are subsumed before they are published")
+        require(not early, f"I8: checkpoints {early} are subsumed before they are published")
     status = job_status_after(before.status, event)
-    _require(status is after.status, f"I6: {type(event).__name__} leads to {after.status}, by the table to {status}")
+    require(status is after.status, f"I6: {type(event).__name__} leads to {after.status}, by the table to {status}")
     return replace(world, granted=granted, ended=ended)
 
 
 def _grant(granted: tuple[tuple[int, int], ...], number: int, token: int) -> tuple[tuple[int, int], ...]:
-    _require(all(token > held for _, held in granted), f"I3: token {token} does not rise")
+    require(all(token > held for _, held in granted), f"I3: token {token} does not rise")
     return (*granted, (number, token))
 
 
@@ -181,38 +181,34 @@ def check_files(world: World, state: ManifestState) -> None:
     """Check that all is there which a retained checkpoint needs. Raises Broken."""
     for checkpoint in state.checkpoints:
         missing = references(checkpoint) - world.files
-        _require(
-            not missing, f"I8: checkpoint {checkpoint.checkpoint_id} needs {sorted(missing)[:1]}, which is deleted"
-        )
+        require(not missing, f"I8: checkpoint {checkpoint.checkpoint_id} needs {sorted(missing)[:1]}, which is deleted")
 
 
 def check_world(world: World, state: ManifestState) -> None:
     """Check what must hold at every moment. Raises Broken."""
     check_files(world, state)
     completed = {(number, token) for number, token in world.ended if token}
-    _require(set(world.sink) <= completed, f"I14: {sorted(set(world.sink) - completed)} published, and not completed")
-    _require(len(set(world.sink)) == len(world.sink), f"I14: a checkpoint is published twice: {world.sink}")
-    _require(world.sink == tuple(sorted(completed))[: len(world.sink)], f"I14: {world.sink} is no chain of {completed}")
+    require(set(world.sink) <= completed, f"I14: {sorted(set(world.sink) - completed)} published, and not completed")
+    require(len(set(world.sink)) == len(world.sink), f"I14: a checkpoint is published twice: {world.sink}")
+    require(world.sink == tuple(sorted(completed))[: len(world.sink)], f"I14: {world.sink} is no chain of {completed}")
     retained = {int(one.checkpoint_id) for one in state.checkpoints}
     shows = world.sink[-1][0] if world.sink else 0
-    _require(shows in {0, *retained}, f"I8: the table shows checkpoint {shows}, which is subsumed")
+    require(shows in {0, *retained}, f"I8: the table shows checkpoint {shows}, which is subsumed")
     published = {one[0] for one in world.sink}
     lost = {number for number, _ in completed} - published - retained
-    _require(not lost, f"I8: completed checkpoints {sorted(lost)} are neither retained nor published")
+    require(not lost, f"I8: completed checkpoints {sorted(lost)} are neither retained nor published")
     head = int(state.timeline().head)
-    _require(
-        head == max((number for number, _ in completed), default=0), f"I7: head {head} is not the newest completed"
-    )
+    require(head == max((number for number, _ in completed), default=0), f"I7: head {head} is not the newest completed")
 
 
 def check_end(world: World, state: ManifestState) -> None:
     """Check the results when nobody has anything left to do. Raises Broken."""
     completed = tuple(sorted((number, token) for number, token in world.ended if token))
-    _require(
+    require(
         world.sink == completed, f"I14: published {world.sink}, completed {completed}: rows are missing, or too many"
     )
     epochs = [int(one.epoch) for one in state.checkpoints]
-    _require(not epochs or epochs[-1] == len(completed), f"I2: epoch {epochs[-1:]} after {len(completed)} completions")
+    require(not epochs or epochs[-1] == len(completed), f"I2: epoch {epochs[-1:]} after {len(completed)} completions")
     needed: set[str] = set()
     for checkpoint in state.checkpoints:
         needed |= references(checkpoint)
@@ -220,4 +216,4 @@ def check_end(world: World, state: ManifestState) -> None:
     alive = {token_prefix(one.checkpoint_id, one.token) for one in state.checkpoints}
     for key in sorted(world.files - needed):
         below_dead = not any(key.startswith(prefix) for prefix in alive)
-        _require(key.startswith(listed) or below_dead, f"I8: {key} is neither needed, nor listed, nor of a dead token")
+        require(key.startswith(listed) or below_dead, f"I8: {key} is neither needed, nor listed, nor of a dead token")

@@ -25,12 +25,12 @@ from milepost.protocol.records.errors import NotFound, StoreUnavailable
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.load.load import LoadedJob, load_job
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
 from milepost_testkit.models.data.oracle import check
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.clocks import ticking
 
 
 @dataclass

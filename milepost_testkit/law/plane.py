@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.graphs import build_graph
 from milepost_testkit.stores.memory_store import MemorySpace, MemoryStore
+from milepost_testkit.tasks.clocks import ticking
 
 ALIGNED = EpochAlignment(None, None, 0, False)
 LAST = EpochAlignment(None, None, 0, True)
@@ -250,12 +251,6 @@ class Plane:
 
 def _url(name: str) -> str:
     return f"file:///memory/{name}"
-
-
-def ticking() -> Callable[[], int]:
-    """Return a clock that moves on by a millisecond whenever it is looked at."""
-    counter = itertools.count(1_000_000)
-    return lambda: next(counter)
 
 
 def _state_of(acks: list[dict[str, Any]], tables: Mapping[str, StateTableSnapshot]) -> OperatorState:

@@ -19,10 +19,10 @@ from milepost_testkit.machines.protocol_world import SINKS, Answers
 from milepost_testkit.machines.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld
 from milepost_testkit.models.protocol.plain_model import TIMEOUT_MS
 from milepost_testkit.models.protocol.require import require
+from milepost_testkit.models.protocol.retention_tiers import HOUR_MS
 from milepost_testkit.models.protocol.timeline_model import TimelineModel
 from milepost_testkit.stores.stepped_processes import Process
 
-HOUR_MS = 3_600_000
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 PICKS = st.integers(0, 11)
 SCENE: dict[str, Any] = {"pick": PICKS, "sink": st.sampled_from(SINKS), "keys": KEYS}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from asyncio import CancelledError, IncompleteReadError, StreamReader, StreamWriter
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from milepost_testkit.proxies.http_relay import END, HttpRelay, body_after, header
@@ -55,27 +54,24 @@ class DelayingProxy(HttpRelay):
         self._delay_s = delay_s
         super().__init__(upstream_port)
 
-    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Relay the requests of one connection, one after another, over one connection to the server."""
-        upstream, up = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-        with suppress(IncompleteReadError, ConnectionError, CancelledError):
-            while True:
-                head = await reader.readuntil(END)
-                method, path, _ = head.split(b" ", 2)
-                if header(head, b"expect"):  # the body waits for an answer of its own
-                    asked_s = time.monotonic()
-                    await asyncio.sleep(self._delay_s)
-                    self.answered.append(Answered(CONTINUE, path.decode(), asked_s, time.monotonic()))
-                    writer.write(_CONTINUE)
-                body = await body_after(reader, head)
-                arrived_s = time.monotonic()
-                up.write(head + body)
-                reply = await upstream.readuntil(END)
-                while reply.startswith(b"HTTP/1.1 100"):
-                    reply = await upstream.readuntil(END)
-                content = b"" if method == b"HEAD" else await body_after(upstream, reply)
-                await asyncio.sleep(max(0.0, arrived_s + self._delay_s - time.monotonic()))
-                self.answered.append(Answered(method.decode(), path.decode(), arrived_s, time.monotonic()))
-                writer.write(reply + content)
-        up.close()
-        writer.close()
+    async def _exchange(
+        self, reader: StreamReader, writer: StreamWriter, upstream: StreamReader, up: StreamWriter
+    ) -> bool:
+        head = await reader.readuntil(END)
+        method, path, _ = head.split(b" ", 2)
+        if header(head, b"expect"):  # the body waits for an answer of its own
+            asked_s = time.monotonic()
+            await asyncio.sleep(self._delay_s)
+            self.answered.append(Answered(CONTINUE, path.decode(), asked_s, time.monotonic()))
+            writer.write(_CONTINUE)
+        body = await body_after(reader, head)
+        arrived_s = time.monotonic()
+        up.write(head + body)
+        reply = await upstream.readuntil(END)
+        while reply.startswith(b"HTTP/1.1 100"):
+            reply = await upstream.readuntil(END)
+        content = b"" if method == b"HEAD" else await body_after(upstream, reply)
+        await asyncio.sleep(max(0.0, arrived_s + self._delay_s - time.monotonic()))
+        self.answered.append(Answered(method.decode(), path.decode(), arrived_s, time.monotonic()))
+        writer.write(reply + content)
+        return True

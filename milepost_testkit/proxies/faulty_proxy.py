@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import CancelledError, IncompleteReadError, StreamReader, StreamWriter
+from asyncio import StreamReader, StreamWriter
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from enum import Enum
@@ -57,25 +56,13 @@ class FaultyProxy(HttpRelay):
         self._skew, self._skewed = timedelta(0), 0
         super().__init__(upstream_port)
 
-    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Relay the requests of one connection, until a fault ends it."""
-        upstream, up = await asyncio.open_connection("127.0.0.1", self._upstream_port)
-        with suppress(IncompleteReadError, ConnectionError, CancelledError):
-            while True:
-                head = await reader.readuntil(END)
-                if header(head, b"expect"):
-                    writer.write(b"HTTP/1.1 100 Continue" + END)
-                request = head + await body_after(reader, head)
-                if not await self._relay(request, head, upstream, up, writer):
-                    break
-                await writer.drain()
-        up.close()
-        writer.close()
-
-    async def _relay(
-        self, request: bytes, head: bytes, upstream: StreamReader, up: StreamWriter, writer: StreamWriter
+    async def _exchange(
+        self, reader: StreamReader, writer: StreamWriter, upstream: StreamReader, up: StreamWriter
     ) -> bool:
-        """Relay one request. Returns whether its connection goes on."""
+        head = await reader.readuntil(END)
+        if header(head, b"expect"):
+            writer.write(b"HTTP/1.1 100 Continue" + END)
+        request = head + await body_after(reader, head)
         method, path, _ = head.split(b" ", 2)
         fault = self._drawn(method, path)
         if fault is StorageFault.LOST_REQUEST:

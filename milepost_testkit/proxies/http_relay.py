@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from asyncio import StreamReader
+import asyncio
+from asyncio import CancelledError, IncompleteReadError, StreamReader, StreamWriter
+from contextlib import suppress
 
 from milepost_testkit.proxies.relay import LOOPBACK, Relay
 
@@ -11,7 +13,7 @@ END = b"\r\n\r\n"
 
 
 class HttpRelay(Relay):
-    """Relays the requests of a connection one after another.
+    """Relays the requests of one connection, one after another, over one connection to the server.
 
     Attributes:
         endpoint_url: what clients use instead of the server's.
@@ -20,6 +22,20 @@ class HttpRelay(Relay):
     def __init__(self, upstream_port: int) -> None:
         super().__init__(upstream_port)
         self.endpoint_url = f"http://{LOOPBACK}:{self.port}"
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        upstream, up = await asyncio.open_connection(LOOPBACK, self._upstream_port)
+        with suppress(IncompleteReadError, ConnectionError, CancelledError):
+            while await self._exchange(reader, writer, upstream, up):
+                await writer.drain()
+        up.close()
+        writer.close()
+
+    async def _exchange(
+        self, reader: StreamReader, writer: StreamWriter, upstream: StreamReader, up: StreamWriter
+    ) -> bool:
+        """Relay one request and its answer. Returns whether the connection goes on."""
+        raise NotImplementedError
 
 
 async def body_after(reader: StreamReader, head: bytes) -> bytes:

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
-from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
+from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit.stores.called_store import WRITES, CalledStore
 
@@ -188,51 +188,37 @@ class SteppedStores:
         return store if _HERE.process is None else _ProcessStore(self, store, _HERE.process)
 
 
-class ClockedStore:
+class ClockedStore(CalledStore):
     """The inner store by the test's clock; every write that it did is told."""
 
     def __init__(self, stores: SteppedStores, inner: ObjectStore) -> None:
-        self.config: StoreConfig = inner.config
-        self._stores, self._inner = stores, inner
+        self.inner = inner
+        self._stores = stores
         self._modified: dict[str, int] = {}
 
-    def get(self, key: str) -> bytes:
-        return self._inner.get(key)
-
-    def get_if_match(self, key: str, etag: str) -> bytes:
-        return self._inner.get_if_match(key, etag)
-
-    def get_range(self, key: str, etag: str, start: int, stop: int) -> bytes:
-        return self._inner.get_range(key, etag, start, stop)
-
     def stat(self, key: str) -> ObjectStat:
-        return self._dated(self._inner.stat(key))
+        return self._dated(self.inner.stat(key))
 
     def put(self, key: str, body: bytes) -> ObjectStat:
-        return self._written(self._inner.put(key, body), body)
+        return self._written(self.inner.put(key, body), body)
 
     def create(self, key: str, body: bytes) -> ObjectStat:
-        return self._written(self._inner.create(key, body), body)
+        return self._written(self.inner.create(key, body), body)
 
-    def list(
-        self,
-        prefix: str,
-        *,
-        start_after: str = "",
-        limit: int | None = None,
-        unnamable: Names | None = None,
-    ) -> Iterator[ObjectStat]:
-        listed = self._inner.list(prefix, start_after=start_after, limit=limit, unnamable=unnamable)
-        return (self._dated(stat) for stat in listed)
+    def list(self, prefix: str, **options: Any) -> Iterator[ObjectStat]:
+        return map(self._dated, self.inner.list(prefix, **options))
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             watchers = self._stores.watchers
             watchers.tell(partial(watchers.deleted, self.config.url, key))
-            self._inner.delete([key])
+            self.inner.delete([key])
 
     def clock_ms(self) -> int:
         return self._stores.now_ms
+
+    def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
+        return act()
 
     def _written(self, stat: ObjectStat, body: bytes) -> ObjectStat:
         self._modified[stat.key] = self._stores.now_ms
@@ -251,16 +237,8 @@ class _ProcessStore(CalledStore):
         self.inner = inner
         self._stores, self._process = stores, process
 
-    def list(
-        self,
-        prefix: str,
-        *,
-        start_after: str = "",
-        limit: int | None = None,
-        unnamable: Names | None = None,
-    ) -> Iterator[ObjectStat]:
-        listed = partial(self.inner.list, prefix, start_after=start_after, limit=limit, unnamable=unnamable)
-        return iter(self._call("list", prefix, lambda: [*listed()]))
+    def list(self, prefix: str, **options: Any) -> Iterator[ObjectStat]:
+        return iter(self._call("list", prefix, lambda: [*self.inner.list(prefix, **options)]))
 
     def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
         process = self._process

@@ -7,7 +7,6 @@ The job: `unique` and `hourly` read the source; `totals`, `steady` and `twice`, 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -362,9 +361,3 @@ class DataPlane:
         for name, tables in staged.items():
             self.outputs.setdefault(name, []).extend(tables)
         self.epochs += 1
-
-
-def ticking(step_ms: int) -> Callable[[], int]:
-    """A clock that moves on by a step whenever it is looked at."""
-    counter = itertools.count(1_000_000, step_ms)
-    return lambda: next(counter)

@@ -41,10 +41,6 @@ def barrier(checkpoint_id: int, alignment: Alignment = Alignment.ALIGNED) -> Che
     return CheckpointBarrier(CheckpointId(checkpoint_id), 0, alignment, timeout_ms)
 
 
-def unaligned(checkpoint_id: int) -> CheckpointBarrier:
-    return barrier(checkpoint_id, Alignment.UNALIGNED)
-
-
 def data(size_bytes: int = 10, name: object = None) -> InFlightBuffer:
     return InFlightBuffer(EventKind.BUFFER, size_bytes, name)
 

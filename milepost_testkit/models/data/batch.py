@@ -337,6 +337,19 @@ def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]
         yield Claim("late are the rows that the rule calls late", differing(put_out, expected))
 
 
+def declared_order(place: Place, name: str, *, descends: bool) -> str:
+    """Return the order of a column as a spec declares it: one zero, and nulls below all values."""
+    value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
+    return f"{value} {'DESC NULLS LAST' if descends else 'ASC NULLS FIRST'}"
+
+
+def whole_order(place: Place, name: str, *, descends: bool) -> Iterator[str]:
+    """Yield the order of a column that leaves nothing open: also which of both zeros comes first."""
+    yield f'"{name}" {"DESC NULLS LAST" if descends else "ASC NULLS FIRST"}'
+    if place.columns[name] in FLOATS:
+        yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END{' DESC' if descends else ''}"
+
+
 def names(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 

@@ -10,10 +10,10 @@ import pytest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo
 from milepost_testkit.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
+from milepost_testkit.tasks.clocks import ticking
 
 SPEC = """\
 name: sales

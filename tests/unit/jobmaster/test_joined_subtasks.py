@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from milepost_testkit.jobs.sparkless.two_feeds import TwoFeeds
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
+from milepost_testkit.tasks.clocks import ticking
 
 SPEC = """\
 name: sales

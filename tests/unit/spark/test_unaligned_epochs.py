@@ -19,7 +19,8 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.spark.wire.exchange import BufferLimits
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import profiles
-from milepost_testkit.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane, ticking
+from milepost_testkit.tasks.clocks import ticking
+from milepost_testkit.tasks.dataplane import DELAY_US, FIRST, MINUTE_US, SCHEMA, DataPlane
 
 FINAL = EpochAlignment(None, None, 0, True)
 SMALL = BufferLimits(bytes=10**6, rows=3)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost_testkit import profiles
-from milepost_testkit.tasks.dataplane import DataPlane, ticking
+from milepost_testkit.tasks.clocks import ticking
+from milepost_testkit.tasks.dataplane import DataPlane
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, cut, events, nothing, open_plane
 
 HOUR_US = 3_600_000_000

@@ -8,8 +8,8 @@ from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.chaos.model import Model
 from milepost_testkit.chaos.tries import leaving_origins
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.tasks.clocks import ticking
 
 CUT = {"timeout: 10m}": "timeout: 10m, aligned_timeout: 1ms}\nspark: {buffer_size: 1KB}"}
 

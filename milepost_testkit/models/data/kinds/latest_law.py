@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.spec.job.operators.latest import LatestOperator
-from milepost_testkit.models.data.batch import FLOATS, Claim, Place, differing, microseconds, names
+from milepost_testkit.models.data.batch import Claim, Place, declared_order, differing, microseconds, names, whole_order
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,10 @@ class LatestLaw:
         )
         rows = place.at_each(f"SELECT *, {gone} AS __gone, {until} AS __until FROM ({place.on_time(self.late(place))})")
         keyed = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})"
-        order = [self._declared(place, name) for name in self.spec.sequence_by]
+        order = [declared_order(place, name, descends=True) for name in self.spec.sequence_by]
         order += ["__gone DESC", "CASE WHEN __gone THEN __until END DESC NULLS LAST"]
-        order += [one for name in place.columns if name in self._kept(place) for one in self._whole(place, name)]
+        kept = [name for name in place.columns if name in self._kept(place)]
+        order += [one for name in kept for one in whole_order(place, name, descends=True)]
         rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {', '.join(order)})"
         return f"SELECT *, {rank} AS __rank FROM ({keyed})"
 
@@ -80,12 +81,3 @@ class LatestLaw:
 
     def _kept(self, place: Place) -> set[str]:
         return {*self.spec.key, *self.spec.sequence_by, *self._shown(place)}
-
-    def _declared(self, place: Place, name: str) -> str:
-        value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
-        return f"{value} DESC NULLS LAST"
-
-    def _whole(self, place: Place, name: str) -> Iterator[str]:
-        yield f'"{name}" DESC NULLS LAST'
-        if place.columns[name] in FLOATS:
-            yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END DESC"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.spec.job.operators.top import TopOperator
-from milepost_testkit.models.data.batch import FLOATS, Claim, Place, differing, names, there
+from milepost_testkit.models.data.batch import Claim, Place, declared_order, differing, names, there, whole_order
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class TopLaw:
 
     def batch(self, place: Place) -> str:
         rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.present})"
-        declared = [self._declared(place, name, descends) for name, descends in self.spec.order_by]
-        order = ", ".join([*declared, *(one for name in place.columns for one in self._whole(place, name))])
+        declared = [declared_order(place, name, descends=descends) for name, descends in self.spec.order_by]
+        whole = [one for name in place.columns for one in whole_order(place, name, descends=False)]
+        order = ", ".join([*declared, *whole])
         rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {order})"
         columns = names(tuple(place.columns))
         ranked = f'SELECT upto, {columns}, {rank}::INTEGER AS "{self._rank}" FROM ({rows})'
@@ -43,12 +44,3 @@ class TopLaw:
         every = names((*place.columns, self.spec.rank))
         newest = place.shown((*self.spec.key, self.spec.rank), every)
         yield Claim("the newest rows are the first ones of each key", differing(newest, self.batch(place)))
-
-    def _declared(self, place: Place, name: str, descends: bool) -> str:
-        value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
-        return f"{value} {'DESC NULLS LAST' if descends else 'ASC NULLS FIRST'}"
-
-    def _whole(self, place: Place, name: str) -> Iterator[str]:
-        yield f'"{name}" ASC NULLS FIRST'
-        if place.columns[name] in FLOATS:
-            yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END"

@@ -30,7 +30,8 @@ from milepost.protocol.subtask.subtask_commands import (
     StartChannelState,
 )
 from milepost_testkit import wording
-from milepost_testkit.tasks.subtask_driver import SubtaskDriver, barrier, data, unaligned
+from milepost_testkit.tasks.input_gate import unaligned
+from milepost_testkit.tasks.subtask_driver import SubtaskDriver, barrier, data
 
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 

@@ -41,7 +41,8 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
 from milepost_testkit.tasks.dataplane import SCHEMA, DataPlane
-from milepost_testkit.tasks.subtask_driver import barrier, data, unaligned
+from milepost_testkit.tasks.input_gate import unaligned
+from milepost_testkit.tasks.subtask_driver import barrier, data
 from milepost_testkit.tasks.task_driver import TaskDriver
 
 Reason = CheckpointFailureReason

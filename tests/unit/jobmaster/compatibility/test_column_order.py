@@ -13,9 +13,9 @@ from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import LoadedJob, hash_spec, load_job
 from milepost.spec.load.sorted_spec import sorted_spec
-from milepost_testkit.law.plane import ticking
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec, edited
+from milepost_testkit.tasks.clocks import ticking
 
 SPEC = """\
 name: small

@@ -27,7 +27,8 @@ from milepost.protocol.subtask.subtask_commands import (
     FreezeState,
 )
 from milepost_testkit import wording
-from milepost_testkit.tasks.subtask_driver import SpillFile, SubtaskDriver, barrier, data, unaligned
+from milepost_testkit.tasks.input_gate import unaligned
+from milepost_testkit.tasks.subtask_driver import SpillFile, SubtaskDriver, barrier, data
 
 ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 CANCELLED = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER

@@ -20,7 +20,8 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.state.keyed.slices import slices_within
 from milepost_testkit import wording
-from milepost_testkit.tasks.dataplane import DataPlane, ticking
+from milepost_testkit.tasks.clocks import ticking
+from milepost_testkit.tasks.dataplane import DataPlane
 from milepost_testkit.tasks.faults.limited_task import ROWS, rows_of
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, assert_equal, cut, events, nothing, open_plane
 

@@ -19,7 +19,8 @@ from milepost.storage.local.store import LocalStore
 from milepost.storage.notices import AbortNotice, write_notice
 from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
-from milepost_testkit.tasks.dataplane import FIRST, DataPlane, ticking
+from milepost_testkit.tasks.clocks import ticking
+from milepost_testkit.tasks.dataplane import FIRST, DataPlane
 from tests.unit.spark.test_unaligned_epochs import SMALL, cut, events, nothing
 
 
