@@ -25,6 +25,7 @@ from pathlib import Path
 
 import coverage
 import pytest
+from coverage.exceptions import DataError
 
 from scripts.processes import ROOT
 from scripts.reference.markdown import table
@@ -70,14 +71,20 @@ def run(folder: Path, words: Sequence[str], root: Path = ROOT) -> int:
 
 
 def join(folder: Path) -> None:
-    """Join the data of all processes to one file and delete theirs."""
+    """Join the data of all processes to one file and delete theirs. A process killed while it wrote has none."""
     whole = coverage.CoverageData(str(folder / WHOLE))
+    killed = 0
     for path in sorted(folder.glob("data.*")):
         part = coverage.CoverageData(str(path))
-        part.read()
-        whole.update(part)
+        try:
+            part.read()
+            whole.update(part)
+        except DataError:
+            killed += 1
         path.unlink()
     whole.write()
+    if killed:
+        print(f"{killed} processes were killed while they wrote what they had reached")
 
 
 @dataclass(frozen=True)
