@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from socket import gethostname
 from typing import TypeVar
 
 import pytest
@@ -28,11 +29,21 @@ NUMBER = " # "
 """Precedes the number or name of an entry where a test has several in one file."""
 
 PLACEHOLDERS = (
-    (r"(?:/[\w.-]+)*/(?:pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?[\w.-]+|tmp[a-z0-9_]{8}\b)", "{tmp}"),
+    (
+        r"(?:/[\w.-]+)*/(?:pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?[\w.-]+|(?:milepost-(?:\w+-)?|tmp)[a-z0-9_]{8}\b)",
+        "{tmp}",
+    ),
     (r"\b(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:{port}"),
+    (r"\b(port )\d{4,5}\b", r"\1{port}"),
+    (rf" on {re.escape(gethostname())}\b", " on {host}"),
+    (r"\(pid \d+\)", "(pid {pid})"),
+    (r"\bits version \d{15,}", "its version {id}"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
-    (r"\b[0-9a-f]{32,}\b", "{hex}"),
+    (r"\b(milepost-|T |m)[0-9a-f]{12,}\b", r"\1{hex}"),  # buckets, tables and databases of the tests' servers
+    (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}", "{hex}"),
+    (r"\b\d+-\d{19}\b", "{version}"),
     (r"\b0x[0-9a-f]{6,}\b", "{address}"),
+    (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),
 )
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")
@@ -159,7 +170,9 @@ class Plugin:
             lines = difflib.unified_diff(golden.split("\n"), text.split("\n"), n=1, lineterm="")
             diff = [f"{line[0]} {line[1:]}" for line in list(lines)[2:] if not line.startswith("@@")]
         accept = f'make wording ARGS="tests/{test_of(key).partition("::")[0]}"'
-        pytest.fail("\n".join([f"{FOLDER}/{file}.txt: {key}", *diff, f"Accept the wording: {accept}"]), pytrace=False)
+        raise pytest.fail.Exception(
+            "\n".join([f"{FOLDER}/{file}.txt: {key}", *diff, f"Accept the wording: {accept}"]), pytrace=False
+        ) from None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -219,6 +232,7 @@ class Plugin:
         if not self.update:
             session.exitstatus = session.exitstatus or (pytest.ExitCode.TESTS_FAILED if unused else 0)
             return
+        self.files.clear()  # another run may have rewritten them
         for file in {*self.changed, *(file for file, _ in unused)}:
             entries = self.golden(file) | self.changed.get(file, {})
             self.write(file, {key: text for key, text in entries.items() if (file, key) not in unused})

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
-
 from milepost.protocol.codec.entries import encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.coordinator import create
@@ -56,6 +54,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
+from milepost_testkit import wording
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
 MINUTE_MS = 60_000
@@ -360,12 +359,10 @@ def epochs(count: int, *, confirm: bool = True) -> JobLog:
     return log
 
 
-def refused(
-    log: JobLog, error: type[CheckpointError], call: Callable[[], object], match: str | None = None
-) -> CheckpointError:
-    """Assert that a call raises, and that neither state nor log changed."""
+def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object]) -> CheckpointError:
+    """Assert that a call raises with its golden wording, and that neither state nor log changed."""
     before, events = log.state, list(log.events)
-    with pytest.raises(error, match=match) as caught:
+    with wording.raises(error) as caught:
         call()
     assert (log.state, log.events) == (before, events)
     return caught.value

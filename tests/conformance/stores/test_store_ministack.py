@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from milepost.protocol.records.errors import EnvironmentUnusable
@@ -24,9 +22,9 @@ class TestMinistackStore(S3StoreTests):
     def test_an_endpoint_that_ignores_if_none_match_is_refused_by_name(self, server, config) -> None:
         with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))
-            expected = f"endpoint {re.escape(proxy.endpoint_url)} .* ignored If-None-Match on PutObject: a create over"
-            with pytest.raises(EnvironmentUnusable, match=expected):
+            with wording.raises(EnvironmentUnusable) as refused:
                 require_preconditions(store)
+            assert proxy.endpoint_url in refused.value.message
             broken = [check.check for check in probe_store(store) if not check.ok]
         assert len(broken) == 3
         assert all(check.startswith("If-None-Match on PutObject") for check in broken)

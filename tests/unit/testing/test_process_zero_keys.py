@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from milepost_testkit import wording
 from milepost_testkit.specs.case_steps import Step, run_steps
 
 SPEC = """\
@@ -52,4 +53,4 @@ def test_an_output_that_does_not_tell_keys_apart_is_refused(job: Path) -> None:
     """Rows of two keys, and of two subtasks, would be one row of the table."""
     (job.parent / "ops.py").write_text(LEVELS.replace('"f": "float64"', '"f": "float32"'))
     (fault,) = run_steps(job, {"epoch": {"rows": []}}).faults
-    assert "f is float32 in the class's `output`, float64 in its input" in fault
+    wording.matches("problems", fault)

@@ -26,6 +26,7 @@ from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import EXPECTED, A, B, JobLog, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -129,7 +130,7 @@ def test_messages_about_checkpoints_that_do_not_exist_change_nothing() -> None:
         lambda: log.rebind(A, 9),
         lambda: log.confirm(A, 9),
     ):
-        refused(log, ProtocolViolation, call, "never triggered")
+        refused(log, ProtocolViolation, call)
     log.abort(A)
     refused(log, Fenced, lambda: log.complete(A, pending))
     assert declined(decline(CheckpointFailureReason.BAD_RECORD, checkpoint_id=9)) == "ACKNOWLEDGEMENT_MISSING"
@@ -153,7 +154,7 @@ def test_a_decline_aborts_its_checkpoint_with_its_own_reason(job: SparklessJob, 
         )
         return (*answers[:-1], refusal)
 
-    with pytest.raises(SubtaskDeclined, match=f"subtask 1/1 declined: {reason}: {case}"):
+    with wording.raises(SubtaskDeclined):
         job.master.run(Session.cli(), SparklessRunner(answers=one_declines))
     state = job.context.head().state
     assert (state.checkpoints, state.timeline().pending) == ((), None)
@@ -234,7 +235,7 @@ def test_a_sink_the_checkpoint_does_not_have_cannot_confirm_it() -> None:
     """Case: PendingCheckpointTest.testAcknowledgeUnknownCoordinator"""
     log = JobLog()
     log.epoch(A, confirm=False)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected sinks of")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
 
 
 def test_whoever_asks_again_learns_how_a_checkpoint_ended() -> None:
@@ -270,7 +271,7 @@ def test_a_checkpoint_can_be_subsumed_and_a_savepoint_cannot() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
     log.record_savepoint(A, 1)
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)), "the policy or I8 keeps them")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)))
     assert isinstance(log.subsume(A, (2,)), Transition)
     assert [checkpoint.checkpoint_id for checkpoint in log.state.checkpoints] == [1, 3]
 

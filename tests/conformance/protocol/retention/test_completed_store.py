@@ -150,7 +150,7 @@ def test_what_is_not_beyond_the_policy_is_not_dropped() -> None:
     """
     log = epochs(3)
     assert left(log.state, last=3) == [1, 2, 3]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3), "keeps them")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3))
 
 
 def test_pinned_and_unconfirmed_checkpoints_stay_until_they_are_let_go() -> None:
@@ -333,11 +333,11 @@ def test_a_job_that_has_ended_takes_no_further_checkpoint(end: str) -> None:
         log.trigger(A)
         aborted = log.pending
         log.cancel(B, "not needed")
-        refused(log, Fenced, lambda: log.complete(A, aborted), "not pending any more")
+        refused(log, Fenced, lambda: log.complete(A, aborted))
     else:
         log.finish(A)
     assert log.state.status is JobStatus(end)
-    refused(log, JobNotRunnable, lambda: log.trigger(B), "has ended")
+    refused(log, JobNotRunnable, lambda: log.trigger(B))
     assert ids(log.state.checkpoints) == [1]
 
 

@@ -409,8 +409,8 @@ def test_a_job_whose_final_checkpoint_is_aborted_is_not_finished(tmp_path: Path,
     request = FinishRequest(session.session_id, final, "drained")
     with wording.raises(Fenced) as refused:
         finish(job.context.head().state, request, 0)
-    assert first in str(refused.value)
-    assert final in str(refused.value)
+    assert str(first) in str(refused.value)
+    assert str(final) in str(refused.value)
     assert job.context.head().state.status is JobStatus.RUNNING
     if uploading:
         assert DiscardSnapshot(final) in task.said

@@ -57,7 +57,7 @@ class SinkStrangerTests(SinkCase):
         copy.go_on(1)
         copy.back_to(copy.manifest.head and copy.manifest.head.base)
         assert not job.sink.position().is_known
-        assert "not of this job" in str(job.sink.position())
+        wording.matches("position", str(job.sink.position()))
         late = job.staged(rows((3, "late")))
         with pytest.raises(InvalidRequest) as refused:
             job.manifest.completed(job.sink, late)

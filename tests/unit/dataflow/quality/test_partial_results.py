@@ -26,7 +26,7 @@ from milepost.protocol.codec.records import from_json, to_json
 from milepost.spec.job.spec import QualitySpec
 from milepost.spec.values.expectation_combination import OTHERS, Combination, combination_of
 from milepost.spec.values.expectations import ARGUMENTS
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 
 SCHEMA = pa.schema(
     [
@@ -249,9 +249,7 @@ MEDIAN = {"type": "expect_column_median_to_be_between", "column": "v", "min_valu
 def test_what_needs_all_rows_vetoes_without_a_sample_and_says_what_to_write() -> None:
     found, _ = judged_in_parts(suite({**MEDIAN, "severity": "warning"}), cut(pa.table({"v": range(1_000)}), [500]))
     assert found.status is VerdictStatus.ERROR
-    assert "needs all rows at once, and 1000 are too many; write `sample: 100000`" in str(
-        found.expectations[0].exception
-    )
+    wording.matches("verdicts", str(found.expectations[0].exception))
 
 
 @pytest.mark.parametrize(("size", "total"), [(1, 1), (1, 10), (3, 10), (10, 10), (50, 10), (100_000, 5_000_000_000)])

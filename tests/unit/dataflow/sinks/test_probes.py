@@ -27,11 +27,12 @@ class TestDelta(LocalCase, DeltaCase):
         job.go_on(1)
         before = keys(self.table_store(tmp_path))
         said = job.sink.probe()
-        assert said.startswith("it shows checkpoint 1") and "one won" in said and "VACUUM" in said
+        wording.matches("probe", said)
+        assert "VACUUM" in said
         assert keys(self.table_store(tmp_path)) == before
 
     def test_before_the_first_epoch_it_is_asked_too(self, tmp_path: Path) -> None:
-        assert "one won" in self.open_sink(tmp_path).probe()
+        wording.matches("probe", self.open_sink(tmp_path).probe())
         assert keys(self.table_store(tmp_path)) == []
 
     def test_a_place_where_both_win_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,14 +51,14 @@ class TestDelta(LocalCase, DeltaCase):
         table = DeltaTableUnderTest(self.table_store(tmp_path))
         table.append_by_others(1)
         version = DeltaTable(str(tmp_path / "a table")).version()
-        assert "one won" in self.table_format(table.store).probe()
+        wording.matches("probe", self.table_format(table.store).probe())
         assert DeltaTable(str(tmp_path / "a table")).version() == version and table.keys() == [1]
 
 
 class TestIceberg(LocalCase, IcebergCase):
     def test_the_namespace_is_looked_for_and_not_made(self, tmp_path: Path) -> None:
         sink = self.open_sink(tmp_path)
-        assert "namespace shop is made by the first epoch" in sink.probe()
-        assert "namespace shop is made by the first epoch" in sink.probe()
+        wording.matches("probe", sink.probe())
+        wording.matches("probe", sink.probe())
         self.begin(tmp_path).go_on(1)
-        assert "has namespace shop" in sink.probe()
+        wording.matches("probe", sink.probe())

@@ -91,30 +91,30 @@ def test_a_complete_of_an_earlier_try_is_fenced() -> None:
     log = running()
     zombie = log.pending
     log.rebind(A)
-    error = refused(log, Fenced, lambda: log.complete(A, zombie), "fencing token 3, current 4.*Do not retry")
+    error = refused(log, Fenced, lambda: log.complete(A, zombie))
     assert error.details["current"] == 4
 
 
 def test_a_token_that_was_never_granted_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.complete(A, token=77), "never granted")
+    refused(log, ProtocolViolation, lambda: log.complete(A, token=77))
 
 
 def test_a_complete_by_another_session_or_of_an_aborted_checkpoint_is_fenced() -> None:
     log = running()
     pending = log.pending
-    refused(log, Fenced, lambda: log.complete(B), "belongs to session cli:a")
+    refused(log, Fenced, lambda: log.complete(B))
     log.abort(A)
-    refused(log, Fenced, lambda: log.complete(A, pending), "not pending any more")
+    refused(log, Fenced, lambda: log.complete(A, pending))
     log.epoch(B)
-    refused(log, Fenced, lambda: log.complete(A, pending), "not pending any more")
+    refused(log, Fenced, lambda: log.complete(A, pending))
 
 
 def test_a_complete_of_a_checkpoint_another_session_completed_is_fenced() -> None:
     log = running()
     pending = log.pending
     log.complete(A)
-    refused(log, Fenced, lambda: log.complete(B, pending), "not pending any more")
+    refused(log, Fenced, lambda: log.complete(B, pending))
 
 
 def test_a_late_complete_is_accepted_while_nobody_swept() -> None:
@@ -136,14 +136,14 @@ def test_a_clock_that_jumped_back_never_makes_a_duration_negative() -> None:
 def test_a_missing_acknowledgement_refuses_the_commit() -> None:
     """I7: every expected subtask acknowledged."""
     log = running()
-    error = refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:2]), r"1 of 3 .*\[\(1, 0\)\]")
+    error = refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:2]))
     assert error.details["reason"] == "ACKNOWLEDGEMENT_MISSING"
 
 
 def test_a_failed_gate_refuses_the_commit() -> None:
     """I7: gate passed."""
     log = running()
-    refused(log, QualityGateFailed, lambda: log.complete(A, gate_passed=False), "gate did not pass")
+    refused(log, QualityGateFailed, lambda: log.complete(A, gate_passed=False))
 
 
 @pytest.mark.parametrize("key", ["chk-00000000000000000001/_metadata", "{prefix}../t9/_metadata", "/etc/passwd"])
@@ -152,12 +152,12 @@ def test_metadata_outside_of_the_tokens_prefix_is_a_violation(key: str) -> None:
     log = running()
     prefix = token_prefix(log.pending.checkpoint_id, log.pending.token)
     handle = ObjectHandle(key.replace("{prefix}", prefix), 1, "c" * 64)
-    refused(log, ProtocolViolation, lambda: log.complete(A, metadata=handle), "expected metadata below")
+    refused(log, ProtocolViolation, lambda: log.complete(A, metadata=handle))
 
 
 def test_a_sink_named_twice_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.complete(A, sinks=("lake", "lake")), "named twice")
+    refused(log, ProtocolViolation, lambda: log.complete(A, sinks=("lake", "lake")))
 
 
 def test_an_adopted_checkpoint_stays_its_own_sessions() -> None:
@@ -178,8 +178,8 @@ def test_a_sweep_whose_holder_came_back_must_judge_again() -> None:
     log = running()
     judged = log.pending
     log.rebind(A)
-    refused(log, CommitConflict, lambda: log.complete(B, judged, swept=True), "came back")
-    refused(log, CommitConflict, lambda: log.abort(B, token=int(judged.token), swept=True), "came back")
+    refused(log, CommitConflict, lambda: log.complete(B, judged, swept=True))
+    refused(log, CommitConflict, lambda: log.abort(B, token=int(judged.token), swept=True))
 
 
 def test_abort_lists_all_prefixes_and_records_what_the_history_shows() -> None:
@@ -225,7 +225,7 @@ def test_a_repeated_abort_finds_nothing_pending() -> None:
 def test_an_abort_never_hits_another_sessions_checkpoint() -> None:
     """I9: neither by its own id, nor because another one is pending by now."""
     log = running()
-    refused(log, Fenced, lambda: log.abort(B), "belongs to session cli:a")
+    refused(log, Fenced, lambda: log.abort(B))
     log.abort(A)
     log.trigger(B)
     answer = log.abort(A, 1)
@@ -239,7 +239,7 @@ def test_an_abort_by_a_driver_that_was_replaced_is_fenced() -> None:
     log = running()
     token = int(log.pending.token)
     log.rebind(A)
-    refused(log, Fenced, lambda: log.abort(A, token=token), "a newer try of this run")
+    refused(log, Fenced, lambda: log.abort(A, token=token))
     assert isinstance(log.abort(A, token=int(log.pending.token)), Transition)
 
 
@@ -254,13 +254,13 @@ def test_a_sweep_aborts_another_sessions_checkpoint_under_the_judged_token() -> 
 
 def test_an_abort_of_a_checkpoint_never_triggered_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.abort(A, 9), "never triggered")
+    refused(log, ProtocolViolation, lambda: log.abort(A, 9))
 
 
 def test_an_abort_with_impossible_values_is_refused() -> None:
     log = running()
-    refused(log, InvalidRequest, lambda: log.abort(B, swept=True), "expected the token that was judged")
-    refused(log, InvalidRequest, lambda: log.abort(A, tolerable=-1), "tolerable_failures")
+    refused(log, InvalidRequest, lambda: log.abort(B, swept=True))
+    refused(log, InvalidRequest, lambda: log.abort(A, tolerable=-1))
 
 
 def test_the_failure_after_the_tolerated_ones_makes_the_job_failed() -> None:

@@ -75,10 +75,10 @@ def _inside(held: object) -> object:
     return held
 
 
-def _refused(handler: BarrierHandler, event: Callable[[], object], message: str) -> None:
+def _refused(handler: BarrierHandler, event: Callable[[], object]) -> None:
     """The event raises, and the handler is as it was."""
     before = _inside(handler)
-    with pytest.raises(ProtocolViolation, match=message):
+    with wording.raises(ProtocolViolation):
         event()
     assert _inside(handler) == before
 
@@ -119,7 +119,7 @@ def test_events_of_unknown_channels_are_refused(channel: int) -> None:
         lambda: handler.cancel(channel, ONE),
         lambda: handler.end_of_partition(channel, 0),
     ):
-        _refused(handler, event, "is unknown, expected below 2. Nothing was changed")
+        _refused(handler, event)
 
 
 def test_a_channel_that_ended_carries_nothing_more() -> None:
@@ -131,7 +131,7 @@ def test_a_channel_that_ended_carries_nothing_more() -> None:
         lambda: handler.cancel(0, ONE),
         lambda: handler.end_of_partition(0, 0),
     ):
-        _refused(handler, event, "channel 0: .* refused, the channel has ended")
+        _refused(handler, event)
 
 
 def test_a_closed_handler_takes_nothing_but_late_timers() -> None:
@@ -147,29 +147,29 @@ def test_a_closed_handler_takes_nothing_but_late_timers() -> None:
         lambda: handler.cancel(0, ONE),
         lambda: handler.end_of_partition(0, 0),
     ):
-        _refused(handler, event, "the barrier handler is closed")
+        _refused(handler, event)
 
 
 def test_one_barrier_of_a_channel_is_taken_once() -> None:
     handler = _alternating()
     handler.announcement(0, 3, TIMEOUTABLE, 0)
-    _refused(handler, lambda: handler.announcement(0, 3, TIMEOUTABLE, 0), "announcement .* was taken already")
+    _refused(handler, lambda: handler.announcement(0, 3, TIMEOUTABLE, 0))
     handler.barrier(0, TIMEOUTABLE, 0)
-    _refused(handler, lambda: handler.announcement(0, 3, TIMEOUTABLE, 0), "announcement .* was taken already")
-    _refused(handler, lambda: handler.barrier(0, TIMEOUTABLE, 0), "barrier of checkpoint 1 on channel 0 refused")
+    _refused(handler, lambda: handler.announcement(0, 3, TIMEOUTABLE, 0))
+    _refused(handler, lambda: handler.barrier(0, TIMEOUTABLE, 0))
 
 
 def test_an_unaligned_barrier_is_not_announced() -> None:
     handler = _alternating()
-    _refused(handler, lambda: handler.announcement(0, 0, UNALIGNED, 0), "does not wait in the queue")
+    _refused(handler, lambda: handler.announcement(0, 0, UNALIGNED, 0))
 
 
 def test_a_handler_that_only_aligns_refuses_what_is_unaligned() -> None:
     handler = _aligned()
-    _refused(handler, lambda: handler.barrier(0, UNALIGNED, 0), "barrier refused in state 'waiting for first'")
+    _refused(handler, lambda: handler.barrier(0, UNALIGNED, 0))
     assert handler.barrier(0, TIMEOUTABLE, 0) == (BlockChannel(0),)
-    _refused(handler, lambda: handler.barrier(1, UNALIGNED, 0), "refused in state 'collecting', because the barrier is")
-    _refused(handler, lambda: handler.timeout(ONE, 200), "aligned timeout refused in state 'collecting'. Nothing")
+    _refused(handler, lambda: handler.barrier(1, UNALIGNED, 0))
+    _refused(handler, lambda: handler.timeout(ONE, 200))
     assert handler.barrier(1, TIMEOUTABLE, 200) == (
         BlockChannel(1), TriggerCheckpoint(TIMEOUTABLE), UnblockChannel(0), UnblockChannel(1),
     )  # fmt: skip
@@ -179,16 +179,16 @@ def test_a_checkpoint_without_timeout_never_becomes_unaligned() -> None:
     first = ALIGNED
     announced, collecting = _alternating(), _alternating()
     announced.announcement(0, 0, first, 0)
-    _refused(announced, lambda: announced.timeout(ONE, 10**9), "because the barrier has no timeout")
+    _refused(announced, lambda: announced.timeout(ONE, 10**9))
     assert collecting.barrier(0, first, 0) == (BlockChannel(0),)
-    _refused(collecting, lambda: collecting.timeout(ONE, 10**9), "because the barrier has no timeout")
+    _refused(collecting, lambda: collecting.timeout(ONE, 10**9))
     assert TriggerCheckpoint(first) in collecting.barrier(1, first, 10**9)
 
 
 def test_a_timer_does_not_fire_early() -> None:
     handler = _alternating()
     handler.barrier(0, TIMEOUTABLE, 0)
-    _refused(handler, lambda: handler.timeout(ONE, TIMEOUT_MS - 1), "due at 100 ms, and it is 99 ms")
+    _refused(handler, lambda: handler.timeout(ONE, TIMEOUT_MS - 1))
     assert TriggerCheckpoint(UNALIGNED) in handler.timeout(ONE, TIMEOUT_MS)
 
 
@@ -209,7 +209,7 @@ def test_a_channel_must_not_end_before_the_barrier_it_announced() -> None:
     """Else a checkpoint could end without ever having been triggered."""
     handler = _alternating()
     handler.announcement(0, 0, TIMEOUTABLE, 0)
-    _refused(handler, lambda: handler.end_of_partition(0, 0), "was announced and has not come")
+    _refused(handler, lambda: handler.end_of_partition(0, 0))
 
 
 def test_announcements_of_checkpoints_that_are_over_are_ignored() -> None:

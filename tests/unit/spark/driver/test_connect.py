@@ -71,7 +71,7 @@ def test_a_port_without_a_server_is_refused_at_once() -> None:
         port = taken.getsockname()[1]
     with wording.raises(EnvironmentUnusable) as refused:
         require_server(parse_remote(f"sc://localhost:{port}"))
-    assert port in str(refused.value)
+    assert str(port) in str(refused.value)
 
 
 def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_one_without_tls() -> None:

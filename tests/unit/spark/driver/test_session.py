@@ -132,7 +132,7 @@ def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report
 
 def test_a_start_that_spark_refuses_is_told_in_its_words_and_the_next_one_succeeds(report: dict[str, Any]) -> None:
     """Java's error lives in the JVM, which is ended: what it says is read before."""
-    assert report["not started"].startswith("Spark did not start with master local[1,3]: ")
+    assert "master local[1,3]: " in report["not started"]
     assert "nonsense" in report["not started"]
 
 
@@ -140,7 +140,7 @@ def test_a_cluster_whose_master_does_not_answer_is_refused_at_once(report: dict[
     """Nothing is started: Spark would try for a minute, and then say that it is stopped."""
     assert len(report["unanswered"]) == 2
     for master, (message, started) in report["unanswered"].items():
-        assert message.startswith(f"no Spark master answers at {master}: ") and "Nothing was run" in message
+        assert f" {master}: " in message
         assert not started
 
 
@@ -166,13 +166,15 @@ def test_a_start_that_fails_by_settings_that_one_before_had_is_tried_again(monke
     settings = {"spark.master": "spark://there:7077", "spark.driver.memory": "1g"}
     monkeypatch.setattr(session, "_opened", dict(settings))
     again = session._not_started(settings, "it is stopped")
-    assert is_curable(again) and "does not start any more with master spark://there:7077" in again.message
+    assert is_curable(again)
+    wording.describes(again)
     other = session._not_started({**settings, "spark.driver.memory": "nonsense"}, "it is stopped")
-    assert not is_curable(other) and other.message.startswith("Spark did not start with master spark://there:7077: ")
+    assert not is_curable(other)
+    wording.describes(other)
 
 
 def test_another_job_of_the_process_has_its_own_settings_or_is_refused(report: dict[str, Any]) -> None:
     """What can change is changed and taken back; a refusal names what cannot, not its value, and changes nothing."""
     assert report["shuffles"] == ["7", "9", "200", "200"]
-    assert "spark.hadoop.fs.s3a.secret.key cannot be changed" in report["refusal"]
-    assert "an0ther" not in report["refusal"] and "process of its own" in report["refusal"]
+    wording.matches("EnvironmentUnusable", report["refusal"])
+    assert "spark.hadoop.fs.s3a.secret.key" in report["refusal"] and "an0ther" not in report["refusal"]

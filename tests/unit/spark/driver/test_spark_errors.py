@@ -6,6 +6,7 @@ from pyspark.errors import PySparkException
 
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spark.driver.spark_errors import refusal
+from milepost_testkit import wording
 
 
 def test_a_task_that_lacked_memory_is_refused_with_the_settings_that_help() -> None:
@@ -14,4 +15,4 @@ def test_a_task_that_lacked_memory_is_refused_with_the_settings_that_help() -> N
     assert said in error.message
     for name in ("spark.driver.memory", "spark.buffer_size", "spark.shuffle.sort.bypassMergeThreshold"):
         assert name in error.hint
-    assert "Nothing of this epoch is visible." in error.message
+    wording.describes(error)

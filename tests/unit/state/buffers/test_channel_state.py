@@ -158,9 +158,9 @@ def test_a_missing_cut_or_altered_file_is_refused_with_what_to_type(store: Local
         store.delete([handle.key])
         if broken is not None:
             store.put(handle.key, broken if problem == "bytes" else body[:50] + b"?" + body[51:])
-        with pytest.raises(StateCorrupt, match=problem) as caught:
+        with wording.raises(StateCorrupt) as caught:
             restore(store, [handle], range(GROUPS))
-        assert "milepost verify j" in caught.value.hint and "channel state" in caught.value.message
+        assert problem in caught.value.message and "milepost verify j" in caught.value.hint
 
 
 @pytest.mark.parametrize("change", [{"buffers": 3}, {"bytes": 1}, {"uid": "b"}])
@@ -177,10 +177,10 @@ def test_a_file_that_is_no_channel_state_is_refused(store: LocalStore) -> None:
     other = pa.BufferOutputStream()
     with pa.ipc.new_file(other, pa.schema([("x", pa.int64())])):
         pass
-    for body, problem in ((b"no arrow", "not a readable Arrow file"), (other.getvalue().to_pybytes(), "columns")):
+    for body in (b"no arrow", other.getvalue().to_pybytes()):
         store.put(handle.key, body)
         wrong = replace(handle, size=len(body), sha256=hashlib.sha256(body).hexdigest())
-        with pytest.raises(StateCorrupt, match=problem):
+        with wording.raises(StateCorrupt):
             restore(store, [wrong], range(GROUPS))
 
 

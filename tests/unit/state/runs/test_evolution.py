@@ -268,5 +268,5 @@ def test_a_run_without_a_column_that_was_always_there_is_refused() -> None:
 def test_a_float_key_is_not_widened() -> None:
     """The text 0.1 is another float64 than the float32 that state has: its key would begin anew."""
     change = compare_schemas(pa.schema([("k", pa.float32())]), pa.schema([("k", pa.float64())]), ["k"])
-    assert change.problems == ("key column k is float, which cannot become double exactly",)
+    wording.matches("problems", change.problems)
     assert stored_name(WAS.field("v")) == "v"

@@ -315,15 +315,15 @@ def test_on_batch_gets_all_rows_and_the_state_of_their_keys_and_returns_both(
 
 
 FAR = {
-    "date": (pa.array([3_000_000], pa.int32()).cast(pa.date32()), "10183-09-21 (date32[day])"),
-    "timestamp[s]": (pa.array([2**50], pa.timestamp("s")), "35680317-09-25T18:57:04 (timestamp[s])"),
+    "date": pa.array([3_000_000], pa.int32()).cast(pa.date32()),
+    "timestamp[s]": pa.array([2**50], pa.timestamp("s")),
 }
 
 
 @pytest.mark.parametrize("type_", FAR)
 def test_a_time_that_python_lacks_is_named_where_a_class_needs_it_as_key_or_state(bench: Workbench, type_: str) -> None:
     """Arrow has it, so `on_batch` takes it."""
-    value, said = FAR[type_]
+    value = FAR[type_]
     batch = f"""\
         class F:
             state = {{"seen": "{type_}"}}

@@ -226,10 +226,7 @@ def test_sessions_that_may_have_come_out_do_not_become_final_ones(tmp_path: Path
     """Their state says which have, and what was emitted of those would stay in the table; the other way none has."""
     final, early = (started(tmp_path, options).operator.tables[""] for options in ({}, EARLY))
     assert compare_schemas(final.schema, early.schema, early.key).added == ("__emitted", "__fired")
-    assert compare_schemas(early.schema, final.schema, final.key).problems == (
-        "__emitted was part of the state",
-        "__fired was part of the state",
-    )
+    wording.matches("problems", compare_schemas(early.schema, final.schema, final.key).problems)
 
 
 def joined(run: OperatorRun, state: SubtaskState, fired_us: int | None, behind_us: int | None) -> SubtaskState:

@@ -148,38 +148,31 @@ def test_a_plain_table_of_another_engine_can_be_written(table: DeltaTableUnderTe
     assert [commit.version for commit in opened.foreign()] == [0]
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "deletion vectors, the feature": ({"features": ("deletionVectors",)}, "uses deletionVectors", "DROP FEATURE"),
-    "an unknown feature": ({"features": ("rowTracking", "domainMetadata")}, "uses domainMetadata, rowTracking", "DROP"),
-    "column mapping, the feature": ({"features": ("columnMapping",)}, "uses columnMapping", "DROP FEATURE"),
-    "append only": ({"properties": {"delta.appendOnly": "true"}}, "delta.appendOnly set", "UNSET TBLPROPERTIES"),
-    "deletion vectors": ({"properties": {"delta.enableDeletionVectors": "true"}}, "enableDeletionVectors set", "UNSET"),
-    "transactions expire": (
-        {"properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
-        "would forget which checkpoint",
-        "UNSET TBLPROPERTIES",
-    ),
-    "a constraint": ({"properties": {"delta.constraints.low": "k > 0"}}, "constraint low", "DROP CONSTRAINT low"),
-    "column mapping": ({"properties": {"delta.columnMapping.mode": "name"}}, "other names", "without"),
-    "partitions": ({"partition_columns": ("name",)}, "partitioned by name", "new path"),
-    "generated": ({"column": {"metadata": {"delta.generationExpression": "k"}}}, "'name' .* is generated", "new path"),
-    "identity": ({"column": {"metadata": {"delta.identity.start": 1}}}, "identity column", "new path"),
-    "invariant": ({"column": {"metadata": {"delta.invariants": "{}"}}}, "has an invariant", "new path"),
-    "not null": ({"column": {"nullable": False}}, "NOT NULL", "new path"),
-    "another type": ({"column": {"type": "integer"}}, "'name' has the type string, in the table it is int32", "int32"),
-    "another capital": ({"column": {"name": "Name"}}, "'Name' and 'name' .* capital letters", "rename"),
+REFUSED: dict[str, dict[str, Any]] = {
+    "deletion vectors, the feature": {"features": ("deletionVectors",)},
+    "an unknown feature": {"features": ("rowTracking", "domainMetadata")},
+    "column mapping, the feature": {"features": ("columnMapping",)},
+    "append only": {"properties": {"delta.appendOnly": "true"}},
+    "deletion vectors": {"properties": {"delta.enableDeletionVectors": "true"}},
+    "transactions expire": {"properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
+    "a constraint": {"properties": {"delta.constraints.low": "k > 0"}},
+    "column mapping": {"properties": {"delta.columnMapping.mode": "name"}},
+    "partitions": {"partition_columns": ("name",)},
+    "generated": {"column": {"metadata": {"delta.generationExpression": "k"}}},
+    "identity": {"column": {"metadata": {"delta.identity.start": 1}}},
+    "invariant": {"column": {"metadata": {"delta.invariants": "{}"}}},
+    "not null": {"column": {"nullable": False}},
+    "another type": {"column": {"type": "integer"}},
+    "another capital": {"column": {"name": "Name"}},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "told", "hint"), REFUSED.values(), ids=REFUSED)
-def test_a_table_that_we_would_break_is_refused(
-    table: DeltaTableUnderTest, made: dict[str, Any], told: str, hint: str
-) -> None:
+@pytest.mark.parametrize("made", REFUSED.values(), ids=REFUSED)
+def test_a_table_that_we_would_break_is_refused(table: DeltaTableUnderTest, made: dict[str, Any]) -> None:
     """Rule: features, properties and columns are checked against what we can write (TABLES 1.11)."""
     made_by_others(table, **made)
-    with pytest.raises(InvalidRequest, match=told) as raised:
+    with wording.raises(InvalidRequest):
         table.open().check(SCHEMA)
-    assert hint in raised.value.hint and "Nothing was published" in raised.value.message
 
 
 def test_a_retention_of_exactly_ours_is_enough(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_more_values_than_files_are_good_for_are_refused(case: SinkCase, tmp_pat
     job = case.begin(tmp_path)
     with wording.raises(InvalidRequest) as refused:
         job.publish(rows(*((key, str(key)) for key in range(MOST_VALUES + 1))))
-    assert MOST_VALUES in str(refused.value)
+    assert str(MOST_VALUES) in str(refused.value)
     assert "limits_per_epoch" in refused.value.hint
 
 
@@ -244,8 +244,9 @@ def test_a_time_that_no_log_can_say_is_refused_by_name(
     whole = pa.int32() if pa.types.is_date(data_type) else pa.int64()
     far = pa.table([pa.array([1, 2]), pa.array([0, value], whole).cast(data_type)], schema=schema)
     job = case.begin(tmp_path)
-    with pytest.raises(InvalidRequest, match=f"a row has {said} in 'v', a column of `partition_by`") as refused:
+    with wording.raises(InvalidRequest) as refused:
         job.publish(far, schema=schema)
+    assert said in refused.value.message
     assert refused.value.details["column"] == "v" and case.published(tmp_path) == []
     job.publish(far.slice(0, 1), schema=schema)
 

@@ -80,7 +80,8 @@ def test_a_server_that_is_down_is_unavailable_and_names_what_to_check(tmp_path: 
     with _one_line_without(_SECRET, StoreUnavailable) as raised:
         IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
 
-    assert f"the REST catalog at http://127.0.0.1:{port}/lake did not answer" in raised[0].message
+    wording.describes(raised[0])
+    assert f"http://127.0.0.1:{port}/lake" in raised[0].message
     assert "sinks[].catalog.uri" in raised[0].hint
 
 
@@ -155,7 +156,7 @@ def test_a_file_whose_folder_is_missing_says_that_it_is_to_be_made(tmp_path: Pat
     with _one_line_without(_SECRET, EnvironmentUnusable) as raised:
         IcebergFormat("totals", config, open_store(StoreConfig(file_url(tmp_path)))).open()
 
-    assert raised[0].hint.startswith("make the folder of that file")
+    wording.describes(raised[0])
 
 
 def test_a_database_without_its_driver_says_what_to_install(tmp_path: Path) -> None:
@@ -214,5 +215,5 @@ def test_a_path_that_engines_read_differently_is_refused(tmp_path: Path, name: s
     """A location in Iceberg is plain text, and some engines take it for an escaped URL."""
     place = replace(lake_on_disk(tmp_path), store=open_store(StoreConfig(file_url(tmp_path / name))))
 
-    with pytest.raises(InvalidRequest, match=f"no '{name.strip('50ab')}'".replace("?", r"\?")):
+    with wording.raises(InvalidRequest):
         place.format.open()

@@ -111,6 +111,7 @@ def test_a_bad_record_survives_the_way_between_processes() -> None:
     bad = BadRecord("in/a.csv", 3, "delay", "x" * 500, "is not an int32")
     again = pickle.loads(pickle.dumps(bad))
     assert str(again) == str(bad)
-    assert (again.key, again.line, again.column, again.reason) == ("in/a.csv", 3, "delay", "is not an int32")
+    wording.matches("bad_rows", again.reason)
+    assert (again.key, again.line, again.column) == ("in/a.csv", 3, "delay")
     assert again.value is not None and len(again.value) == 80
     assert str(bad).startswith("in/a.csv, line 3, column delay: 'xxx")

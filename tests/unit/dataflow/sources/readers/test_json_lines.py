@@ -11,6 +11,7 @@ import pytest
 from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers.diagnosis import BLOCK_BYTES
+from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
 SCHEMA = {"n": "int32", "name": "string", "at": "timestamp[us, UTC]"}
@@ -78,36 +79,36 @@ def test_an_object_without_rows_is_no_error(landing: Landing, body: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "value", "reason"),
+    ("line", "column", "value"),
     [
-        ('{"n": "x", "at": "2013-01-01T10:00:00Z"}', "n", "x", "is not of type int32"),
-        ('{"n": 1.5, "at": "2013-01-01T10:00:00Z"}', "n", "1.5", "is not of type int32"),
-        ('{"n": 3000000000, "at": "2013-01-01T10:00:00Z"}', "n", "3000000000", "is not of type int32"),
-        ('{"name": 1, "at": "2013-01-01T10:00:00Z"}', "name", "1", "is not of type string"),
-        ('{"n": 1, "at": "never"}', "at", "never", "is not of type timestamp[us, UTC]"),
+        ('{"n": "x", "at": "2013-01-01T10:00:00Z"}', "n", "x"),
+        ('{"n": 1.5, "at": "2013-01-01T10:00:00Z"}', "n", "1.5"),
+        ('{"n": 3000000000, "at": "2013-01-01T10:00:00Z"}', "n", "3000000000"),
+        ('{"name": 1, "at": "2013-01-01T10:00:00Z"}', "name", "1"),
+        ('{"n": 1, "at": "never"}', "at", "never"),
         (
             '{"n": 1, "at": "2013-01-01T10:00:00"}',
             "at",
             "2013-01-01T10:00:00",
-            "is not of type timestamp[us, UTC]: it has no offset from UTC, like a timestamp[us]",
         ),
-        ('{"n": 1, "at": null}', "at", "null", "is null, but it is the event time"),
-        ('{"n": 1}', "at", "null", "is null, but it is the event time"),
-        ('{"n": 1', None, '{"n": 1', "is not JSON"),
-        ("n;at", None, "n;at", "is not JSON"),
-        ("[1, 2]", None, "[1, 2]", "is not a JSON object"),
-        ("null", None, "null", "is not a JSON object"),
-        ('\t"x" ', None, '"x"', "is not a JSON object"),
-        ("1e3", None, "1e3", "is not a JSON object"),
-        ('{"n": 1} null', None, '{"n": 1} null', "holds several JSON values"),
-        ('{"n": 1}{"n": 2}', None, '{"n": 1}{"n": 2}', "holds several JSON values"),
-        ('{"n":\n1}', None, '{"n":', "is not JSON"),
-        ("\u00a0", None, "\u00a0", "is not JSON"),
+        ('{"n": 1, "at": null}', "at", "null"),
+        ('{"n": 1}', "at", "null"),
+        ('{"n": 1', None, '{"n": 1'),
+        ("n;at", None, "n;at"),
+        ("[1, 2]", None, "[1, 2]"),
+        ("null", None, "null"),
+        ('\t"x" ', None, '"x"'),
+        ("1e3", None, "1e3"),
+        ('{"n": 1} null', None, '{"n": 1} null'),
+        ('{"n": 1}{"n": 2}', None, '{"n": 1}{"n": 2}'),
+        ('{"n":\n1}', None, '{"n":'),
+        ("\u00a0", None, "\u00a0"),
     ],
 )
-def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | None, value: str, reason: str) -> None:
+def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | None, value: str) -> None:
     bad = refused(landing, (GOOD * 5000 + "\n" + line + "\n" + GOOD).encode())
-    assert (bad.line, bad.column, bad.value, bad.reason) == (5002, column, value, reason)
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column, bad.value) == (5002, column, value)
 
 
 @pytest.mark.parametrize("value", ["null", "true", "-1", '"x"', "[null]", " null "])
@@ -121,7 +122,8 @@ def test_a_value_that_is_no_object_is_named_wherever_it_is(
     with pytest.raises(BadRecord) as raised:
         landing.read(source("json", {"n": "int32"}), "a.json", "\n".join(lines).encode())
     bad = raised.value
-    assert (bad.key, bad.line, bad.value, bad.reason) == ("a.json", before + 1, value.strip(), "is not a JSON object")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.key, bad.line, bad.value) == ("a.json", before + 1, value.strip())
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -137,23 +139,25 @@ def test_text_that_the_parser_refuses_is_not_blamed_on_a_neighbour(landing: Land
     """Half a surrogate makes the whole record unreadable, also in a field that nobody declared."""
     bad = refused(landing, GOOD.encode() + GOOD.replace('"n": 1', rf'"n": 1, "{field}": "\ud800"').encode())
     assert (bad.line, bad.column) == (2, None)
-    assert bad.reason == "cannot be read (JSON parse error: The surrogate pair in string is invalid. in row 0)"
+    wording.matches("bad_rows", bad.reason)
     assert rf'"{field}": "\ud800"' in str(bad.value)
 
 
 @pytest.mark.parametrize(
-    ("fields", "value", "reason"),
-    [('"n": 1, "n": 2', "2", "is in the record twice"), ('"n": "\ufffd"', "\ufffd", "is not of type int32")],
+    ("fields", "value"),
+    [('"n": 1, "n": 2', "2"), ('"n": "\ufffd"', "\ufffd")],
 )
-def test_the_reason_is_the_one_for_which_it_was_refused(landing: Landing, fields: str, value: str, reason: str) -> None:
+def test_the_reason_is_the_one_for_which_it_was_refused(landing: Landing, fields: str, value: str) -> None:
     bad = refused(landing, GOOD.replace('"n": 1', fields).encode())
-    assert (bad.line, bad.column, bad.value, bad.reason) == (1, "n", value, reason)
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column, bad.value) == (1, "n", value)
 
 
 def test_a_number_of_many_digits_is_named(landing: Landing) -> None:
     digits = "9" * 5_000
     bad = refused(landing, GOOD.replace("1,", f"{digits},").encode())
-    assert (bad.line, bad.column, bad.reason) == (1, "n", "is not of type int32")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column) == (1, "n")
 
 
 def test_the_longest_line_is_a_block_of_bytes_whatever_its_characters(landing: Landing) -> None:
@@ -163,19 +167,22 @@ def test_the_longest_line_is_a_block_of_bytes_whatever_its_characters(landing: L
     assert landing.read(spec, "a.json", longest.encode() * 2).num_rows == 2
     with pytest.raises(BadRecord) as raised:
         landing.read(spec, "a.json", (longest + longest.replace('"}', 'x"}')).encode())
-    assert (raised.value.line, raised.value.reason) == (2, "begins a record longer than 1,048,576 bytes")
+    wording.matches("bad_rows", raised.value.reason)
+    assert raised.value.line == 2
 
 
 def test_text_that_is_not_utf8_is_named(landing: Landing) -> None:
     bad = refused(landing, GOOD.encode() + GOOD.encode().replace(b'"a"', b'"a\xff"'))
-    assert (bad.line, bad.column, bad.value, bad.reason) == (2, "name", "a\ufffd", "is not valid UTF-8")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column, bad.value) == (2, "name", "a\ufffd")
 
 
 def test_a_column_that_no_record_has_is_missing(landing: Landing) -> None:
     bad = refused(landing, b'{"n": 1, "at": "2013-01-01T10:00:00Z"}\n' * 3)
     assert (bad.line, bad.column, bad.value) == (None, "name", None)
-    assert bad.clause == "no record has such a field; name it in `optional_columns` where an object may lack it"
-    assert bad.reason == f"{bad.clause} (the first one has n, at)"
+    wording.matches("bad_rows", bad.clause)
+    wording.matches("bad_rows", bad.reason)
+    assert bad.clause in bad.reason
 
 
 def test_a_column_that_is_null_everywhere_is_not_missing(landing: Landing) -> None:
@@ -185,7 +192,8 @@ def test_a_column_that_is_null_everywhere_is_not_missing(landing: Landing) -> No
 
 def test_a_record_beyond_the_bound_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, (GOOD + GOOD.replace('"a"', '"' + "z" * 3 * BLOCK_BYTES + '"')).encode())
-    assert (bad.line, bad.reason) == (2, "begins a record longer than 1,048,576 bytes")
+    wording.matches("bad_rows", bad.reason)
+    assert bad.line == 2
 
 
 def test_deep_nesting_in_an_ignored_field_does_not_kill_the_worker(landing: Landing) -> None:
@@ -198,4 +206,5 @@ def test_a_line_nested_too_deeply_to_tell_whether_a_column_is_missing_is_a_bad_r
     """Whatever a file holds, the answer names file and line: a reader never dies of it."""
     deep = '{"q": ' + "[" * 100_000 + "]" * 100_000 + ', "n": 1, "at": "2013-01-01T10:00:00Z"}\n'
     bad = refused(landing, deep.encode())
-    assert (bad.line, bad.column, bad.reason) == (1, None, "is nested too deeply to be read")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column) == (1, None)

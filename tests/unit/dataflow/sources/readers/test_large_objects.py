@@ -215,7 +215,7 @@ def test_an_object_that_is_deleted_between_two_reads_of_it_is_declined_or_skippe
     *rows, end = answers(store, [obj], reader)
     if isinstance(end, Declined):
         assert end.decline.reason == CheckpointFailureReason.SOURCE_OBJECT_MISSING
-        assert f"object {key} went while it was read" in end.decline.detail
+        assert key in end.decline.detail
     else:
         assert isinstance(end, OperatorStageEnd)
         assert (rows, end.ack["sources"]["s"]["missing"]) == ([], [key])

@@ -84,14 +84,9 @@ def test_an_object_may_lack_all_columns_where_all_are_optional(landing: Landing,
     assert table.num_rows == 300 and all(table[column].null_count == 300 for column in SCHEMA)
 
 
-@pytest.mark.parametrize(
-    ("format_", "said"),
-    [("csv", "it is: m,note"), ("json", "the first one has m, note"), ("parquet", "it has m, note")],
-)
-def test_a_column_that_is_not_optional_is_missing_and_what_is_there_is_said(
-    landing: Landing, format_: str, said: str
-) -> None:
-    with pytest.raises(BadObject, match=rf"column n: .*name it in `optional_columns` .*\({said}\)"):
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
+def test_a_column_that_is_not_optional_is_missing_and_what_is_there_is_said(landing: Landing, format_: str) -> None:
+    with wording.raises(BadObject):
         landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1, "note": "x"}]))
 
 

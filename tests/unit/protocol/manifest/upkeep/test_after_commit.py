@@ -63,7 +63,7 @@ def test_one_confirmation_names_every_sink_that_has_committed() -> None:
     assert isinstance(answer, Transition)
     assert answer.event == SinksConfirmed(log.now_ms, CheckpointId(1), ("lake", "top"), A)  # type: ignore[arg-type]
     assert log.state.unconfirmed() == ()
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "lake", "other"), "expected sinks of")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "lake", "other"))
 
 
 def test_a_confirmation_and_a_subsumption_are_one_transition() -> None:
@@ -72,7 +72,7 @@ def test_a_confirmation_and_a_subsumption_are_one_transition() -> None:
     log.trigger(A)
     log.complete(A)
     confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)), "keeps them")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
     answer = log.subsume(A, (1,), confirms=confirms)
     assert isinstance(answer, Transition)
     confirmed = SinksConfirmed(log.now_ms, CheckpointId(2), ("lake",), A)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_a_confirmation_is_recorded_although_nothing_is_subsumed_with_it() -> No
     log.trigger(A)
     log.complete(A)
     confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (2,), confirms=confirms), "keeps them")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (2,), confirms=confirms))
     log.trigger(B)
     answer = log.subsume(A, (1,), confirms=confirms)
     assert isinstance(answer, Transition)
@@ -105,14 +105,14 @@ def test_a_confirmation_before_the_commit_point_is_a_violation() -> None:
     """Publish before complete would be visible without being committed."""
     log = JobLog()
     log.trigger(A)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1), "got a pending one")
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 2), "never triggered")
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 0), "never triggered")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1))
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 2))
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 0))
 
 
 def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() -> None:
     log = epochs(1)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"), "expected sinks of")
+    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
 
 
 def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
@@ -175,7 +175,7 @@ def test_whole_directories_are_taken_as_garbage_unless_something_retained_lies_i
     assert set(directories) <= {entry.prefix for entry in log.state.garbage}
     live = token_prefix(CheckpointId(3), log.state.checkpoints[-1].token)
     for refused_entry in (live, "chk-00000000000000000001/", token_prefix(CheckpointId(1), first.token) + "state/"):
-        refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)), "token's directory")
+        refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)))
 
 
 def test_only_what_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
@@ -226,8 +226,8 @@ def test_subsumption_is_left_to_the_session_that_leads() -> None:
 def test_what_the_policy_or_a_root_keeps_cannot_be_subsumed() -> None:
     log = epochs(2)
     log.epoch(A, confirm=False)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)), r"checkpoints \[3\] refused")
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2), last=2), r"checkpoints \[2\] refused")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)))
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2), last=2))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,6 @@ def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
         log,
         ProtocolViolation,
         lambda: log.subsume(A, (1,), (key,)),
-        "refused: expected one object, or a token's directory",
     )
 
 
@@ -257,7 +256,7 @@ def test_the_metadata_of_a_kept_checkpoint_cannot_become_garbage() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (head.metadata.key,)), "nothing retained names")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (head.metadata.key,)))
 
 
 def aborted_then_led_by(session: str) -> JobLog:
@@ -293,7 +292,7 @@ def test_garbage_of_the_present_leader_waits_for_a_later_one() -> None:
     log.now_ms += 2 * GRACE_MS
     assert own
     assert not set(own) & set(deletable(log.state, B, log.now_ms, GRACE_MS))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS), "earlier leader")
+    refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS))
 
 
 def test_garbage_beside_a_pending_checkpoint_of_another_timeline_is_live() -> None:

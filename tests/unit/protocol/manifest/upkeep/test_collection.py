@@ -35,25 +35,25 @@ def test_a_walk_of_an_older_version_proves_nothing() -> None:
     log = epochs(2)
     version = log.state.version
     log.trigger(B)
-    refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version), "Walk again")
+    refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version))
 
 
 def test_what_could_be_live_cannot_be_listed() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (head.metadata.key,)), "nothing retained names")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (head.metadata.key,)))
     log.trigger(A)
     pending = stray(log.pending.checkpoint_id, log.pending.token)
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (pending,)), "neither pending")
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, ("inputs/" + "a" * 64 + ".json",)), "below a")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (pending,)))
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, ("inputs/" + "a" * 64 + ".json",)))
 
 
 def test_the_list_is_bounded() -> None:
     """I2: the manifest value stays small."""
     log = epochs(2)
     many = tuple(stray(name=f"{number}.parquet") for number in range(MAX_LISTED + 1))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, many), "at most 1000")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, many))
     assert isinstance(log.list_garbage(B, many[:MAX_LISTED]), Transition)
 
 
@@ -64,7 +64,7 @@ def test_an_entry_is_collected_after_the_grace_period_without_any_later_leader()
     entry = log.state.garbage[-1]
     log.now_ms = entry.since_ms + GRACE_MS - 1
     assert entry not in collectable(log.state, log.now_ms, GRACE_MS)
-    refused(log, ProtocolViolation, lambda: log.forget_collected(B, (entry.prefix,), GRACE_MS), "older than")
+    refused(log, ProtocolViolation, lambda: log.forget_collected(B, (entry.prefix,), GRACE_MS))
     log.now_ms += 1
     assert entry in collectable(log.state, log.now_ms, GRACE_MS)
     assert entry not in deletable(log.state, A, log.now_ms, GRACE_MS)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_a_pinned_checkpoint_is_a_root_until_it_is_let_go() -> None:
     assert isinstance(log.pin(B, 1), Transition)
     assert retention_roots(log.state) == {1, 3}
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)), "the policy or I8 keeps them")
+    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
     assert isinstance(log.unpin(A), Transition)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
 
@@ -70,7 +70,7 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
     log.pin(B, 1, "reader", hold_ms=2 * MINUTE_MS)
     log.cancel(A)
     log.now_ms += MINUTE_MS - 1
-    refused(log, ProtocolViolation, lambda: log.list_garbage(A, (root,)), "neither listed nor being copied")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(A, (root,)))
     log.now_ms += 1
     assert isinstance(log.list_garbage(A, (root,)), Transition)
     assert [pin.name for pin in log.state.pins] == ["reader"]
@@ -80,14 +80,14 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
 def test_what_is_not_retained_cannot_be_held() -> None:
     log = epochs(2)
     log.subsume(A, (1,))
-    refused(log, NotFound, lambda: log.pin(B, 1), r"retains no completed checkpoint 1; retained: 2\.")
-    refused(log, NotFound, lambda: log.pin(B, 9), "Nothing was changed")
+    refused(log, NotFound, lambda: log.pin(B, 1))
+    refused(log, NotFound, lambda: log.pin(B, 9))
 
 
 @pytest.mark.parametrize(("name", "hold_ms"), [("", MINUTE_MS), ("reader", 0), ("reader", -1)])
 def test_a_pin_has_a_name_and_an_end(name: str, hold_ms: int) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.pin(A, 1, name, hold_ms), "expected a name and more than 0 ms")
+    refused(log, InvalidRequest, lambda: log.pin(A, 1, name, hold_ms))
 
 
 def test_the_number_of_readers_is_bounded() -> None:
@@ -95,7 +95,7 @@ def test_the_number_of_readers_is_bounded() -> None:
     log = epochs(1)
     pins = tuple(Pin(f"r-{number:03d}", CheckpointId(1), log.now_ms + 5) for number in range(MAX_PINS))
     log.state = replace(log.state, pins=pins)
-    refused(log, InvalidRequest, lambda: log.pin(A, 1, "one more"), "256 readers hold checkpoints")
+    refused(log, InvalidRequest, lambda: log.pin(A, 1, "one more"))
     assert isinstance(log.pin(A, 1, "r-007"), Transition)
     log.now_ms += 5
     assert isinstance(log.pin(A, 1, "one more"), Transition), "those whose time is over hold nothing"

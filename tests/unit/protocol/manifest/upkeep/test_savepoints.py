@@ -14,6 +14,7 @@ from milepost.protocol.records.layout import copying_pin
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
+from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
 
 
@@ -41,7 +42,7 @@ def test_recording_or_disposing_twice_changes_nothing() -> None:
 def test_a_name_is_taken_once() -> None:
     log = epochs(2)
     log.record_savepoint(A, 1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 2), "has one of that name, of checkpoint 1")
+    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 2))
 
 
 CREATION = "0123456789abcdef" * 2
@@ -73,7 +74,7 @@ def test_a_savepoint_whose_files_were_listed_as_garbage_is_refused() -> None:
     """Listed today they may be deleted tomorrow: the record must not land on them."""
     log = epochs(1)
     log.list_garbage(B, (ROOT,))
-    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE), "listed as garbage")
+    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
 
 
 def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is_listed() -> None:
@@ -86,7 +87,7 @@ def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is
     log.now_ms += MINUTE_MS
     log.forget_collected(B, (ROOT,), MINUTE_MS)
     assert ROOT not in [entry.prefix for entry in log.state.garbage]
-    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE), "held no more")
+    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
 
 
 def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage() -> None:
@@ -94,16 +95,16 @@ def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage(
     log.pin(A, 1, copying_pin(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
     log.unpin(A, copying_pin(ROOT))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)), "neither listed nor being copied")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)))
     other = f"savepoints/other/{CREATION}/"
     log.pin(A, 1, copying_pin(other))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)), "neither listed nor being copied")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)))
 
 
 @pytest.mark.parametrize("entry", ["savepoints/", "savepoints/before/", ROOT + "_metadata", "savepoints/A/" + CREATION])
 def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
     log = epochs(1)
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)), "refused")
+    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)))
 
 
 def test_where_an_object_of_a_savepoint_stands() -> None:
@@ -114,7 +115,7 @@ def test_where_an_object_of_a_savepoint_stands() -> None:
     key = ROOT + "_metadata"
     assert object_status(log.state, key, {key}, listed()) is ObjectStatus.REFERENCED
     assert object_status(log.state, key, (), listed()) is ObjectStatus.UNREACHABLE
-    assert "no savepoint that the job lists names it" in proof(key, None)
+    wording.matches("problems", proof(key, None))
     assert object_status(log.state, "savepoints/README", (), listed()) is ObjectStatus.FOREIGN
     assert object_status(log.state, "savepoints/before/x/_metadata", (), listed()) is ObjectStatus.FOREIGN
     log.pin(A, 1, copying_pin(ROOT))
@@ -133,17 +134,17 @@ def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
 def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -> None:
     """A finished incarnation never runs again (I4); what the next one starts from may be copied in before."""
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.trigger(A, imports=True), "on a fork of its own")
+    refused(log, InvalidRequest, lambda: log.trigger(A, imports=True))
     log.cancel(A)
     log.fork(B, 0)
     fork = log.state.timelines[-1].timeline_id
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, imports=True), "CANCELED")
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, imports=True))
     log.clean(A)
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork), "CANCELED")
+    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
     below = CheckpointId(-1)
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=below), "with an id above")
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=below))
     huge = MAX_CHECKPOINT_ID
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=huge), "with an id above")
+    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=huge))
     log.trigger(B, timeline=fork, imports=True, above=41)
     pending = log.pending_on(fork)
     assert (pending.checkpoint_id, log.state.next_checkpoint_id) == (42, 43), "what is copied may hold names from ids"
@@ -155,7 +156,7 @@ def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "..", "a b", "x" * 64, "ü", "A", "42", "a.b"])
 def test_a_name_that_could_not_be_part_of_a_key_is_refused(name: str) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, name), "savepoint name .* refused")
+    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, name))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_name_that_could_not_be_part_of_a_key_is_refused(name: str) -> None:
 )
 def test_a_place_that_is_no_url_is_refused(location: str, match: str) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, location=location), match)
+    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, location=location))
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/copies/x", "file:///copies/x"])
@@ -177,20 +178,20 @@ def test_a_savepoint_may_lie_anywhere(location: str) -> None:
 def test_a_document_outside_of_the_savepoint_is_refused() -> None:
     log = epochs(1)
     outside = ObjectHandle("../savepoint.json", 1, "a")
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, document=outside), r"`\.\.` part")
+    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, document=outside))
 
 
 @pytest.mark.parametrize("checkpoint_id", [0, 2, 9])
 def test_a_savepoint_of_what_is_not_retained_is_not_found(checkpoint_id: int) -> None:
     log = epochs(1)
-    refused(log, NotFound, lambda: log.record_savepoint(A, checkpoint_id), r"retained: \[1\]")
+    refused(log, NotFound, lambda: log.record_savepoint(A, checkpoint_id))
 
 
 def test_only_so_many_savepoints_are_listed() -> None:
     log = epochs(1)
     for number in range(MAX_SAVEPOINTS):
         log.record_savepoint(A, 1, f"s{number:03d}")
-    error = refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, "more"), "at most 256")
+    error = refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, "more"))
     assert "dispose" in error.hint
 
 
