@@ -29,6 +29,7 @@ from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree
 
+from milepost_testkit import profiles
 from scripts.processes import ROOT
 from scripts.reference.markdown import with_section
 from scripts.tree_copies import TreeCopies, tracked_files
@@ -122,9 +123,9 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
     """Run these tests of a copy of the tree."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
-    command += options
+    command += ["--hypothesis-seed=1", *options]
     command += [f"--junitxml={report}", *tests]
-    environment = {**os.environ, "MILEPOST_SEED": "1", "MILEPOST_PROFILE": "deep", "PYTHONHASHSEED": "1"}
+    environment = {**os.environ, "MILEPOST_SEED": "1", profiles.VARIABLE: profiles.MUTANTS, "PYTHONHASHSEED": "1"}
     process = subprocess.Popen(
         command,
         cwd=folder,

@@ -162,6 +162,7 @@ def _use(tree: ast.Module, place: Place, rest: str) -> Change:
         case ast.Attribute():
             return path, ast.Attribute(node.value, rest, node.ctx)
         case ast.Name():
+            _require_known_names(tree, path, ast.Name(rest, ast.Load()))
             return path, ast.Name(rest, node.ctx)
     raise MisplacedMutant(f"{ast.unparse(node)!r} has no name that another could replace")
 
