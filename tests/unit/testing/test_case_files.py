@@ -15,6 +15,9 @@ from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from tests.unit.testing.test_cases import SPEC
 
+UNGATED = SPEC.partition("quality:")[0]
+"""Without the gate, whose library takes seconds to import."""
+
 CASE = """\
 milepost_test: 1
 job: counts.yaml
@@ -27,7 +30,7 @@ cases:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "counts.yaml").write_text(SPEC)
+    (tmp_path / "counts.yaml").write_text(UNGATED)
     (tmp_path / "case.yaml").write_text(CASE)
     return tmp_path
 
@@ -101,9 +104,6 @@ def test_the_command_says_each_case_and_fails_with_one(folder: Path) -> None:
     assert milepost("test", folder / "nothing").exit_code == 3
 
 
-UNGATED = SPEC.partition("quality:")[0]
-"""A new process imports no library of the gate for it, which takes seconds."""
-
 PLUGIN = ("-p", "no:cacheprovider", "-p", "milepost_pytest", "-q", "--noconftest", "-o", "addopts=")
 
 
@@ -114,7 +114,6 @@ def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.long
 def test_pytest_runs_the_cases_of_the_folders_that_are_named(folder: Path) -> None:
-    (folder / "counts.yaml").write_text(UNGATED)
     result = _pytest(folder, "--milepost", ".", ".")
     assert result.returncode == 0 and "1 passed" in result.stdout
     (folder / "case.yaml").write_text(CASE.replace("total: 1", "total: 2"))

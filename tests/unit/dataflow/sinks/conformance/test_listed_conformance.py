@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from milepost.dataflow.sinks.contract import SinkMode
 from tests.conformance.sinks.contract.case import Pairs
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests
@@ -20,6 +22,13 @@ class TestListed(
     LocalListed, SmallFilesTests, SinkForeignTests, SinkFaultTests, SinkStrangerTests, SinkTimelineTests, SinkTests
 ):
     """In append mode: an upsert table of it would show every version of a row."""
+
+    every_call = False
+
+
+@pytest.mark.deep
+class TestEveryCall(LocalListed, SinkFaultTests):
+    """Moves that stop at a look as well. Our own Parquet table has that in `make test`: a look decides nothing."""
 
 
 class TestBucketDeletes(LocalListed, SinkDeleteTests):
