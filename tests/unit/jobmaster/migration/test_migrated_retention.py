@@ -72,7 +72,7 @@ def test_the_old_table_is_kept_while_it_is_needed_and_gone_afterwards(
     run_later(job, monkeypatch, 4, 1)
     assert {sink: files(job, sink) for sink in SINKS} == kept, "a retained checkpoint is of the old tables"
     assert all(len(registered(job, sink)) == 2 for sink in SINKS)
-    run_later(job, monkeypatch, 5, 7)
+    run_later(job, monkeypatch, 5, 6)
     oldest = job.small.context.head().state.checkpoints[0].checkpoint_id
     assert oldest > 6
     for sink in SINKS:
@@ -97,7 +97,7 @@ def test_after_a_rollback_beyond_it_the_new_table_is_emptied_and_collected(
     for sink in SINKS:
         job.say_parquet(sink)
     assert reading_engines.read("duckdb", job.lake("seen")).num_rows, "an abandoned checkpoint is of it"
-    run_later(job, monkeypatch, 5, 9)
+    run_later(job, monkeypatch, 5, 7)
     for sink in SINKS:
         assert reading_engines.read("duckdb", job.lake(sink)).num_rows == 0, "its readers see an empty table"
         assert files(job, f"delta-{sink}") == set()
@@ -116,7 +116,7 @@ def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pyt
     for sink in SINKS:
         job.migrate(sink)
         job.say(sink)
-    run_later(job, monkeypatch, 5, 7)
+    run_later(job, monkeypatch, 5, 5)
     assert files(job, "seen") and len(registered(job, "seen")) == 2
     old = job.small.context.sink("table", TableAddress("parquet", "../lake/table"))
     assert old.position().checkpoint_id == 5, "a table that a checkpoint is of is left as it was"

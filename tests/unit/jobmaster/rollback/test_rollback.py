@@ -596,7 +596,7 @@ def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(jo
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("form", ["parquet", "delta"])
+@pytest.mark.parametrize("form", ["parquet", pytest.param("delta", marks=pytest.mark.deep)])
 def test_a_sink_that_was_dropped_follows_when_what_its_table_shows_is_collected_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:

@@ -75,8 +75,15 @@ def beside(job: CountedJob) -> OtherJob:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("held", ["in memory", "on the disk"])
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize(
+    ("suffix", "held"),
+    [
+        ("parquet", "in memory"),
+        ("csv", "on the disk"),
+        pytest.param("parquet", "on the disk", marks=pytest.mark.deep),
+        pytest.param("csv", "in memory", marks=pytest.mark.deep),
+    ],
+)
 def test_a_job_goes_on_from_the_exported_state_of_another(
     job: CountedJob, tmp_path: Path, suffix: str, held: str
 ) -> None:

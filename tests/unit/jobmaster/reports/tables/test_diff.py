@@ -41,7 +41,7 @@ HELD = ("in memory", "on the disk", "on the disk, of every key")
 PAIRS = ((1, 2), (2, 3), (1, 3), (3, 1), (2, 2), (0, 2))
 
 
-@pytest.fixture(params=HELD)
+@pytest.fixture(params=[*HELD[:2], pytest.param(HELD[2], marks=pytest.mark.deep)])
 def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a comparison holds: the answer is the same."""
     if request.param != "in memory":
