@@ -21,6 +21,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost_testkit.interleavings.model_explorer import Explorer
 from milepost_testkit.interleavings.model_rules import Decide, Rules
 from milepost_testkit.interleavings.model_world import Process, World, check_files, require, run_key
+from milepost_testkit.models.protocol.stored_job import lineage
 
 PERSON = "cli:person"
 MOVED = -1
@@ -177,11 +178,7 @@ class SwitchExplorer(Explorer):
     def lineage(self, world: World, number: int) -> tuple[int, ...]:
         """A checkpoint and all that it continues, ascending."""
         parents = {int(one.checkpoint_id): int(one.parent) for one in self.manifests.values[world.manifest].checkpoints}
-        found: list[int] = []
-        while number:
-            found.append(number)
-            number = parents[number]
-        return tuple(reversed(found))
+        return tuple(lineage(number, parents.__getitem__))
 
     def check(self, world: World) -> None:
         """Check what must hold at every moment. Raises Broken."""
