@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
 
@@ -16,12 +17,20 @@ Plane: TypeAlias = Callable[[], EpochRunner]
 """Opens a runner."""
 
 
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Plane:
+@contextmanager
+def epochs_in_process() -> Iterator[Plane]:
     """Epochs run in this process and DuckDB evaluates SQL, also those of the command line and of `FlightsJob`."""
     opened = partial(SparklessRunner, sql=True)
-    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", opened)
-    return opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("milepost.spark.driver.runner.SparkEpochRunner", opened)
+        yield opened
+
+
+@pytest.fixture
+def in_process() -> Iterator[Plane]:
+    """Epochs of the test run in this process."""
+    with epochs_in_process() as opened:
+        yield opened
 
 
 @pytest.fixture(params=["in process", pytest.param("on Spark", marks=pytest.mark.deep)])

@@ -1,22 +1,22 @@
-"""Backfill with Spark: real flights, a cleaning rule that was wrong in March, corrected and replayed."""
+"""Backfill: real flights, a cleaning rule that was wrong in March, corrected and replayed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.dataflow.quality.partial_results import PartialResult
-from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, Session
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.jobs.flights.recovering_job import key_of
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 FEBRUARY_28, MARCH_1, MARCH_3, JULY_1 = 59, 60, 62, 182
 RIGHT = "SELECT carrier, flight, origin, dest, dep_delay,"
@@ -26,10 +26,10 @@ EDIT = {"max_files: 4": "max_files: 1", without_quality(): ""}
 
 @dataclass
 class Meanwhile:
-    """Spark, before whose first epoch the schedule runs one of its own."""
+    """A data plane, before whose first epoch the schedule runs one of its own."""
 
     job: FlightsJob
-    inner: SparkEpochRunner = field(default_factory=SparkEpochRunner)
+    inner: EpochRunner
     scheduled: CheckpointReport | None = None
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
@@ -47,7 +47,9 @@ class Meanwhile:
         self.inner.stop()
 
 
-def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_from_scratch(tmp_path: Path) -> None:
+def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_from_scratch(
+    tmp_path: Path, plane: Plane
+) -> None:
     """Deduplication, windows, late rows and running sums are what the right rule would have made of them."""
     job = FlightsJob.create(tmp_path / "job", EDIT | {RIGHT: WRONG})
     job.land([FEBRUARY_28, MARCH_1, MARCH_3])
@@ -61,7 +63,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     assert "forks at checkpoint 1 (watermark 2013-03-01T02:00:00+00:00); the live head is checkpoint 3" in shown.stdout
     assert "replays what checkpoints 2 to 3 read: 2 ranges, 2 objects" in shown.stdout
 
-    runner = Meanwhile(job)
+    runner = Meanwhile(job, plane())
     result = job.master().backfill(Session.cli(), runner, "2013-03-01T05:00Z")
     assert runner.scheduled is not None and runner.scheduled.timeline == "main"
     assert (result.fork_point, len(result.epochs)) == (1, 3), "two of March, and July's, caught up with"

@@ -1,4 +1,4 @@
-"""Going back with Spark: real flights, rolled back and forth; after every step each table equals the oracle."""
+"""Going back: real flights, rolled back and forth; after every step each table equals the oracle."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from pathlib import Path
 
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.jobs.flights.recovering_job import SINKS, key_of
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 
-def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10892(tmp_path: Path) -> None:
+def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10892(
+    tmp_path: Path, plane: Plane
+) -> None:
     """Windows that were emitted, keys that were seen and late rows return with the rest; nothing is there twice, and
     nothing that is read again is lost because a table saw higher ids before (apache/iceberg#10892)."""
-    job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 1"})
+    job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 1", without_quality(): ""})
     job.land(range(1, 8))
     assert len(job.run_until_caught_up()) == 7
     at_7 = {name: job.master().read(name) for name in SINKS}

@@ -1,4 +1,4 @@
-"""A savepoint with Spark: taken in the middle of unfinished work, moved away, and continued by another job."""
+"""A savepoint: taken in the middle of unfinished work, moved away, and continued by another job."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.storage.open import open_store
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.jobs.flights.recovering_job import SINKS, key_of
 from milepost_testkit.models.data.csv_oracle import expected_tables
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 
 class SecondJob(FlightsJob):
@@ -22,9 +24,11 @@ class SecondJob(FlightsJob):
         return self.folder / "config" / "second.yaml"
 
 
-def test_another_job_at_another_parallelism_continues_rows_in_flight_state_and_tables(tmp_path: Path) -> None:
+def test_another_job_at_another_parallelism_continues_rows_in_flight_state_and_tables(
+    tmp_path: Path, plane: Plane
+) -> None:
     """What both jobs did together is what the oracle computes from all landed files, late rows and windows included."""
-    job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 1"})
+    job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 1", without_quality(): ""})
     job.land(range(1, 6))
     text = job.spec_path.read_text()
     second = SecondJob(tmp_path)

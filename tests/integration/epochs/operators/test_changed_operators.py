@@ -10,6 +10,7 @@ import duckdb
 
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: flights
@@ -64,7 +65,7 @@ def flights_of_carriers(job: FlightsJob) -> dict[str, int]:
     return {row["carrier"]: row["flights"] for row in job.master().read("carriers").to_pylist()}
 
 
-def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path) -> None:
+def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path, plane: Plane) -> None:
     """DESIGN 8.1: refused before anything is planned, unless the old state may be left behind."""
     job = create(tmp_path)
     job.land([1])
@@ -91,7 +92,7 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     assert milepost("run", job.spec_path).exit_code == 0  # the flag is needed once: the old state is gone
 
 
-def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path, plane: Plane) -> None:
     """Its position stays with the checkpoints while the spec is without it: no object is read twice."""
     job = create(tmp_path)
     with_weather = SPEC.replace("operators:\n", WEATHER + "operators:\n", 1)
@@ -141,9 +142,7 @@ class Lasts:
 """
 
 
-def test_a_sum_whose_scale_only_spark_knows_keeps_it_and_a_renamed_operator_goes_on(
-    tmp_path: Path,
-) -> None:
+def test_a_sum_whose_scale_only_sql_tells_keeps_it_and_a_renamed_operator_goes_on(tmp_path: Path, plane: Plane) -> None:
     """A sum of decimals is stored as a whole number: in another scale the same bits are another sum.
 
     A class that declares more state, and wider, beside it gets what was stored.

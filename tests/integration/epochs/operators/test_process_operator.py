@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.quality.partial_results import PartialResult
-from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
@@ -22,6 +22,7 @@ from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: flights
@@ -161,7 +162,7 @@ def job(tmp_path: Path) -> TailsJob:
     return TailsJob.create(tmp_path)
 
 
-def test_process_functions_equal_another_engine_across_epochs_and_parallelism(job: TailsJob) -> None:
+def test_process_functions_equal_another_engine_across_epochs_and_parallelism(job: TailsJob, plane: Plane) -> None:
     """State and timers of a key go through checkpoints and rescaling; what comes out feeds SQL, an aggregate, sinks."""
     before = 2
     for first, parallelism in ((1, 2), (4, 1), (7, 3), (10, 2)):
@@ -183,14 +184,18 @@ import units
 
 class Turnaround:
     state = {"epochs": "int64"}
-    output = {"tailnum": "string", "time_hour": "timestamp[us, UTC]", "minutes": "int64", "pid": "int64"}
+    output = {"minutes": "int64", "pid": "int64"}
 
     def on_rows(self, key, rows, state, ctx):
         state["epochs"] = (state["epochs"] or 0) + 1
-        yield {"tailnum": "one", "time_hour": None, "minutes": units.VALUE + state["epochs"], "pid": os.getpid()}
+        yield {"minutes": units.VALUE + state["epochs"], "pid": os.getpid()}
 """
-ONE_FUNCTION = {SPEC[SPEC.index("  - {uid: quiet, kind") : SPEC.index("sinks:")]: "",
-                SPEC[SPEC.index("  - {name: quiet, input") : SPEC.index("spark:")]: ""}  # fmt: skip
+OPERATORS, SINKS = SPEC.index("  - {uid: clean"), SPEC.index("sinks:")
+ONE_FUNCTION = {
+    SPEC[OPERATORS:SINKS]: "  - {uid: turnaround, kind: process, inputs: [flights], key: [carrier], "
+    'function: "flights_ops:Turnaround"}\n',
+    SPEC[SPEC.index("  - {name: long") : SPEC.index("spark:")]: "",
+}
 
 
 def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(tmp_path: Path) -> None:
@@ -228,7 +233,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     assert hashes == [hashes[0]] * 3 + [hashes[3]] * 3 + [hashes[6]] * 3 and len(set(hashes)) == 3
 
 
-def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lost(job: TailsJob) -> None:
+def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lost(job: TailsJob, plane: Plane) -> None:
     job.land([1])
     job.run()
     job.land([2])
@@ -250,7 +255,9 @@ def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lo
 
 
 @pytest.mark.parametrize("edit", ["class", "helper", "gone"])
-def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(job: TailsJob, edit: str) -> None:
+def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(
+    job: TailsJob, plane: Plane, edit: str
+) -> None:
     """Airflow runs the two in separate processes; the checkpoint records what the trigger saw (I13)."""
     job.land([1])
     session = Session.cli()
@@ -263,7 +270,7 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(job:
         file.write_text(file.read_text() + "\n# edited\n")
     loaded = job.load()
     with pytest.raises(SubtaskDeclined, match="the code changed after the epoch was triggered") as declined:
-        JobMaster(loaded).run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
+        JobMaster(loaded).run_epoch(session, triggered.checkpoint_id, plane())
     assert reason_for(declined.value).value == "CODE_MISMATCH" and declined.value.exit_code == 1
     job.master().abort(session, triggered.checkpoint_id, reason_for(declined.value).value, declined.value.message)
     with pytest.raises(NotFound):
@@ -278,7 +285,7 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(job:
 class OtherCodeRunner:
     """Gives the workers another text than the one whose hash the plan carries."""
 
-    def __init__(self, runner: SparkEpochRunner) -> None:
+    def __init__(self, runner: EpochRunner) -> None:
         self._runner = runner
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
@@ -297,16 +304,16 @@ class OtherCodeRunner:
         self._runner.stop()
 
 
-def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob) -> None:
+def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob, plane: Plane) -> None:
     """I13: the worker hashes what it was given, whatever the driver says it is."""
     job.land([1])
     loaded = job.load()
     with pytest.raises(SubtaskDeclined, match="worker runs code") as declined:
-        JobMaster(loaded).run(Session.cli(), OtherCodeRunner(SparkEpochRunner()))
+        JobMaster(loaded).run(Session.cli(), OtherCodeRunner(plane()))
     assert reason_for(declined.value).value == "CODE_MISMATCH"
 
 
-def test_lint_runs_no_user_code_and_run_checks_what_depends_on_it(job: TailsJob) -> None:
+def test_lint_runs_no_user_code_and_run_checks_what_depends_on_it(job: TailsJob, in_process: Plane) -> None:
     """DESIGN 9: `lint` and DAG files load no module; a mistake that only the class shows is found by run."""
     job.land([1])
     marker = job.folder / "was-loaded"
@@ -323,7 +330,7 @@ def test_lint_runs_no_user_code_and_run_checks_what_depends_on_it(job: TailsJob)
     assert milepost("list", job.spec_path, "--json").document()["checkpoints"] == []
 
 
-def test_another_declared_state_is_refused_before_anything_is_planned(job: TailsJob) -> None:
+def test_another_declared_state_is_refused_before_anything_is_planned(job: TailsJob, in_process: Plane) -> None:
     job.land([1])
     job.run()
     job.land([2])

@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ from milepost_testkit.jobs.flights.flights import DAYS, day_body
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob, local_spec
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane, epochs_in_process
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 BETWEEN = "{type: expect_column_values_to_be_between, column: worst, min_value: -120, max_value: %s, severity: %s}"
 
@@ -33,7 +36,8 @@ def quality(expectation: str) -> str:
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
     """A job with one completed epoch and no gate, to be copied."""
-    return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job").job
+    with epochs_in_process():
+        return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job").job
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def with_quality(job: FlightsJob, expectation: str) -> str:
     return text
 
 
-def test_a_critical_expectation_that_fails_publishes_nothing(recovering: RecoveringJob) -> None:
+def test_a_critical_expectation_that_fails_publishes_nothing(recovering: RecoveringJob, in_process: Plane) -> None:
     job = recovering.job
     without = with_quality(job, BETWEEN % (1, "critical"))
     outcome = milepost("run", job.spec_path)
@@ -61,7 +65,9 @@ def test_a_critical_expectation_that_fails_publishes_nothing(recovering: Recover
     recovering.recover(failed=True)
 
 
-def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(recovering: RecoveringJob) -> None:
+def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(
+    recovering: RecoveringJob, in_process: Plane
+) -> None:
     """An expectation that could not be decided is no pass: here two columns of which one may hold nulls."""
     job = recovering.job
     without = with_quality(
@@ -74,7 +80,7 @@ def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(reco
     recovering.recover(failed=True)
 
 
-def test_a_warning_is_published_and_recorded(recovering: RecoveringJob) -> None:
+def test_a_warning_is_published_and_recorded(recovering: RecoveringJob, in_process: Plane) -> None:
     job = recovering.job
     with_quality(job, BETWEEN % (1, "warning"))
     outcome = milepost("run", job.spec_path)
@@ -102,7 +108,9 @@ def test_a_warning_is_published_and_recorded(recovering: RecoveringJob) -> None:
     ],
     ids=["empty-suite", "unknown-type", "unknown-column"],
 )
-def test_a_suite_that_cannot_judge_is_a_bad_spec(expectation: str, says: str, recovering: RecoveringJob) -> None:
+def test_a_suite_that_cannot_judge_is_a_bad_spec(
+    expectation: str, says: str, recovering: RecoveringJob, in_process: Plane
+) -> None:
     """An empty suite would pass everything: exit 2, before anything is planned."""
     job = recovering.job
     without = with_quality(job, expectation)
@@ -127,7 +135,7 @@ spark: {master: "local[2]", parallelism: 2}
 """
 
 
-def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path) -> None:
+def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path, plane: Plane) -> None:
     """Issue: the last row of the last object of the last partition, and a reader that polls the table meanwhile."""
     job = FlightsJob(tmp_path)
     job.spec_path.parent.mkdir()
@@ -174,7 +182,7 @@ def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
 ) -> None:
     """In this process only what is found: with the failing rows that the veto shows, and what is seen twice."""
     told = []
-    for name in ("here", "in tasks"):
+    for name, open_plane in (("here", partial(SparklessRunner, sql=True)), ("in tasks", SparkEpochRunner)):
         job = FlightsJob(tmp_path / name)
         job.spec_path.parent.mkdir(parents=True)
         text = local_spec(FLIGHTS_SPEC.read_text()).partition("operators:")[0] + DEPARTURES
@@ -182,7 +190,7 @@ def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
         job.edit(ours, {})
         job.land((1, 2, 3))
         with pytest.raises(QualityGateFailed):
-            job.master().run(Session.cli(), SparkEpochRunner())
+            job.master().run(Session.cli(), open_plane())
         newest = milepost("show", job.spec_path, "1", "--json").document()
         told.append(newest["veto"]["refusals"])
         monkeypatch.setattr("milepost.epoch.gate_shares.DRIVER_ROWS", 100)

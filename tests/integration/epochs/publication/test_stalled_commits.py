@@ -14,10 +14,10 @@ from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.codec.records import decode
 from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
+from milepost_testkit.runners.planes import Plane
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 
@@ -25,7 +25,7 @@ from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
     "effect", [Effect.HOLD, Effect.LATE], ids=["its leader stalls before the write", "its write is under way for long"]
 )
 def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, effect: Effect, plane: Plane
 ) -> None:
     """I14: the commit of checkpoint 2 is held back; the next leader publishes 2 itself, then 3; then 2 goes on."""
     job = FlightsJob.create(tmp_path, {without_quality(): "", "max_files: 4": "max_files: 1"})
@@ -43,7 +43,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
     monkeypatch.setattr("milepost.jobmaster.job.context.open_store", stalling)
     master, session = JobMaster(job.load()), Session.cli()
     assert isinstance(master.trigger(session), Triggered)
-    master.run_epoch(session, 2, SparkEpochRunner())
+    master.run_epoch(session, 2, plane())
     master.complete(session, 2)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(master.notify_complete, session, 2, "carriers")

@@ -48,7 +48,7 @@ def spark() -> SparkSession:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> LawJob:
-    """A job of four epochs, at two parallelisms."""
+    """A job of three epochs, at two parallelisms."""
     sinks = [
         {"name": node.replace(".", "_"), "input": node, "format": "parquet", "path": f"../lake/{node}",
          "mode": "changelog"}
@@ -64,7 +64,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> LawJob
         "checkpointing": {"max_parallelism": 8},
     }
     made = LawJob.create(tmp_path_factory.mktemp("law"), document)
-    for epoch, parallelism in enumerate((2, 1, 2, 2)):
+    for epoch, parallelism in enumerate((2, 1, 2)):
         made.land("a", rows_table([epoch * 7 + number * 104_729 for number in range(60)], epoch))
         made.set_parallelism(parallelism)
         JobMaster(made.loaded).run(Session.cli(), SparkEpochRunner())
