@@ -1,8 +1,8 @@
-"""`python -m milepost_testkit.airflow.task_imports`: what each task of a second epoch imports, by process.
+"""`python -m milepost_testkit.airflow.task_imports [--spark]`: what each task of a second epoch imports, by process.
 
 The working directory has the DAG file `dag.py`, and its folder `config` the job `small`. Each task runs in a fork of
 this process, which has of Airflow what the supervisor of a task has, and of Milepost nothing. The last line of stdout
-says, for each task, which heavy libraries it has imported.
+says, for each task, which heavy libraries it has imported. Epochs run on Spark only with `--spark`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "
 class Epoch:
     """One run of the DAG; what its tasks push is handed from fork to fork."""
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, run_id: str, *, on_spark: bool) -> None:
+        self._run_id, self._on_spark = run_id, on_spark
         self._pushed: list[Any] = []
         self.imported: dict[str, list[str]] = {}
 
@@ -45,11 +46,18 @@ class Epoch:
             (dag,) = [one for one in found.values() if isinstance(one, DAG) and one.dag_id == "small__epoch"]
             run = InProcessRun(dag, self._run_id)
             run.pushed.update({(task, key): value for (task, key), value in self._pushed})
-            run.execute(task_id)
+            with nullcontext() if self._on_spark or task_id != "run_epoch" else _in_process():
+                run.execute(task_id)
             return list(run.pushed.items()), sorted({name.split(".")[0] for name in sys.modules} & HEAVY)
 
         self._pushed, self.imported[task_id] = in_a_fork(execute)
         self._pushed = [(tuple(name), value) for name, value in self._pushed]
+
+
+def _in_process() -> AbstractContextManager[object]:
+    from milepost_testkit.runners.planes import epochs_in_process
+
+    return epochs_in_process()
 
 
 def in_a_fork(act: Callable[[], Any]) -> Any:
@@ -76,7 +84,7 @@ def main() -> None:
     assert airflow.sdk and not {name for name in sys.modules if name.split(".")[0] in HEAVY}
     for number in (1, 2):
         (Path("landing") / f"{number}.csv").write_text(f"carrier,delay\nAA,{number}\n", encoding="utf-8")
-        epoch = Epoch(f"manual__{number}")
+        epoch = Epoch(f"manual__{number}", on_spark="--spark" in sys.argv)
         epoch.run()
     print(json.dumps(epoch.imported))
 

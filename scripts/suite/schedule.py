@@ -21,7 +21,7 @@ SHARED = {
 """What one process runs, because it is expensive to start: the one Airflow, the one JVM that the process owns."""
 
 SHARES_NOTHING = (
-    "tests/integration/epochs/workers/test_key_hash_in_spark",
+    "tests/integration/epochs/workers/test_new_process",
     "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",

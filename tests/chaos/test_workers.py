@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,11 +16,12 @@ from milepost.spark.driver.engines.session import TASK_ATTEMPTS
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
+from milepost_testkit.runners.planes import epochs_in_process
 from milepost_testkit.tasks.faults.worker_faults import KillFirst, KillOnce, TwoAttempts, Workers, tamper_once
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> FlightsJob:
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
     """Two source subtasks, two stateful ones on each of two levels, several buffers on a channel; one good epoch."""
     edit = {
         without_quality(): "",
@@ -27,9 +29,17 @@ def job(tmp_path: Path) -> FlightsJob:
         "timeout: 10m": "timeout: 10m, tolerable_failures: 1",
         "parallelism: 2": "parallelism: 2, buffer_size: 1KB",
     }
-    job = FlightsJob.create(tmp_path / "job", edit)
+    job = FlightsJob.create(tmp_path_factory.mktemp("healthy") / "job", edit)
     job.land(range(1, 3))
-    job.run()
+    with epochs_in_process():
+        job.run()
+    return job
+
+
+@pytest.fixture
+def job(healthy: FlightsJob, tmp_path: Path) -> FlightsJob:
+    """A copy of the healthy job, with input for its next epoch."""
+    job = FlightsJob(Path(shutil.copytree(healthy.folder, tmp_path / "job")))
     job.land(range(3, 5))
     return job
 

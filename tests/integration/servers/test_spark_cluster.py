@@ -36,32 +36,33 @@ def lake(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def run_elsewhere(spec: Path) -> None:
+def run_elsewhere(spec: Path, parallelism: tuple[int, ...] = PARALLELISM) -> None:
     """Run an epoch of each parallelism in one process of its own: this one's Spark, if it has one, has its master."""
-    in_own_process(_run, spec)
+    in_own_process(_run, spec, parallelism)
 
 
-def _run(spec: Path) -> None:
+def _run(spec: Path, parallelism: tuple[int, ...]) -> None:
     before = "parallelism: 2}"
-    for parallelism in PARALLELISM:
-        now = f"parallelism: {parallelism}}}"
+    for number in parallelism:
+        now = f"parallelism: {number}}}"
         edit_spec(spec, {before: now})
         before = now
         ran = milepost("run", spec)
         assert ran.exit_code == 0, ran.stderr
 
 
+@pytest.mark.parametrize("parallelism", [(2, 4), pytest.param(PARALLELISM, marks=pytest.mark.deep)])
 def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
-    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path
+    cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, parallelism: tuple[int, ...]
 ) -> None:
     """What an epoch needs comes with it: code, credentials, state. Both machines work, each with a cache of its own."""
     alone = cluster.run_python("import pyarrow, milepost")
     assert (alone.returncode, "No module named 'milepost'" in alone.stderr) == (1, True)
     job = ConnectedJob.connected(tmp_path / "job", seaweed, cluster.spark())
     edit_spec(job.spec_path, {"max_files: 4": "max_files: 2"})
-    job.land(range(1, 7))
-    run_elsewhere(job.spec_path)
-    assert len(job.epochs()) == len(PARALLELISM)
+    job.land(range(1, 2 * len(parallelism) + 1))
+    run_elsewhere(job.spec_path, parallelism)
+    assert len(job.epochs()) == len(parallelism)
     job.assert_tables_equal_the_oracle()
     for machine in cluster.machines:
         assert [*machine.folder.glob("home/.cache/milepost/state-1/*/*")], f"{machine.address} kept state"
@@ -70,9 +71,8 @@ def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
     assert not Path(here).exists(), "the driver is not one of the machines"
 
 
-@pytest.mark.parametrize(
-    ("keys", "rows"), [(200_000, 100_000), pytest.param(5_000_000, 1_000_000, marks=pytest.mark.deep)]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("keys", "rows"), [(200_000, 100_000), (5_000_000, 1_000_000)])
 def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, keys: int, rows: int
 ) -> None:
@@ -84,6 +84,7 @@ def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_workers_that_lack_what_tasks_import_are_refused_before_anything_runs(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int
 ) -> None:

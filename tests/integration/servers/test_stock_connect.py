@@ -49,18 +49,20 @@ def test_code_comes_with_the_session_and_executors_are_asked_once(
     asked: list[int] = []
     answers = probe._answers
     monkeypatch.setattr(probe, "_answers", lambda *to: asked.append(1) or answers(*to))
-    job = flights(tmp_path / "job", server, days=3)
+    job = flights(tmp_path / "job", server, days=2)
     job.run_until_caught_up()
-    assert (len(job.epochs()), asked) == (3, [1])
+    assert (len(job.epochs()), asked) == (2, [1])
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_references_to_settings_in_sql_are_text(server: StockConnectServer, tmp_path: Path) -> None:
     """Also on a server that replaces them in the sessions of others."""
     spark = f'remote: "{server.remote}"'
     assert tables_with_references(tmp_path / "job", spark, SparkEpochRunner()) == (NAMED, TOTALS)
 
 
+@pytest.mark.deep
 def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -> None:
     job = flights(tmp_path / "job", server)
     assert f"ok    spark server: Spark 4.3.0 at {server.remote}, local[2]" in milepost("doctor", job.spec_path).stdout
@@ -70,6 +72,7 @@ def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -
     assert f"FAIL  spark server: the Spark Connect server at {server.remote} does not run what an epoch is" in checks
 
 
+@pytest.mark.deep
 def test_a_library_that_executors_lack_is_named_before_anything_runs(
     server: StockConnectServer, tmp_path: Path
 ) -> None:
@@ -83,6 +86,7 @@ def test_a_library_that_executors_lack_is_named_before_anything_runs(
         assert milepost("status", job.spec_path, "--json").document()["job_status"] == "running"
 
 
+@pytest.mark.deep
 def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised(
     server: StockConnectServer, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import epochs_in_process
 
 BUDGET_MS = 4_000
 FILES, ROWS = 2, 1_500
@@ -96,7 +97,8 @@ def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(tmp_pa
     """DESIGN 4.3: each epoch stops in time; all epochs together give what aligned ones give, also when rescaled."""
     ample = {"timeout: 5m": "timeout: 5m, aligned_timeout: 4m"}
     aligned = ClicksJob.create(tmp_path / "aligned", ample)
-    aligned.run_until_caught_up()
+    with epochs_in_process():
+        aligned.run_until_caught_up()
     checkpointing = f"timeout: 5m, epoch_budget: {BUDGET_MS}ms, max_in_flight: 1"
     job = ClicksJob.create(tmp_path / "unaligned", {"timeout: 5m": checkpointing}, sleep_s=SLEEP_S)
     epochs: list[CheckpointReport] = []
@@ -175,7 +177,8 @@ class RescaledJob(ClicksJob):
 def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_path: Path) -> None:
     """DESIGN 5: rescale is other ranges over the same files; rows in flight at a switch reach their new owners."""
     constant = RescaledJob.land_all(tmp_path / "constant", {"max_files: 1": "max_files: 21"})
-    constant.run_until_caught_up()
+    with epochs_in_process():
+        constant.run_until_caught_up()
     job = RescaledJob.land_all(
         tmp_path / "rescaled", {"timeout: 5m": "timeout: 5m, aligned_timeout: 1ms"}, sleep_s=0.001
     )

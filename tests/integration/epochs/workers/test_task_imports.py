@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from milepost_testkit.airflow.e2e_job import CARRIERS, GATE, OF_ITS_OWN
 
 DAG_FILE = """
@@ -17,7 +19,10 @@ load_jobs(globals(), "config")
 """
 
 
-def test_only_run_epoch_imports_spark_and_the_library_of_the_gate(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [pytest.param([], id="in process"), pytest.param(["--spark"], id="on Spark", marks=pytest.mark.deep)]
+)
+def test_only_run_epoch_imports_spark_and_the_library_of_the_gate(tmp_path: Path, options: list[str]) -> None:
     """Where tasks begin in processes of their own, each import is paid by each task of each epoch."""
     for folder in ("config", "landing"):
         (tmp_path / folder).mkdir()
@@ -28,7 +33,7 @@ def test_only_run_epoch_imports_spark_and_the_library_of_the_gate(tmp_path: Path
     (tmp_path / "dag.py").write_text(DAG_FILE, encoding="utf-8")
     own = {"AIRFLOW_HOME": "airflow", "MILEPOST_CACHE_DIR": "cache"}
     ran = subprocess.run(
-        [sys.executable, "-m", "milepost_testkit.airflow.task_imports"],
+        [sys.executable, "-m", "milepost_testkit.airflow.task_imports", *options],
         cwd=tmp_path,
         env=os.environ | {name: str(tmp_path / folder) for name, folder in own.items()},
         capture_output=True,
