@@ -21,7 +21,10 @@ SHARED = {
 """What one process runs, because it is expensive to start: the one Airflow, the one JVM that the process owns."""
 
 SHARES_NOTHING = (
+    "tests/integration/epochs/pace/test_min_pause",
     "tests/integration/epochs/workers/test_new_process",
+    "tests/integration/epochs/workers/test_task_imports",
+    "tests/integration/faults/test_limited_workers",
     "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",
@@ -30,6 +33,9 @@ SHARES_NOTHING = (
 )
 """Folders and files below those that start a Spark of their own or need none: any process may run them."""
 
+IN_PROCESS = "[in process"
+"""In the name of a test that runs on Spark in the deep ring, and in any process without it: see the fixture `plane`."""
+
 DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
 """Seconds by test file, as `make durations` recorded them. A file that is not in it counts as short."""
 
@@ -37,7 +43,7 @@ DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
 def scope_of(nodeid: str) -> str:
     """Return the unit that one process runs: a shared resource, or else the test's file."""
     file = nodeid.split("::", 1)[0]
-    if nodeid.startswith(SHARES_NOTHING):
+    if nodeid.startswith(SHARES_NOTHING) or IN_PROCESS in nodeid:
         return file
     return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
 
