@@ -27,6 +27,8 @@ from milepost_testkit.repository.distribution import (
 )
 from milepost_testkit.repository.imports import FOLDER
 
+pytestmark = pytest.mark.long
+
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 INFO = f"milepost-{__version__}.dist-info"
 

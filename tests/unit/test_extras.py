@@ -64,7 +64,12 @@ def test_the_extras_are_those_of_the_distribution() -> None:
         assert {COMES_WITH.get(name, name) for name in libraries.values()} <= declared[extra]
 
 
-@pytest.mark.parametrize("library", sorted({*EXTRAS["spark"]} - {"py4j"}))
+def of_spark(library: str) -> object:
+    return pytest.param(library, marks=() if library == "pyspark" else (pytest.mark.deep,))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("library", [of_spark(one) for one in sorted({*EXTRAS["spark"]} - {"py4j"})])
 def test_a_run_without_all_of_spark_is_refused_by_the_extra(library: str, jobs: Path) -> None:
     """PySpark itself asks for the others in the midst of an epoch, which would be taken for an error of its SQL."""
     bare = [REPOSITORY / "pipeline", link_libraries(jobs / "libraries", without={library})]
@@ -72,13 +77,21 @@ def test_a_run_without_all_of_spark_is_refused_by_the_extra(library: str, jobs: 
     assert not (jobs / ".milepost").exists(), "nothing was triggered"
 
 
-@pytest.mark.parametrize("words", [["status", "orders_s3"], ["list", "orders_s3"]], ids=lambda words: words[0])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["status", "orders_s3"], id="status"),
+        pytest.param(["list", "orders_s3"], id="list", marks=pytest.mark.deep),
+    ],
+)
 def test_a_bucket_without_boto3_is_refused_by_the_extra(
     words: list[str], without_extras: list[Path], jobs: Path
 ) -> None:
     assert_refused(milepost(without_extras, jobs, *words), "boto3", "s3")
 
 
+@pytest.mark.long
 def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_triggered(
     without_quality: list[Path], jobs: Path
 ) -> None:
@@ -87,6 +100,7 @@ def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_trigger
     assert json.loads(listed.stdout)["data"]["checkpoints"] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("library", "extra"), [("deltalake", "delta"), ("pyiceberg", "iceberg")])
 def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggered(
     library: str, extra: str, jobs: Path
@@ -101,6 +115,7 @@ def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggere
     assert not (jobs / ".milepost").exists(), "nothing was triggered"
 
 
+@pytest.mark.long
 def test_init_writes_a_job_that_runs_with_what_is_installed(
     without_extras: list[Path], without_quality: list[Path], tmp_path: Path
 ) -> None:
@@ -125,6 +140,7 @@ def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path
     assert "making DAGs needs apache-airflow, which is not installed." in ran.stderr.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_the_doctor_says_which_extras_are_there(
     without_extras: list[Path], without_quality: list[Path], jobs: Path
 ) -> None:
