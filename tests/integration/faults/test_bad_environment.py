@@ -159,6 +159,7 @@ def s3_job(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return job
 
 
+@pytest.mark.deep
 def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job, seaweed: Seaweed) -> None:
     """Each epoch that works is a process of its own: its workers take their credentials from their environment."""
     job = s3_job

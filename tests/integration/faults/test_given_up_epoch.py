@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.processes.processes import stop_tree, wait_until
@@ -71,6 +72,7 @@ def published(spec: Path) -> list[int]:
     return sorted(row["k"] for row in json.loads(milepost("read", spec, "held", "--format", "json").stdout))
 
 
+@pytest.mark.deep
 def test_a_run_whose_jvm_is_killed_starts_another_one_and_ends_well(tmp_path: Path) -> None:
     """A machine short of memory kills it: no failure of the job, and nothing of the lost epoch is visible."""
     more = "checkpointing: {restart: {strategy: fixed_delay, attempts: 1, delay: 0s}}\n"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
@@ -68,6 +69,7 @@ class Terminal:
         return self.process.returncode, [*out.splitlines(), *told]
 
 
+@pytest.mark.deep
 def test_ctrl_c_while_spark_starts_is_one_error(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path)
     wait_until(terminal.has_started_java, seconds=120, what="the JVM", process=terminal.process)

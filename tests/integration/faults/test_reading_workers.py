@@ -90,7 +90,7 @@ def counted(spec: Path) -> dict[int, int]:
     return {row["k"]: row["n"] for row in rows}
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.deep)])
 def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
     spec: Path, monkeypatch: pytest.MonkeyPatch, ended_by: signal.Signals
 ) -> None:

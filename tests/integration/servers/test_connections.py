@@ -37,6 +37,7 @@ def job(seaweed: Seaweed, server: ConnectServer, tmp_path: Path, monkeypatch: py
     return ConnectedJob.connected(tmp_path / "job", seaweed, "spark: {conn_id: spark")
 
 
+@pytest.mark.deep
 def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
     job: ConnectedJob, server: ConnectServer, seaweed: Seaweed
 ) -> None:
