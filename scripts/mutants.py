@@ -29,7 +29,6 @@ from enum import Enum
 from pathlib import Path
 from xml.etree import ElementTree
 
-from milepost_testkit import profiles
 from scripts.processes import ROOT
 from scripts.reference.markdown import with_section
 from scripts.tree_copies import TreeCopies, tracked_files
@@ -125,7 +124,8 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
     command += ["--hypothesis-seed=1", *options]
     command += [f"--junitxml={report}", *tests]
-    environment = {**os.environ, "MILEPOST_SEED": "1", profiles.VARIABLE: profiles.MUTANTS, "PYTHONHASHSEED": "1"}
+    # The testkit imports scripts, so its name of the profile is written out: an unknown one stops pytest.
+    environment = {**os.environ, "MILEPOST_SEED": "1", "MILEPOST_PROFILE": "mutants", "PYTHONHASHSEED": "1"}
     process = subprocess.Popen(
         command,
         cwd=folder,
