@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.files.deletes import rows_that_stay
+from milepost.dataflow.sinks.files.deletes import latest_rows, rows_that_stay
 from milepost.dataflow.sinks.files.partitions import PartitionBy
 from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.records.committables import decode_schema
@@ -81,6 +81,11 @@ def test_without_deletes_the_files_of_every_mode_are_what_they_were(tmp_path: Pa
         "bucket": "fe0a8b37f2ba34d4",
     }
     assert schemas["append"].equals(STRICT) and schemas["upsert"].equals(STRICT)
+
+
+def test_a_delete_hides_every_earlier_row_of_its_key() -> None:
+    before, after = rows((1, "a"), (2, "b")), rows((2, "c"))
+    assert pairs(latest_rows([before, deleting(before, [1, 2]), after], ("k",))) == [(2, "c")]
 
 
 def test_rows_without_a_mark_are_not_copied() -> None:
