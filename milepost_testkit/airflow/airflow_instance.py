@@ -28,7 +28,7 @@ STATE_S = 420.0
 LOG_TAIL = 6000
 """Characters of a failed task's log that are printed."""
 
-PARSE_AGAIN_S = 20.0
+PARSE_AGAIN_S = 6.0
 """Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
 
 ROLES = ("viewer", "user", "op", "admin")

@@ -81,6 +81,7 @@ def test_a_broken_spec_is_a_red_run_of_its_own_job_only(airflow: AirflowInstance
     assert "idle__epoch" in airflow.rest.dags()
 
 
+@pytest.mark.deep
 def test_a_spec_that_cannot_be_parsed_turns_red_by_itself_and_its_tab_shows_the_reason(
     airflow: AirflowInstance,
 ) -> None:

@@ -32,6 +32,7 @@ def job(airflow: AirflowInstance) -> Iterator[E2eJob]:
     return job
 
 
+@pytest.mark.deep
 def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
     airflow: AirflowInstance, job: E2eJob
 ) -> None:
@@ -48,6 +49,18 @@ def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
     assert run.wait() == "failed"
     assert (run.tries("plan"), run.states()["approve"]) == (1, "upstream_failed")
     assert "retains no completed checkpoint 99; retained: 1, 2, 3. Nothing was changed." in run.log("plan")
+    assert job.master.history() == history
+
+
+@pytest.mark.deep
+def test_a_plan_that_was_edited_is_not_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
+    history = job.master.history()
+    edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
+    edited.asked()
+    edited.edit_plan(checkpoint_id=2)
+    edited.answer("Approve")
+    assert edited.wait() == "failed"
+    assert "the plan is not what was approved" in edited.log("approve")
     assert job.master.history() == history
 
 
@@ -71,14 +84,6 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     }  # fmt: skip
     assert "rejected by admin: nothing was changed" in rejected.log("approve")
     assert rejected.note() == "milepost: back: roll back to checkpoint 1: rejected by admin"
-    assert job.master.history() == history
-
-    edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
-    edited.asked()
-    edited.edit_plan(checkpoint_id=2)
-    edited.answer("Approve")
-    assert edited.wait() == "failed"
-    assert "the plan is not what was approved" in edited.log("approve")
     assert job.master.history() == history
 
     outdated = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
@@ -106,6 +111,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     assert job.table() == TABLES[3], "the next epoch takes up what the rollback gave back"
 
 
+@pytest.mark.deep
 def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: AirflowInstance, job: E2eJob) -> None:
     history = job.master.history()
     with pytest.raises(httpx.HTTPStatusError, match="400"):
@@ -118,6 +124,7 @@ def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: Airf
     assert job.master.history() == history
 
 
+@pytest.mark.deep
 def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJob) -> None:
     outside = FormRun(airflow, "back__operate", what="savepoint_create", savepoint_create_name="../../elsewhere")
     assert outside.wait() == "failed"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import GATE
 from milepost_testkit.servers.lineage_schemas import assert_valid
 
 
+@pytest.mark.deep
 def test_the_tasks_of_a_dag_run_tell_of_one_run_below_it(airflow: AirflowInstance) -> None:
     """START by the first task, COMPLETE by the one that told the last sink; nothing of it before or after."""
     job = airflow.add_job("traced", more=GATE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.layout import checkpoint_prefix, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
@@ -64,6 +66,7 @@ def head(job: E2eJob) -> ManifestState:
     return JobContext(job.loaded).head().state
 
 
+@pytest.mark.deep
 def test_a_run_stopped_before_each_task_has_the_store_in_that_state(airflow: AirflowInstance) -> None:
     """DESIGN 8.3: each task does its own part of the protocol. Rule 3: a cleared task continues its checkpoint."""
     for task_id in TASKS:

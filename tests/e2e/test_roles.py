@@ -127,7 +127,7 @@ def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, job
     assert jobs.shared.master.history() == history
 
 
-@pytest.mark.parametrize("role", ACTORS)
+@pytest.mark.parametrize("role", [ACTORS[0], *(pytest.param(role, marks=pytest.mark.deep) for role in ACTORS[1:])])
 def test_a_user_who_may_trigger_acts_and_is_named_in_the_history(
     airflow: AirflowInstance, jobs: Jobs, role: str
 ) -> None:

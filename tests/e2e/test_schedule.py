@@ -1,7 +1,8 @@
-"""Runs that nobody triggers: the schedule's, and those of Airflow's own backfill."""
+"""Runs that Airflow starts by itself: the schedule's, the next one of a run that catches up, those of a backfill."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.airflow.e2e_job import E2eJob
+from milepost_testkit.airflow.e2e_job import GATE, TASKS, E2eJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.lineage_schemas import assert_valid
+
+ALL_DONE = dict.fromkeys(TASKS, "success") | {"abort_checkpoint": "skipped"}
 
 
 def just_past(moment: datetime) -> str:
@@ -51,9 +55,99 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
     return sorted(runs, key=lambda run: run["start_date"])
 
 
+def test_a_scheduled_run_is_an_epoch_from_its_trigger_to_its_lineage(airflow: AirflowInstance) -> None:
+    """Rule 1: one run is one epoch. Rule 2: what it has consumed, no run of an earlier hour consumes again.
+
+    Each task logs whom it acts for and stores what it measured. The asset event and the lineage tell consumers what
+    was published. A run until caught up triggers the next one, and a run that finds nothing new writes nothing.
+    """
+    job = airflow.add_job("timed", more=just_past(datetime.now(UTC)) + GATE, unpaused=False)
+    job.land("a", {"AA": 5, "UA": 7})
+    job.land("b", {"AA": 1})
+    events = airflow.lineage_config.with_name("events.json")
+    airflow.lineage_config.write_text(f"transport: {{type: file, log_file_path: {events}, append: true}}\n")
+    try:
+        airflow.rest.set_paused(job.dag_id, False)
+        (scheduled,) = airflow.until(lambda: job.finished_runs(1), "the scheduled run is finished")
+    finally:
+        airflow.lineage_config.unlink()
+
+    run_id = scheduled["dag_run_id"]
+    assert (scheduled["run_type"], scheduled["state"]) == ("scheduled", "success")
+    assert job.states(run_id) == ALL_DONE
+    (checkpoint,) = job.master.list_checkpoints()
+    assert (checkpoint.status, checkpoint.airflow.run_id, checkpoint.airflow.run_type) == (
+        "completed",
+        run_id,
+        "scheduled",
+    )
+    assert job.table() == {"AA": (1, 5), "UA": (1, 7)}, "one object an epoch: the second one is the next run's"
+    assert_traced(job, run_id)
+    assert_lineage(job, [json.loads(line) for line in events.read_text().splitlines()])
+
+    history = job.master.history()
+    due = datetime.fromisoformat(scheduled["logical_date"])
+    earlier = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=True)
+    assert [(due - datetime.fromisoformat(run["logical_date"])) / timedelta(hours=1) for run in earlier] == [1, 2]
+    for run in earlier:
+        assert_harmless(job, run)
+    assert job.master.history() == history
+    assert job.master.status().unread_objects == 1
+
+    caught_up = job.trigger(until_caught_up=True)
+    *_, epoch, empty = airflow.until(lambda: job.finished_runs(5), "the run of the epoch, and the one it triggers")
+    assert (epoch["dag_run_id"], epoch["state"], empty["state"]) == (caught_up, "success", "success")
+    assert job.statuses() == [(1, "completed"), (2, "completed")]
+    assert job.table() == {"AA": (2, 6), "UA": (1, 7)}
+    assert job.states(empty["dag_run_id"]) == dict.fromkeys(ALL_DONE, "skipped") | {
+        "trigger_checkpoint": "success",
+        "subsume": "success",
+    }
+    assert "no new input; no epoch was triggered" in job.log(empty["dag_run_id"], "trigger_checkpoint")
+
+
+def assert_traced(job: E2eJob, run_id: str) -> None:
+    """Assert what the tasks of the first epoch logged and measured, its asset event and its note."""
+    for task_id in TASKS:
+        text = job.log(run_id, task_id)
+        assert f"checkpoint 1, timeline main, token {job.token(run_id, task_id)}: {task_id}" in text
+    phases = job.master.show(1).phases
+    steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")
+    assert None not in [phases[step] for step in steps], "each task has stored what it measured"
+    assert sum(phases[step] for step in steps) + phases["other_ms"] <= phases["total_ms"], "other: between the tasks"
+    (event,) = job.airflow.asset_events(job.dag_id)
+    assert event["uri"] == f"file://{job.folder}/lake"
+    assert event["extra"] == {"checkpoint_id": 1, "timeline": "main", "watermark": None, "rows": 2}
+    note = "milepost: checkpoint 1: 2 rows in, 2 out, 0 late, 0 bad"
+    assert job.airflow.rest.run(job.dag_id, run_id)["note"] == note
+    assert "OpenLineage may not hear" not in job.log(run_id, "trigger_checkpoint")
+
+
+def assert_lineage(job: E2eJob, events: list[dict[str, Any]]) -> None:
+    """Assert that an epoch sent START by its first task and COMPLETE by the one that notified the last sink."""
+    start, complete = events
+    assert [start["eventType"], complete["eventType"]] == ["START", "COMPLETE"]
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    parents = {json.dumps(event["run"]["facets"]["parent"], sort_keys=True) for event in events}
+    assert len(parents) == 1 and start["run"]["facets"]["parent"]["job"]["name"] == job.dag_id
+    assertions = complete["outputs"][0]["facets"]["dataQualityAssertions"]["assertions"]
+    assert [(one["column"], one["success"]) for one in assertions] == [("delay_sum", True)]
+    for event in events:
+        assert_valid(event)
+
+
+def assert_harmless(job: E2eJob, run: dict[str, Any]) -> None:
+    """Assert that a run of a backfill has found its hour covered by the first epoch."""
+    assert (run["run_type"], run["state"]) == ("backfill", "success")
+    text = job.log(run["dag_run_id"], "trigger_checkpoint")
+    assert "already covered by checkpoint 1" in text
+    assert "to process past input again, trigger timed__operate: backfill" in text
+
+
+@pytest.mark.deep
 def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless(airflow: AirflowInstance) -> None:
     """Rule 2: what a later scheduled run has consumed is never consumed again, in whatever order Airflow asks."""
-    job = airflow.add_job("timed", more=just_past(datetime.now(UTC)), unpaused=False)
+    job = airflow.add_job("hourly", more=just_past(datetime.now(UTC)), unpaused=False)
     job.land("a", {"AA": 5})
     airflow.rest.set_paused(job.dag_id, False)
 
@@ -76,7 +170,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
         assert (run["run_type"], run["state"]) == ("backfill", "success")
         text = job.log(run["dag_run_id"], "trigger_checkpoint")
         assert "already covered by checkpoint 1" in text
-        assert "to process past input again, trigger timed__operate: backfill" in text
+        assert "to process past input again, trigger hourly__operate: backfill" in text
     assert job.master.history() == history
     assert job.table() == {"AA": (1, 5)}
     assert job.master.status().unread_objects == 1, "what landed since is the next scheduled run's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import CARRIERS
@@ -28,7 +29,8 @@ def test_a_failed_epoch_and_a_failed_act_are_mailed_with_the_way_on(airflow: Air
 
         run_id, state = job.run()
 
-        assert state == "failed"
+        states = job.states(run_id)
+        assert (state, states["trigger_checkpoint"], states["run_epoch"]) == ("failed", "failed", "upstream_failed")
         airflow.until(lambda: server.mails, "the mail about the epoch")
         FormRun(airflow, "told__operate", what="rollback", rollback_to="99").wait()
         airflow.until(lambda: len(server.mails) == 2, "the mail about the act")
@@ -37,5 +39,9 @@ def test_a_failed_epoch_and_a_failed_act_are_mailed_with_the_way_on(airflow: Air
     body = epoch.get_payload()[0].get_payload(decode=True).decode()
     assert "has ended and is never run again" in body and "trigger told__operate: start" in body
     assert "/milepost/jobs/told__operate/form?job=told&what=start" in body
+    text = job.log(run_id, "trigger_checkpoint")
+    form = f"{airflow.stack.airflow_url}{form_url('told', 'start')}"
+    assert f"trigger told__operate: start ({form}; on a shell: milepost start told) opens" in text
+    assert job.statuses() == [(1, "aborted")]
     note = airflow.rest.run(job.dag_id, run_id)["note"]
     assert note.startswith("milepost: no checkpoint: ") and "has ended and is never run again" in note
