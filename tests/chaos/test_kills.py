@@ -275,7 +275,8 @@ def test_a_run_killed_after_any_write_is_recovered_by_the_next(begin: Begin) -> 
     assert _told(chain, GarbageDeleted)
 
 
-@pytest.mark.parametrize("kills", [FEW_ON_SPARK, pytest.param(ON_SPARK, marks=pytest.mark.deep)], ids=["few", "all"])
+@pytest.mark.deep
+@pytest.mark.parametrize("kills", [FEW_ON_SPARK, ON_SPARK], ids=["few", "all"])
 def test_a_killed_run_is_recovered_while_its_orphaned_spark_job_still_writes(
     begin: Begin, kills: tuple[Kill, ...]
 ) -> None:

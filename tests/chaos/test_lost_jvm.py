@@ -76,6 +76,18 @@ def _told(act: Callable[..., None], folder: Path, days: int, *arguments: object)
     assert len(consumed) == len(set(consumed)) == days
 
 
+def test_a_jvm_that_dies_amid_the_epoch_is_lost_and_the_next_run_starts_another(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    in_a_process(capfd, _amid_the_job, tmp_path, 3)
+
+
+def _amid_the_job(driver: Driver) -> None:
+    assert driver.run() == "completed"
+    assert driver.dies(lambda request: request.startswith("a\n")) == "lost", "amid the answer of the epoch's job"
+
+
+@pytest.mark.deep
 def test_a_jvm_that_dies_alone_is_told_as_lost_or_followed_by_another(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

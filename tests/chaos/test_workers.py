@@ -48,7 +48,7 @@ def job(healthy: FlightsJob, tmp_path: Path) -> FlightsJob:
     ("level", "kind"),
     [
         pytest.param(0, None, marks=pytest.mark.deep, id="source stage"),
-        pytest.param(0, "barrier", id="source stage, at its barrier"),
+        pytest.param(0, "barrier", marks=pytest.mark.deep, id="source stage, at its barrier"),
         pytest.param(1, "buffer", marks=pytest.mark.deep, id="stateful stage"),
         pytest.param(1, "ack", id="stateful stage, state uploaded"),
     ],
@@ -117,16 +117,23 @@ CHANNEL = "subtask = 0 AND channel = 1"
             "CHANNEL_INCOMPLETE",
             "channel 1: expected buffer 0, got buffer 1",
         ),
-        (
+        pytest.param(
             _without(f"{CHANNEL} AND kind = 'barrier'"),
             "CHANNEL_INCOMPLETE",
             "channel 1 carries an acknowledgement before its barrier",
+            marks=pytest.mark.deep,
         ),
-        (_without(f"{CHANNEL} AND kind = 'ack'"), "CHANNEL_INCOMPLETE", "no acknowledgement arrived on channel 1"),
-        (
+        pytest.param(
+            _without(f"{CHANNEL} AND kind = 'ack'"),
+            "CHANNEL_INCOMPLETE",
+            "no acknowledgement arrived on channel 1",
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
             _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_DIGEST_MISMATCH",
             "channel 1: barrier states",
+            marks=pytest.mark.deep,
         ),
     ],
     ids=["buffer lost", "barrier lost", "acknowledgement lost", "buffer changed"],
