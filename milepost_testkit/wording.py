@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from socket import gethostname
 from typing import TypeVar
 
 import pytest
@@ -35,14 +34,15 @@ PLACEHOLDERS = (
     ),
     (r"\b(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:{port}"),
     (r"\b(port )\d{4,5}\b", r"\1{port}"),
-    (rf" on {re.escape(gethostname())}\b", " on {host}"),
     (r"\(pid \d+\)", "(pid {pid})"),
     (r"\bits version \d{15,}", "its version {id}"),
+    (r"\b0x[0-9a-f]{6,}", "{address}"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
+    (r"(\{uuid\}) on [\w.-]+", r"\1 on {host}"),
     (r"\b(milepost-|T |m)[0-9a-f]{12,}\b", r"\1{hex}"),  # buckets, tables and databases of the tests' servers
     (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}", "{hex}"),
     (r"\b\d+-\d{19}\b", "{version}"),
-    (r"\b0x[0-9a-f]{6,}\b", "{address}"),
+    (r"\bin \d+(?:\.\d+)?(ms|s|µs)\b", r"in {time}\1"),
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),
 )
@@ -144,6 +144,7 @@ class Plugin:
         self.update: bool = config.getoption("update_wording")
         self.files: dict[str, Entries] = {}
         self.test = ""
+        self.draws = False
         self.compared: list[tuple[str, str, str]] = []
         self.unused: set[str] = set()
         self.used: dict[str, set[tuple[str, str]]] = {}
@@ -159,6 +160,8 @@ class Plugin:
 
     def compare(self, file: str, text: str, name: str) -> None:
         __tracebackhide__ = True
+        if self.draws:
+            raise RuntimeError("the examples of a property test have no golden wording: use pytest.raises")
         number = 1 + sum(file == other for other, _, _ in self.compared)
         key = self.test + (f"{NUMBER}{name or number}" if name or number > 1 else "")
         golden = self.golden(file).get(key)
@@ -177,6 +180,7 @@ class Plugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.test, self.compared = item.nodeid.removeprefix("tests/"), []
+        self.draws = bool(item.get_closest_marker("hypothesis"))
         result = yield
         self.test = ""
         return result

@@ -18,7 +18,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
 from milepost_testkit import profiles, wording
-from milepost_testkit.jobs.job_log import A, JobLog, refused
+from milepost_testkit.jobs.job_log import A, JobLog
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
@@ -191,7 +191,8 @@ def test_a_job_is_failed_exactly_after_too_many_counted_failures_in_a_row(
             log.resume(A)
             row = 0 if failed else row
         elif failed:
-            refused(log, JobNotRunnable, lambda: log.trigger(A))
+            with pytest.raises(JobNotRunnable):
+                log.trigger(A)
         elif ending is None:
             log.epoch(A)
             row = 0

@@ -184,14 +184,14 @@ def test_a_decimal_sum_is_judged_by_its_value_however_its_rows_were_cut(
         out = run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
         assert out.rows.column("s").to_pylist() == [Decimal(expected)]
     else:
-        with wording.raises(OperatorFailed):
+        with pytest.raises(OperatorFailed, match=r"sum\(d\)"):
             run.epoch(parts[-1], None, HOUR_US, cuts=sorted(cuts))
     whole = OperatorRun(build_operator(aggregate({"s": "sum(d)"}), [OperatorInput(DECIMALS, None)]), store)
     if abs(expected) < 10**38:
         out = whole.epoch(given, cuts=sorted(cuts), folded=folded)
         assert out.rows.column("s").to_pylist() == [Decimal(expected)]
     else:
-        with wording.raises(OperatorFailed):
+        with pytest.raises(OperatorFailed, match=r"sum\(d\)"):
             whole.epoch(given, cuts=sorted(cuts), folded=folded)
 
 
