@@ -168,7 +168,9 @@ def test_other_rules_of_a_time_zone_are_another_operator(monkeypatch: pytest.Mon
     assert before["operators"]["win"]["window"] == daily
     assert len(before["operators"]["win"]["time zone data"]) == 16
     (verdict,) = of_window(before, other)
-    assert verdict["verdict"] == NEW_UID and "timezone: Europe/Paris" in verdict["detail"]
+    wording.matches("explain", verdict["detail"])
+    assert verdict["verdict"] == NEW_UID
     monkeypatch.setattr(time_zones, "zone_data", lambda name: b"TZif of another year")
     (verdict,) = of_window(before, one)
-    assert verdict["verdict"] == NEW_UID and "time zone data was" in verdict["detail"]
+    wording.matches("explain", verdict["detail"])
+    assert verdict["verdict"] == NEW_UID

@@ -154,6 +154,7 @@ def test_a_header_with_another_delimiter_says_which_option_it_asks_for(landing: 
     assert repr(mark) in bad.clause and option in bad.clause
     wording.matches("bad_rows", refused(landing, b"other;columns\n1;2\n").clause)
     bad = refused(landing, b"n,name,at\n", options={"delimiter": ";"})
+    wording.matches("bad_rows", bad.clause)
 
 
 def test_a_time_with_an_offset_in_a_column_without_one_is_told_as_what_it_is(landing: Landing) -> None:
