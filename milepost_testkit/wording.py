@@ -40,7 +40,7 @@ PLACEHOLDERS = (
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
     (r"(\{uuid\}) on [\w.-]+", r"\1 on {host}"),
     (r"\b(milepost-|T |m)[0-9a-f]{12,}\b", r"\1{hex}"),  # buckets, tables and databases of the tests' servers
-    (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}", "{hex}"),
+    (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}|(?<!\d)\d{12}(?!\d)", "{hex}"),  # an id may have no letter
     (r"\b\d+-\d{19}\b", "{version}"),
     (r"\bin \d+(?:\.\d+)?(ms|s|µs)\b", r"in {time}\1"),
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
