@@ -15,8 +15,10 @@ import pytest
 
 from milepost.protocol.codec.entries import encode_entry, encode_tombstone
 from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
+from milepost.protocol.manifest.timelines.timelines import freeze
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import JobResumed
+from milepost.protocol.manifest.transaction.requests import FreezeRequest
 from milepost.protocol.records.errors import (
     Busy,
     CommitConflict,
@@ -143,13 +145,14 @@ def test_a_race_that_is_lost_on_a_head_seen_before_is_decided_again_on_the_new_o
 
 def test_a_head_that_was_seen_long_ago_is_looked_for_again(store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who put an older copy of the storage back meanwhile is seen: the log goes on after that, without a gap."""
+    request = FreezeRequest(SessionId("cli:1"), 60_000)
     log, calls = counted(store)
     log.transact(create_job("flights"))
-    log.transact(trigger_checkpoint("cli:1"))
+    log.transact(lambda state, now_ms: freeze(state, request, now_ms))
     store.delete([manifest_key(2)])
     monkeypatch.setattr("milepost.storage.log.manifest_log._FRESH_S", 0.0)
     calls.clear()
-    assert log.transact(trigger_checkpoint("cli:2")).landed_version == 2
+    assert log.transact(trigger_checkpoint("cli:1")).landed_version == 2
     assert calls[0] != "create" and versions(store) == [2, 1]
 
 
@@ -343,6 +346,7 @@ def test_a_session_killed_at_the_put_left_the_transition_whole_or_not_at_all(sto
     code = f"""
 import sys
 from milepost.protocol.manifest.transaction.events import JobResumed
+from milepost.protocol.manifest.transaction.requests import FreezeRequest
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.log.manifest_log import ManifestLog
