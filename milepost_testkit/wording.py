@@ -43,9 +43,14 @@ PLACEHOLDERS = (
     (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}|(?<!\d)\d{12}(?!\d)", "{hex}"),  # an id may have no letter
     (r"\b\d+-\d{19}\b", "{version}"),
     (r"\bin \d+(?:\.\d+)?(ms|s|µs)\b", r"in {time}\1"),
+    (r"\bin \d+\.\d+ s\b", "in {time} s"),
+    (r"\bfor another \d+ (s|ms)\b", r"for another {time} \1"),
+    (r"\bon [\w.-]+ \(pid \{pid\}\)", "on {host} (pid {pid})"),
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),
 )
+SIZES = {r"\b[\d,]+ bytes\b": "{size} bytes"}
+"""For `replace`, where a text has the sizes of stored objects: they depend on paths and on versions of libraries."""
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")
 RUN_TIME = timedelta(hours=2)
 """A time this close to now is the clock's, not the test's."""

@@ -18,6 +18,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
+from milepost_testkit import wording
 
 ERROR_LINES = 24
 _NOISE = re.compile(
@@ -91,8 +92,12 @@ def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
         return process.wait(240), told
 
 
-def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None:
-    """Fail unless the call ended with this code and one short error that says all of `mentions`, and no stack trace."""
+def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str, golden: str = "") -> None:
+    """Fail unless the call ended with this code and one short error that says all of `mentions`, and no stack trace.
+
+    Args:
+        golden: the file of wording that has this test's error, `rollback`; without one the wording is not compared.
+    """
     assert outcome.exit_code == exit_code, f"exit {outcome.exit_code}, expected {exit_code}: {outcome.stderr}"
     text = "\n".join(outcome.error)
     print(text)
@@ -102,3 +107,5 @@ def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str) -> None
         assert trace not in text, f"the error holds {trace!r}: {text}"
     for words in mentions:
         assert words in text, f"the error does not say {words!r}: {text}"
+    if golden:
+        wording.matches(golden, text)

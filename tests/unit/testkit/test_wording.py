@@ -139,6 +139,11 @@ def test_what_differs_between_runs_has_a_placeholder(tmp_path: Path) -> None:
     )
 
 
+def test_sizes_and_leases_have_a_placeholder_too() -> None:
+    text = "holds its lease for another 599 s; 18 objects, 23,797 bytes"
+    assert wording.stable(text, wording.SIZES) == "holds its lease for another {time} s; 18 objects, {size} bytes"
+
+
 def test_a_file_is_read_as_it_is_written() -> None:
     entries = {"a.py::test_a": "", "a.py::test_b": "  an indent\n\nand # no header", "a.py::test_c": ""}
     assert wording.parse(wording.render(entries)) == entries
