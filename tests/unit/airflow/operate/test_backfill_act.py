@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -56,7 +57,7 @@ def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
     run.execute("plan")
     job.edit("watermark_delay: 2h", "watermark_delay: 3h")
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*spec_hash: .* Nothing was changed"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert job.master.history() == history
 
@@ -68,13 +69,13 @@ def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
     plan = approved.execute("plan")
     approved.approve()
     approved.pushed["plan", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
-    with pytest.raises(AirflowFailException, match="not what was approved"):
+    with wording.raises(AirflowFailException):
         approved.execute("act")
 
     unasked = dag_run(job, **FROM, approve=False)
     unasked.execute("plan")
     unasked.pushed["plan", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
-    with pytest.raises(AirflowFailException, match=r"fork_point: 1 then, 2 now\. Nothing was changed"):
+    with wording.raises(AirflowFailException):
         unasked.execute("act")
     assert job.master.history() == history
 
@@ -92,20 +93,18 @@ def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) 
 
 
 @pytest.mark.parametrize(
-    ("form", "why"),
+    "form",
     [
-        ({}, "field backfill_from and backfill_from_checkpoint .*: expected exactly one of the two, got 'neither'"),
-        ({**FROM, "from_checkpoint": 1}, "expected exactly one of the two, got '2026-03-03 and 1'"),
-        ({**FROM, "to": "2026-03-01"}, "the range is empty"),
-        ({"from_checkpoint": 99}, "checkpoint 99 is no retained checkpoint of the live timeline"),
-        ({"from_checkpoint": DAYS}, "there is nothing to replay"),
+        {},
+        {**FROM, "from_checkpoint": 1},
+        {**FROM, "to": "2026-03-01"},
+        {"from_checkpoint": 99},
+        {"from_checkpoint": DAYS},
     ],
 )
-def test_what_cannot_be_replayed_fails_in_the_first_task_in_one_line(
-    job: BackfillJob, form: dict[str, Any], why: str
-) -> None:
+def test_what_cannot_be_replayed_fails_in_the_first_task_in_one_line(job: BackfillJob, form: dict[str, Any]) -> None:
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=why) as failed:
+    with wording.raises(AirflowFailException) as failed:
         dag_run(job, **form).execute("plan")
     assert "\n" not in str(failed.value)
     assert job.master.history() == history

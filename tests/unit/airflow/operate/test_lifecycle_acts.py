@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster.jobmaster import Session
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -68,9 +68,7 @@ def test_a_retried_start_or_cancel_that_had_landed_is_done(job: SparklessJob) ->
 
 
 def test_a_running_job_is_not_started_and_an_ended_one_not_canceled(job: SparklessJob) -> None:
-    with pytest.raises(
-        AirflowFailException, match=r"only a job that has ended is started.*trigger small__operate: canc"
-    ):
+    with wording.raises(AirflowFailException):
         asked(job, "start")
     asked(job, "cancel").execute("act")
     again = asked(job, "cancel")
@@ -82,7 +80,7 @@ def test_a_cancel_of_an_incarnation_that_has_ended_since_ends_no_other(job: Spar
     run = asked(job, "cancel")
     job.master.cancel()
     job.master.start()
-    with pytest.raises(AirflowFailException, match="plan again by a new run: then: incarnation 1 is open; now: inc"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert job.master.job_state().incarnation == 2
 
@@ -97,8 +95,9 @@ def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: Sparkl
     run.skipped.clear()
     assert "an earlier try did it" in run.execute("act", try_number=2)["text"][0]
     newer = job.master.trigger(Session.cli()).checkpoint_id
-    with pytest.raises(AirflowFailException, match=f"checkpoint {pending} does not run any more"):
+    with wording.raises(AirflowFailException) as refused:
         late.execute("act")
+    assert str(pending) in str(refused.value)
     assert job.master.show(newer).status == "pending"
 
 

@@ -10,6 +10,7 @@ import pytest
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
@@ -42,20 +43,17 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
 
 
 @pytest.mark.parametrize(
-    ("form", "why"),
+    "form",
     [
-        ({"what": "undo"}, r"field what \(What to do\): expected one of rollback, backfill, .*, got 'undo'"),
-        ({"what": "rollback"}, r"field rollback_to \(Back to\) is not filled in.* What it is: A checkpoint id "),
-        ({"what": "realign"}, r"field realign_sink \(Sink\) is not filled in"),
-        (
-            {"what": "verify", "rollback_to": "41", "cancel_savepoint": True},
-            r"not of verify were filled in: rollback_to \(41\), cancel_savepoint \(True\)\. Nothing was done\.",
-        ),
-        ({"what": "verify", "verify_depth": 1}, r"has no field verify_depth\. .* Did you mean verify_deep\?"),
+        {"what": "undo"},
+        {"what": "rollback"},
+        {"what": "realign"},
+        {"what": "verify", "rollback_to": "41", "cancel_savepoint": True},
+        {"what": "verify", "verify_depth": 1},
     ],
 )
-def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any], why: str) -> None:
-    with pytest.raises(InvalidRequest, match=why):
+def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
         asked(presets(job) | form, job.master.job)
 
 

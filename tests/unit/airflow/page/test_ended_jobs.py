@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
 from milepost.jobmaster.jobmaster import Session
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -60,7 +61,7 @@ def test_what_a_task_left_in_another_shape_is_refused_by_the_next(job: Sparkless
     dag_run = DagRun(job)
     dag_run.trigger()
     dag_run.pushed[(tasks.TRIGGER, tasks.RETURN_VALUE)] = {"checkpoint_id": 2}
-    with pytest.raises(AirflowFailException, match=r"what trigger_checkpoint left: .*'token'\]\. Nothing was changed"):
+    with wording.raises(AirflowFailException):
         dag_run.execute(tasks.ValidateOperator, tasks.VALIDATE)
 
 
@@ -79,7 +80,7 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
     text = str(failed.value)
     assert f"job small is {end.upper()}: incarnation 1 has ended and is never run again" in text
     assert "small__operate: start (on a shell: milepost start small) opens the next one" in text
-    with pytest.raises(AirflowFailException, match="failed before it recorded a checkpoint of this run: job small is"):
+    with wording.raises(AirflowFailException):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
     job.master.start()
     job.land("c.csv")
@@ -107,10 +108,10 @@ def test_a_run_whose_epoch_was_given_up_under_it_fails_as_fenced(
         (tasks.ValidateOperator, tasks.VALIDATE),
         (tasks.CompleteCheckpointOperator, tasks.COMPLETE),
     ):
-        with pytest.raises(AirflowFailException, match=r"^fenced; trigger a new run: checkpoint 2: "):
+        with wording.raises(AirflowFailException):
             dag_run.execute(kind, task_id)
     assert dag_run.pushed[(tasks.RUN, FAILURE_KEY)]["reason"] == "TASK_FAILURE"
-    with pytest.raises(AirflowFailException, match=r"not this run's to abort \(nothing_pending\)"):
+    with wording.raises(AirflowFailException):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
     shown = job.master.show(2)
     assert (shown.status, shown.failure_reason, shown.airflow.run_id) == ("aborted", reason, "manual__1")
@@ -139,5 +140,5 @@ def test_a_scheduled_run_of_an_ended_job_fails_whatever_its_date(job: SparklessJ
         run_type="scheduled",
         logical_date=datetime(2026, 1, 1, tzinfo=UTC),
     )
-    with pytest.raises(AirflowFailException, match="never run again"):
+    with wording.raises(AirflowFailException):
         dag_run.trigger()

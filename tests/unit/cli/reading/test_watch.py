@@ -14,6 +14,7 @@ from milepost.cli.reading.health import follow
 from milepost.cli.terminal.output import Output
 from milepost.jobmaster.jobmaster import Session, Status
 from milepost.protocol.records.errors import StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -103,4 +104,5 @@ def test_ctrl_c_ends_it_with_one_line_and_130(tmp_path: Path, monkeypatch: pytes
     document, error = outcome.stdout.splitlines()
     assert '"head": null' in document and '"Interrupted"' in error
     plain = milepost("status", job.folder / "config" / "small.yaml", "--watch")
-    assert (plain.exit_code, plain.stderr) == (130, "Error: interrupted.\n")
+    assert plain.exit_code == 130
+    wording.matches("status", plain.stderr)

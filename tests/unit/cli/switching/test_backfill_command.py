@@ -12,6 +12,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
 from milepost.spark.driver import runner as spark_runner
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -45,16 +46,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None
     shown = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run")
     assert (shown.exit_code, shown.error) == (0, [])
     lines = shown.stdout.splitlines()
-    assert lines[0] == (
-        "job small: backfill from 2026-03-03T00:00:00+00:00 to 2026-03-04T00:00:00+00:00, with the code and spec of now"
-    )
-    assert lines[1] == "forks at checkpoint 2 (watermark 2026-03-02T21:00:00+00:00); the live head is checkpoint 5"
-    assert lines[2].startswith("replays what checkpoints 3 to 5 read: 3 ranges, 3 objects, ")
-    assert lines[2].endswith(" bytes, in 3 epochs")
-    assert "up to 2026-03-04T00:00:00+00:00: 2 ranges, 2 objects; the quality gate judges those" in lines[3]
-    assert lines[4].startswith("source rows: changed: how it reads its objects was another one at checkpoint 2")
-    assert lines[5].startswith("sink table: 5 rows now, 2 at the fork point")
-    assert lines[-1] == "nothing was changed"
+    wording.matches("backfill", shown.stdout, replace=wording.SIZES)
     plan = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run", "--json").document()
     assert plan["text"] == lines[:-1]
     assert [one["in_range"] for one in plan["ranges"]] == [True, True, False]
@@ -62,18 +54,10 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None
 
 
 def test_it_needs_a_yes_where_nobody_can_be_asked_and_then_tells_what_it_did(job: BackfillJob) -> None:
-    assert_clear_error(backfill(job, "--from", "2026-03-03"), 2, "Nobody can be asked here", "--yes")
+    assert_clear_error(backfill(job, "--from", "2026-03-03"), 2, "--yes", golden="backfill")
     done = backfill(job, "--from", "2026-03-03", "--yes")
     assert done.exit_code == 0, done.stderr
-    live = job.state.live
-    assert done.stdout.splitlines() == [
-        "checkpoint 6: epoch 3, 3 rows in, 3 rows out, 0 late, quality skipped",
-        "checkpoint 7: epoch 4, 3 rows in, 3 rows out, 0 late, quality skipped",
-        "checkpoint 8: epoch 5, 3 rows in, 3 rows out, 0 late, quality skipped",
-        f"job small continues checkpoint 8 of timeline {live}; timeline main stays until retention takes it",
-        "sinks that show it: table",
-        f"next: milepost run {job.small.folder / 'config' / 'small.yaml'}",
-    ]
+    wording.matches("backfill", done.stdout, replace=wording.SIZES)
     job.assert_table(5, fixed=True)
 
 
@@ -86,18 +70,18 @@ def test_the_document_of_a_backfill(job: BackfillJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "exit_code", "mentions"),
+    ("words", "exit_code"),
     [
-        ((), 2, ("--from", "--from-checkpoint")),
-        (("--from", "last week"), 2, ("'last week' is no time", "ISO 8601")),
-        (("--from-checkpoint", "77"), 3, ("checkpoint 77 is no retained checkpoint", "1, 2, 3, 4, 5")),
-        (("--dispose", "--from", "2026-03-03"), 2, ("takes none of their options",)),
+        ((), 2),
+        (("--from", "last week"), 2),
+        (("--from-checkpoint", "77"), 3),
+        (("--dispose", "--from", "2026-03-03"), 2),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_few_lines(
-    job: BackfillJob, words: tuple[str, ...], exit_code: int, mentions: tuple[str, ...]
+    job: BackfillJob, words: tuple[str, ...], exit_code: int
 ) -> None:
-    assert_clear_error(backfill(job, *words, "--yes"), exit_code, *mentions)
+    assert_clear_error(backfill(job, *words, "--yes"), exit_code, golden="backfill")
 
 
 def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is_given_up(
@@ -110,12 +94,12 @@ def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is
     with mortal_session() as session, pytest.raises(KeyboardInterrupt):
         job.backfill(SparklessRunner(before=interrupt), session=session)
     shown = backfill(job, "--from", "2026-03-03", "--dry-run").stdout
-    assert "in 2 epochs" in shown and ", which has replayed 1 of 3" in shown
-    assert_clear_error(backfill(job, "--dispose"), 2, "Give up all unfinished backfills", "--yes")
+    wording.matches("backfill", shown, replace=wording.SIZES)
+    assert_clear_error(backfill(job, "--dispose"), 2, "--yes", golden="backfill")
     given_up = backfill(job, "--dispose", "--yes")
-    assert given_up.stdout.startswith("given up: t")
-    assert "has no unfinished backfill" in backfill(job, "--dispose", "--yes").stdout
-    assert "in 3 epochs" in backfill(job, "--from", "2026-03-03", "--dry-run").stdout
+    wording.matches("backfill", given_up.stdout, replace=wording.SIZES)
+    wording.matches("backfill", backfill(job, "--dispose", "--yes").stdout, replace=wording.SIZES)
+    wording.matches("backfill", backfill(job, "--from", "2026-03-03", "--dry-run").stdout, replace=wording.SIZES)
 
 
 @pytest.mark.long
@@ -123,7 +107,7 @@ def test_the_gate_vetoes_a_replayed_epoch_and_is_not_asked_beyond_to(job: Backfi
     """A veto leaves the live timeline running; `--to` says up to where today's expectations are to hold."""
     job.edit("checkpointing:", f"{_GATE}checkpointing:")
     vetoed = backfill(job, "--from", "2026-03-03", "--yes")
-    assert_clear_error(vetoed, 5, "checkpoint 8", "The live timeline is as it was", "goes on with fork t")
+    assert_clear_error(vetoed, 5, golden="backfill")
     job.assert_table(5, fixed=False)
     assert job.state.live == "main" and job.state.status.value == "running"
     judged = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--yes", "--json").document()
@@ -141,7 +125,7 @@ def test_one_epoch_is_refused_while_the_live_timeline_is_frozen_and_several_wait
     context.transact(freeze)
     job.land(6)
     spec = job.small.folder / "config" / "small.yaml"
-    assert_clear_error(milepost("run", spec), 4, "has frozen timeline main", "The freeze ends by itself")
+    assert_clear_error(milepost("run", spec), 4, golden="run")
     waits: list[float] = []
 
     def thaw(seconds: float) -> None:

@@ -44,19 +44,17 @@ def refused(check) -> str:
 def test_a_type_that_delta_cannot_hold_is_refused(tmp_path: Path) -> None:
     schema = pa.schema([("at", pa.timestamp("ns"))])
     said = refused(lambda: check_columns("table", schema))
-    assert_clear_error(
-        lint(tmp_path, "format: delta, mode: append", time="timestamp[ns]"), 2, said, "Cast it to timestamp[us]"
-    )
+    assert_clear_error(lint(tmp_path, "format: delta, mode: append", time="timestamp[ns]"), 2, said, golden="lint")
 
 
 def test_a_type_that_iceberg_cannot_hold_is_refused(tmp_path: Path) -> None:
     said = refused(lambda: to_iceberg("table", pa.schema([("n", pa.int16())])))
-    assert_clear_error(lint(tmp_path, f"{ICEBERG}, mode: append"), 2, said, "Cast it to INT")
+    assert_clear_error(lint(tmp_path, f"{ICEBERG}, mode: append"), 2, said, golden="lint")
 
 
 def test_the_names_and_types_of_an_aggregate_are_known(tmp_path: Path) -> None:
     outcome = lint(tmp_path, "format: delta, mode: upsert", operators=AGGREGATE, reads="totals")
-    assert_clear_error(outcome, 2, "'n n'")
+    assert_clear_error(outcome, 2, golden="lint")
 
 
 def test_what_the_format_holds_passes(tmp_path: Path) -> None:

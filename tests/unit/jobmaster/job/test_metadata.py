@@ -23,6 +23,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.kept import KeptObjects
 from milepost.storage.requests import StoreRequests
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET, KEYED
 from milepost_testkit.stores.faulty_store import Effect, Fault
@@ -138,30 +139,30 @@ def test_rows_in_flight_are_part_of_the_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value"),
     [
-        (("format",), 5, "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/5", "was written by an earlier Milepost"),
-        (("format",), "milepost.metadata/7", "was written by a newer Milepost"),
-        (("operators", "hourly", "tables"), {}, "it has no table of state"),
-        (("operators", "hourly", "tables", "left"), LEFT, "the subtasks of its tables '', 'left' are not the same"),
-        (("operators", "hourly", "firing"), [1], "firing has 1 entries for 2 subtasks"),
-        (("operators", "hourly", "channels"), [None] * 3, "channels has 3 entries for 2 subtasks"),
-        (("operators", "hourly", "channels", 1, "buffers"), 0, "buffers is 0"),
-        (("operators", "hourly", "channels", 1, "key"), "../other/file", "key"),
-        (("unaligned",), None, "unaligned"),
-        (("tables", "hourly", "records", 0, "key"), "../other/file", "key"),
-        (("tables", "hourly", "rows"), -1, "rows: expected at least 0, got -1"),
-        (("key_hash_secret",), "ab" * 15, "the key hash secret is not 32 hexadecimal digits"),
-        (("throughput", "ms_per_source_byte"), 0, "ms_per_source_byte is 0"),
-        (("started_ms",), -1, "started_ms: expected at least 0, got -1"),
-        (("timings", "plan_ms"), "12", "plan_ms: expected an integer, got '12'"),
-        (("tasks", 0, "sync_ms"), 1.5, "sync_ms: expected an integer"),
-        (("tasks", 0, "buffers"), None, "lacks"),
-        (("throughput", "in_flight_ms"), -1, "in_flight_ms: expected at least 0, got -1"),
+        (("format",), 5),
+        (("format",), "milepost.metadata/5"),
+        (("format",), "milepost.metadata/7"),
+        (("operators", "hourly", "tables"), {}),
+        (("operators", "hourly", "tables", "left"), LEFT),
+        (("operators", "hourly", "firing"), [1]),
+        (("operators", "hourly", "channels"), [None] * 3),
+        (("operators", "hourly", "channels", 1, "buffers"), 0),
+        (("operators", "hourly", "channels", 1, "key"), "../other/file"),
+        (("unaligned",), None),
+        (("tables", "hourly", "records", 0, "key"), "../other/file"),
+        (("tables", "hourly", "rows"), -1),
+        (("key_hash_secret",), "ab" * 15),
+        (("throughput", "ms_per_source_byte"), 0),
+        (("started_ms",), -1),
+        (("timings", "plan_ms"), "12"),
+        (("tasks", 0, "sync_ms"), 1.5),
+        (("tasks", 0, "buffers"), None),
+        (("throughput", "in_flight_ms"), -1),
     ],
 )
-def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any, message: str) -> None:
+def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...], value: Any) -> None:
     """Nothing read from the store is trusted (DESIGN 9)."""
     document = json.loads(golden())
     place = document
@@ -170,7 +171,7 @@ def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...],
     place[path[-1]] = value
     if value is None:
         del place[path[-1]]
-    with pytest.raises(StateCorrupt, match=message):
+    with wording.raises(StateCorrupt):
         decode_metadata(json.dumps(document).encode(), "golden")
 
 

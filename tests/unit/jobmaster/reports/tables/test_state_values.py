@@ -6,10 +6,9 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
-
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -114,6 +113,6 @@ def test_a_sum_that_no_result_can_hold_is_said_and_what_is_stored_is_shown(tmp_p
     context = job.context
     metadata = context.metadata(context.head().state.checkpoints[-1])
     high = wide.set_column(wide.column_names.index("sum(v).high"), "sum(v).high", [[1]])
-    with pytest.raises(InvalidRequest, match="beyond int64") as caught:
+    with wording.raises(InvalidRequest) as caught:
         state_values(context, metadata, metadata.state_tables["latest"], high)
     assert "--stored" in caught.value.hint

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.protocol.records.errors import StateCorrupt
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 
@@ -25,7 +25,8 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp
         "spec leads to another place: format: parquet, path: ../lake/other. A spec that leads there checks it"
     )
     said = CliRunner().invoke(app, ["verify", str(job.spec_path)])
-    assert said.exit_code == 0 and f"not asked: {told}" in said.output
+    assert said.exit_code == 0
+    wording.matches("verify", said.output)
     document = json.loads(CliRunner().invoke(app, ["verify", str(job.spec_path), "--json"]).output)
     assert document["data"]["unasked"] == [told]
 
@@ -50,6 +51,5 @@ def test_damage_of_an_older_checkpoint_of_the_live_timeline_is_damage(tmp_path: 
     job = CountedJob.with_epochs(tmp_path, 3)
     (described,) = (tmp_path / "store" / "small").glob(f"chk-{2:020d}/*/_metadata")
     described.write_bytes(b"torn")
-    with pytest.raises(StateCorrupt, match="checkpoint 2: object") as told:
+    with wording.raises(StateCorrupt):
         job.master.verify()
-    assert "the head is whole, so the job goes on without them" in told.value.hint

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.long
 
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 BUCKETS = {"format: parquet, path: ../lake/table": "format: delta, buckets: 8, path: ../lake/table"}
+FIRST = {r"subtask \d/\d declined": "subtask {n} declined", r" \(also subtask [^)]*\)": ""}
+"""Which of two subtasks declines first differs."""
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +129,7 @@ def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_on
     def compact(plan: EpochPlan) -> None:
         others(job).optimize.compact()
 
-    with pytest.raises(CommitConflict, match="put files of its table together while the epoch ran"):
+    with wording.raises(CommitConflict):
         job.master.run(Session.cli(), SparklessRunner(after=compact))
     job.run(2)
     job.assert_tables_equal_the_oracle()
@@ -139,7 +142,7 @@ def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_sto
     gone = {Path(unquote(urlsplit(uri).path)) for uri in others(job).file_uris()}
     for file in gone:
         file.unlink()
-    with pytest.raises(StateCorrupt, match="is missing") as told:
+    with wording.raises(StateCorrupt, replace=FIRST) as told:
         job.run_one()
     assert told.value.message.count("sink table:") == 1 and "STATE_CORRUPT" in told.value.message
     for file in gone:
@@ -152,7 +155,7 @@ def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_sto
 def test_a_table_of_which_all_is_gone_is_not_begun_again_beside_the_refusal(job: CountedJob) -> None:
     """As when the spec names another catalog, or the folder was moved away: nothing is made where it was looked for."""
     lake(job).rename(job.small.folder / "moved")
-    with pytest.raises(InvalidRequest, match="shows nothing yet, this job left it at checkpoint 5"):
+    with wording.raises(InvalidRequest):
         job.master.run(Session.cli(), SparklessRunner())
     assert not (lake(job) / "_delta_log").exists()
 
@@ -161,9 +164,9 @@ def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: Co
     others(job).delete("k = 0")
     ran: list[EpochPlan] = []
 
-    with pytest.raises(InvalidRequest, match="changed rows of this job") as refused:
+    with wording.raises(InvalidRequest):
         job.master.run(Session.cli(), SparklessRunner(before=ran.append))
-    assert "milepost realign small table" in refused.value.hint and not ran
+    assert not ran
     job.master.realign(Session.cli(), job.master.plan_realign("table"))
     job.master.resume()
     job.run()
@@ -196,9 +199,9 @@ def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_
     job.backfill(runner, ranges_per_epoch=1)
     middle, last = (int(plan.checkpoint_id) for plan in runner.plans[-2:])
     before = job.state
-    with pytest.raises(InvalidRequest, match="no bucket of its table has at that checkpoint") as refused:
+    with wording.raises(InvalidRequest):
         job.master.rollback(Session.cli(), middle)
-    assert "one before the fork" in refused.value.hint and job.state == before
+    assert job.state == before
     job.next_day(6)
     job.master.rollback(Session.cli(), last)
     job.assert_table(5, fixed=True)

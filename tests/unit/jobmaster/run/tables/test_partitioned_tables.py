@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -46,7 +47,7 @@ def test_another_partition_by_is_refused_before_the_commit_point_and_the_old_one
     job = CountedJob.with_epochs(tmp_path / "job", 2, BY_KEY)
     job.land([3])
     job.edit("partition_by: [k]", "partition_by: [v]")
-    with pytest.raises(InvalidRequest, match="is partitioned by k, and `partition_by` says v"):
+    with wording.raises(InvalidRequest):
         job.run()
     job.edit("partition_by: [v]", "partition_by: [k]")
     job.master.resume()

@@ -14,6 +14,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
@@ -46,10 +47,8 @@ def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_
     first, second = job_at(tmp_path / "first"), job_at(tmp_path / "second", name)
     session = Session.cli()
     report = judged(first, session)
-    reserved = r"is reserved for sink table of (another )?job small.*Nothing was published"
-    with pytest.raises(InvalidRequest, match=reserved) as told:
+    with wording.raises(InvalidRequest):
         second.master.run(Session.cli(), SparklessRunner())
-    assert "give the sink another path" in told.value.hint
     assert second.context.head().state.checkpoints == ()
     completed = first.master.complete(session, report.metadata.checkpoint_id)
     assert first.master.notify_complete(session, completed.checkpoint_id, "table").published
@@ -80,7 +79,7 @@ def test_a_table_is_reserved_once_and_for_one_sink(tmp_path: Path) -> None:
     reserve(store, OURS)
     reserve(store, by("small", "a" * 32, "table"))
     for other in (by("small", "b" * 32, "table"), by("other", "a" * 32, "rows")):
-        with pytest.raises(InvalidRequest, match="is reserved for sink table"):
+        with wording.raises(InvalidRequest):
             reserve(store, other)
 
 
@@ -88,8 +87,7 @@ def test_a_table_is_reserved_once_and_for_one_sink(tmp_path: Path) -> None:
 def test_a_table_keeps_its_format_mode_and_key(tmp_path: Path, change: dict[str, Any]) -> None:
     store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
     reserve(store, OURS)
-    made = r"was made with format parquet, mode upsert and key \['k'\], the spec says .*Nothing was changed"
-    with pytest.raises(InvalidRequest, match=made):
+    with wording.raises(InvalidRequest):
         reserve(store, replace(OURS, **change))
 
 
@@ -102,5 +100,6 @@ def test_a_lost_reply_of_our_own_reservation_is_recognised(tmp_path: Path) -> No
 def test_what_is_no_reservation_is_not_taken_for_one(tmp_path: Path) -> None:
     store = open_store(SparklessJob.create(tmp_path).context.sink_config("table"))
     store.put(RESERVATION, b"{}")
-    with pytest.raises(StateCorrupt, match=RESERVATION):
+    with wording.raises(StateCorrupt) as refused:
         reserve(store, OURS)
+    assert RESERVATION in str(refused.value)
