@@ -68,9 +68,9 @@ test: lint ## lint and every test that is not marked deep (8 minutes)
 	@$(PYTEST) --ring test $(ARGS)
 
 durations: env ## run the tests of `make test` and write where their time goes: tests/COSTS.md, tests/durations.json
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT \
-	  && $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" --ring test $(ARGS) \
-	  && $(PY) -m scripts.suite.report "$$folder/costs.json"
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && failed=0 \
+	  && { $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" --ring test $(ARGS) || failed=$$?; } \
+	  && $(PY) -m scripts.suite.report "$$folder/costs.json" && exit $$failed
 
 coverage: env ## what of the product `make test` reaches, by room; kept in .milepost/coverage (ARGS=tests/unit/spec: less)
 	@$(PY) -m scripts.suite.covered run .milepost/coverage -- --ring test -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
