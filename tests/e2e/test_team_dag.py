@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
@@ -31,6 +33,7 @@ with DAG("ours", schedule=None, default_args={{"owner": "team"}}):
 """
 
 
+@pytest.mark.deep
 def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow: AirflowInstance) -> None:
     """Nothing of it lies where Milepost's clone has its specs: the page finds each job by its DAG."""
     table = airflow.folder / "jobs" / "among_tasks" / "lake"

@@ -137,7 +137,9 @@ def extra_of(imported: Import) -> str | None:
     return next((extra for room, extra in ROOMS.items() if place == room or place.startswith(f"{room}/")), None)
 
 
-@pytest.mark.parametrize("extra", [None, *sorted(set(ROOMS.values()))])
+@pytest.mark.parametrize(
+    "extra", [None, *(pytest.param(name, marks=pytest.mark.deep) for name in sorted(set(ROOMS.values())))]
+)
 def test_what_a_room_imports_is_asked_for(extra: str | None) -> None:
     """At module level: everywhere what everybody has; in the room of an extra also what that brings."""
     homes, known = packages_distributions(), declared([*PROJECT["dependencies"], *(EXTRAS[extra] if extra else ())])

@@ -51,7 +51,8 @@ def _run(spec: Path, parallelism: tuple[int, ...]) -> None:
         assert ran.exit_code == 0, ran.stderr
 
 
-@pytest.mark.parametrize("parallelism", [(2, 4), pytest.param(PARALLELISM, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("parallelism", [(2, 4), PARALLELISM])
 def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, parallelism: tuple[int, ...]
 ) -> None:

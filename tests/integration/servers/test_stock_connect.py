@@ -42,6 +42,7 @@ def flights(folder: Path, server: StockConnectServer, conf: str = "{}", days: in
     return job
 
 
+@pytest.mark.deep
 def test_code_comes_with_the_session_and_executors_are_asked_once(
     server: StockConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def python_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("PYTHONPATH", f"{tmp_path / f'{name}-tree' / 'pipeline'}:{covered.ROOT}", prepend=":")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("python_path")
 def test_what_only_the_first_run_reaches_is_listed_with_its_tests(tmp_path: Path) -> None:
     before = reach(tmp_path, "before")
@@ -62,6 +63,7 @@ def test_what_only_the_first_run_reaches_is_listed_with_its_tests(tmp_path: Path
     assert "| `all` | 6 |" in covered.totals(before)
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("python_path")
 def test_a_branch_between_lines_that_both_runs_reach_is_listed(tmp_path: Path) -> None:
     product = SMALL.replace('        return "-"\n    return "+"', '        number = -1\n    return "-+"[number > 0]')

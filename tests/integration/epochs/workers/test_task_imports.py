@@ -19,9 +19,8 @@ load_jobs(globals(), "config")
 """
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param([], id="in process"), pytest.param(["--spark"], id="on Spark", marks=pytest.mark.deep)]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("options", [pytest.param([], id="in process"), pytest.param(["--spark"], id="on Spark")])
 def test_only_run_epoch_imports_spark_and_the_library_of_the_gate(tmp_path: Path, options: list[str]) -> None:
     """Where tasks begin in processes of their own, each import is paid by each task of each epoch."""
     for folder in ("config", "landing"):
