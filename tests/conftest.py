@@ -46,7 +46,7 @@ SEED = int(os.environ.get("MILEPOST_SEED") or random.SystemRandom().randrange(1 
 
 HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-HOSTILE = (*PROXIES, "PYTHONDONTWRITEBYTECODE")
+HOSTILE = (*PROXIES, "PYTHONDONTWRITEBYTECODE", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE")
 LOOPBACK = "127.0.0.1,localhost,::1"
 
 MEMORY = "/dev/shm"

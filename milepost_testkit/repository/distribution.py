@@ -62,7 +62,8 @@ def unpack(archive: Path, folder: Path) -> Path:
             wheel.extractall(folder)
         return folder
     with tarfile.open(archive) as sdist:
-        sdist.extractall(folder, filter="data")
+        sdist.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 and later
+        sdist.extractall(folder)
     return folder / archive.name.removesuffix(".tar.gz")
 
 

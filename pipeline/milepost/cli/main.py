@@ -27,6 +27,10 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.suggestions import nearest
 
 
+class ReaderGone(Exception):
+    """The reader of our output is gone. Typer itself ends a process with exit code 1 when a command meets EPIPE."""
+
+
 class MilepostGroup(TyperGroup):
     """Resolves commands, and ends the process with the exit code that the outcome asks for."""
 
@@ -37,6 +41,12 @@ class MilepostGroup(TyperGroup):
         near = nearest(cmd_name, self.list_commands(ctx))
         guess = f" Did you mean `milepost {near}`?" if near else ""
         raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands below the headings of `_GROUPS`; those of a group in a group have none."""
@@ -75,7 +85,7 @@ class MilepostGroup(TyperGroup):
             code = report(KeyboardInterrupt(), output, reads=only_reads(words))
         except typer.Exit as done:
             code = done.exit_code
-        except BrokenPipeError:
+        except (BrokenPipeError, ReaderGone):
             # The reader of our output went away, as `| head` does: nothing is wrong, and nobody is left to tell.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0

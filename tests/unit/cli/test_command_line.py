@@ -376,6 +376,15 @@ def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     assert _run("-c", code).stdout.strip() == "[]"
 
 
+def test_output_without_a_reader_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "milepost", "schema"]
+    result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{shlex.quote(sys.executable)} -m milepost schema | head -c 10"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
