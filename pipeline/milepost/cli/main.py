@@ -42,6 +42,12 @@ class MilepostGroup(TyperGroup):
         guess = f" Did you mean `milepost {near}`?" if near else ""
         raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

@@ -376,10 +376,11 @@ def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     assert _run("-c", code).stdout.strip() == "[]"
 
 
-def test_output_without_a_reader_is_no_error() -> None:
+@pytest.mark.parametrize("word", ["schema", "--version"])
+def test_output_without_a_reader_is_no_error(word: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "milepost", "schema"]
+    command = [sys.executable, "-m", "milepost", word]
     result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (result.returncode, result.stderr) == (0, "")
