@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,8 +27,13 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.values.suggestions import nearest
 
 
-class ReaderGone(Exception):
-    """The reader of our output is gone. Typer itself ends a process with exit code 1 when a command meets EPIPE."""
+@contextlib.contextmanager
+def _without_errno() -> Iterator[None]:
+    """Keep a broken pipe from Typer, which ends the process with exit code 1 where the error's number is EPIPE."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise BrokenPipeError("the reader of the output is gone") from error
 
 
 class MilepostGroup(TyperGroup):
@@ -43,16 +48,12 @@ class MilepostGroup(TyperGroup):
         raise UsageError(f"there is no command {cmd_name!r}.{guess}", ctx)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        try:
+        with _without_errno():
             return super().make_context(*args, **extra)
-        except BrokenPipeError as error:
-            raise ReaderGone from error
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _without_errno():
             return super().invoke(ctx)
-        except BrokenPipeError as error:
-            raise ReaderGone from error
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands below the headings of `_GROUPS`; those of a group in a group have none."""
@@ -91,7 +92,7 @@ class MilepostGroup(TyperGroup):
             code = report(KeyboardInterrupt(), output, reads=only_reads(words))
         except typer.Exit as done:
             code = done.exit_code
-        except (BrokenPipeError, ReaderGone):
+        except BrokenPipeError:
             # The reader of our output went away, as `| head` does: nothing is wrong, and nobody is left to tell.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
