@@ -22,8 +22,9 @@ WORKERS ?= 3
 RING ?= test
 # How many mutants are tried at once.
 JOBS ?= 2
-PYTEST = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY) -m pytest --hypothesis-seed=$(SEED) -n $(WORKERS) \
-  --dist loadscope --no-loadscope-reorder
+SEEDED = MILEPOST_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(PY)
+PYTEST_OPTIONS = --hypothesis-seed=$(SEED) -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+PYTEST = $(SEEDED) -m pytest $(PYTEST_OPTIONS)
 # How many source objects `make fuzz` breaks.
 OBJECTS ?= 20000
 # How many random jobs `make law` runs.
@@ -73,7 +74,7 @@ durations: env ## run the tests of `make test` and write where their time goes: 
 	  && $(PY) -m scripts.suite.report "$$folder/costs.json" && exit $$failed
 
 coverage: env ## what of the product `make test` reaches, by room; kept in .milepost/coverage (ARGS=tests/unit/spec: less)
-	@$(PY) -m scripts.suite.covered run .milepost/coverage -- --ring test -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	@$(SEEDED) -m scripts.suite.covered run .milepost/coverage -- $(PYTEST_OPTIONS) --ring test $(ARGS)
 	@$(PY) -m scripts.suite.covered totals .milepost/coverage
 
 rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/spec: one folder, claim by claim)

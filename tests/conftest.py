@@ -114,7 +114,6 @@ def pytest_report_header() -> str:
 
 CONTRACT = "tests.conformance.sinks.contract."
 
-
 SERVERS = frozenset({"database", "ministack", "postgres", "reading_engines", "seaweed", "seaweed_tables"})
 """Fixtures that start a server or a reading process."""
 

@@ -12,6 +12,7 @@ import coverage
 import pytest
 
 from scripts.sampling.reached_lines import DURATIONS_VARIABLE
+from scripts.suite.covered import charged_to
 
 _DURATIONS = Path(os.environ[DURATIONS_VARIABLE])
 """Asked for while the plugin is loaded: the tests' own configuration clears the environment."""
@@ -21,16 +22,14 @@ _SECONDS: dict[str, float] = {}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    running = coverage.Coverage.current()
-    assert running is not None, "run it by `coverage run -m pytest`"
+    assert coverage.Coverage.current() is not None, "run it by `coverage run -m pytest`"
     test = item.nodeid.partition("[")[0]
-    running.switch_context(test)
     began = time.monotonic()
     try:
-        return (yield)
+        with charged_to(test):
+            return (yield)
     finally:
         _SECONDS[test] = _SECONDS.get(test, 0.0) + round(time.monotonic() - began, 3)
-        running.switch_context("")
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,17 +43,24 @@ disable_warnings = no-data-collected, module-not-measured, module-not-imported, 
 WHOLE = "whole"
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Charge what this process runs to the test."""
+@contextmanager
+def charged_to(test: str) -> Iterator[None]:
+    """Charge what this process runs to a test, where coverage measures it."""
     measuring = coverage.Coverage.current()
     if measuring is None:
-        return (yield)
-    measuring.switch_context(item.nodeid)
+        yield
+        return
+    measuring.switch_context(test)
     try:
-        return (yield)
+        yield
     finally:
         measuring.switch_context("")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with charged_to(item.nodeid):
+        return (yield)
 
 
 def run(folder: Path, words: Sequence[str], root: Path = ROOT) -> int:
@@ -112,8 +120,8 @@ class Reached:
     @cached_property
     def files(self) -> dict[str, Path]:
         """The measured files of the product, by their path below the root."""
-        found = {path: Path(path) for path in self.data.measured_files()}
-        return {path.relative_to(self.root).as_posix(): path for path in found.values() if path.is_file()}
+        found = map(Path, self.data.measured_files())
+        return {path.relative_to(self.root).as_posix(): path for path in found if path.is_file()}
 
     def lines(self, file: str) -> dict[int, str]:
         """The reached lines of a file with their texts, by number."""
@@ -189,9 +197,10 @@ def totals(reached: Reached) -> str:
     rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for file in reached.files:
         room = "/".join(file.split("/")[2:-1][:2]) or "."
+        lines, branches = len(reached.lines(file)), len(reached.branches(file))
         for counted in (room, "all"):
-            rooms[counted][0] += len(reached.lines(file))
-            rooms[counted][1] += len(reached.branches(file))
+            rooms[counted][0] += lines
+            rooms[counted][1] += branches
     rows = [[f"`{room}`", *(f"{count:,}" for count in counts)] for room, counts in sorted(rooms.items())]
     return table(["room", "lines", "branches"], rows)
 

@@ -181,7 +181,7 @@ def listing(claims: Sequence[Claim]) -> str:
 
 
 def _folder(claim: Claim) -> str:
-    return "/".join(claim.file.split("/")[:3]).rpartition("/test_")[0] or "/".join(claim.file.split("/")[:3])
+    return "/".join(Path(claim.file).parent.parts[:3])
 
 
 def _counts(claims: Sequence[Claim]) -> list[str]:
