@@ -490,3 +490,25 @@ def test_a_damaged_list_is_told_stops_no_other_and_what_it_names_is_judged_and_l
     assert key in lists(job, "table")
     assert needed(job, "table") <= files(job, "table")
     assert_whole(job)
+
+
+def test_epochs_keep_a_file_of_a_retained_checkpoint_that_somebody_copied_to_the_new_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a rollback to 0 the sink has a new path, and retained checkpoints still list files of the old one."""
+    job = CountedJob.with_epochs(tmp_path, 2)
+    job.rollback(0)
+    job.edit("path: ../lake/table", "path: ../lake/other")
+    old, new = tmp_path / "lake" / "table", tmp_path / "lake" / "other"
+    copied = min(old.rglob("*.parquet")).relative_to(old)
+    job.run()
+    for hours in range(HOURS, 4 * HOURS, HOURS):
+        (new / copied).parent.mkdir(parents=True, exist_ok=True)
+        (new / copied).write_bytes((old / copied).read_bytes())
+        at_hour(monkeypatch, hours)
+        job.land([10 + hours])
+        job.run()
+        assert str(copied) not in listed(job, "table")
+    assert (new / copied).exists()
+    job.assert_tables_equal_the_oracle()
+    assert job.master.fsck().exit_code == 0

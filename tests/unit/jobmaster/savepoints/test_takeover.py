@@ -161,6 +161,7 @@ def test_a_takeover_that_failed_is_done_again_also_when_its_checkpoint_was_colle
     with monkeypatch.context() as patch, pytest.raises(Killed):
         hook_stores(patch, before=die)
         heir.master.start(location, claim=True)
+    assert heir.master.fsck().missing == ()
     heir.master.start()
     for one in (job, twin):
         one.land([4])
