@@ -121,7 +121,7 @@ def try_all(
 def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, *options: str) -> Run:
     """Run these tests of a copy of the tree."""
     report = folder / "report.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "--durations=0"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line"]
     command += ["--hypothesis-seed=1", *options]
     command += [f"--junitxml={report}", *tests]
     # The testkit imports scripts, so its name of the profile is written out: an unknown one stops pytest.
