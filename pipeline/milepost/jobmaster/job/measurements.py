@@ -23,7 +23,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests, own_put
 
@@ -144,7 +144,7 @@ def task_times_of(
             return _task_times(context, f"{of}0{COMPLETE}")
         return None
 
-    left = begin_beside(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
+    left = prefetch(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
     firsts = at_once(context.store, first, attempts)
     complete = [key for key in left() if not key.endswith(INCOMPLETE)]
 

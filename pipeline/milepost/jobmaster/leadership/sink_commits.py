@@ -27,7 +27,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class SinkCommits:
         Raises: the first sink's error, which also says what is true: the checkpoint is completed.
         """
         completed = completion.checkpoint
-        completion = replace(completion, head=begin_beside(self._context.store, completion.head, "head-afterwards"))
+        completion = replace(completion, head=prefetch(self._context.store, completion.head, "head-afterwards"))
 
         def commit(sink: str) -> tuple[Sink | None, CheckpointError | None, float]:
             started = time.monotonic()
@@ -138,8 +138,8 @@ class SinkCommits:
         context = self._context
         if name not in {sink.name for sink in context.spec.sinks}:
             return lambda: None  # what waits for it says so
-        table = begin_beside(context.store, context.sink(name).look_ahead, "table")
-        life = begin_beside(context.store, lambda: context.identity, "identity")
+        table = prefetch(context.store, context.sink(name).look_ahead, "table")
+        life = prefetch(context.store, lambda: context.identity, "identity")
 
         def wait() -> None:
             table()

@@ -154,9 +154,9 @@ class Reports:
 
         Returns: a function that waits for the result, and raises StateCorrupt if files are missing.
         """
-        from milepost.storage.concurrency.background import begin_beside
+        from milepost.storage.concurrency.background import prefetch
 
-        return begin_beside(self._context.store, self._check_published, "published-check")
+        return prefetch(self._context.store, self._check_published, "published-check")
 
     @suggest_rollback
     def _check_published(self) -> None:

@@ -16,7 +16,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.notices import AbortNotice, write_notice
 
 _LOG = logging.getLogger(__name__)
@@ -27,13 +27,13 @@ OwnTables = Callable[[str], tuple[Sink, ...]]
 
 def find_own_tables(context: JobContext) -> OwnTables:
     """Begin to find the tables beside what the caller does next; return what waits for those of one sink."""
-    life = begin_beside(context.store, lambda: context.identity, "identity")
+    life = prefetch(context.store, lambda: context.identity, "identity")
 
     def find(name: str) -> tuple[Sink, ...]:
         return tuple(sink for sink in staging_tables(context, name) if not sink.is_anothers(life()))
 
     names = [spec.name for spec in context.spec.sinks]
-    begun = {name: begin_beside(context.store, partial(find, name), "own-tables") for name in names}
+    begun = {name: prefetch(context.store, partial(find, name), "own-tables") for name in names}
     return lambda name: begun[name]()
 
 

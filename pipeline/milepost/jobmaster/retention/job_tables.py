@@ -14,7 +14,7 @@ from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def find_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobT
     def listed() -> list[tuple[RegisteredTable, ...]]:
         return at_once(context.store, lambda name: TableRegistry(context.store, name).tables(), names)
 
-    registered = begin_beside(context.store, listed, "registered-tables")
+    registered = prefetch(context.store, listed, "registered-tables")
 
     def tables(state: ManifestState) -> tuple[JobTable, ...]:
         pairs = zip(names, registered(), strict=True)

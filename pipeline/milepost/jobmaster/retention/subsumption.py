@@ -44,7 +44,7 @@ from milepost.protocol.retention.retention import (
     unreferenced,
 )
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.layout import require_own_prefix
 
 _LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def plan_beside_commits(
     Args:
         state: of the completion.
     """
-    planned = begin_beside(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
+    planned = prefetch(context.store, lambda: _early(context, session_id, state, completed), "subsumption")
     return SubsumptionPlan(is_look_due(state, context.timeout_ms), compact_some(context, state), planned())
 
 
@@ -136,7 +136,7 @@ def plan_subsumption(context: JobContext, session_id: SessionId) -> SubsumptionP
     What is compactable at any head is so at every later one, and the transition checks the plan.
     """
     state = context.lately()
-    planned = begin_beside(context.store, lambda: _plan(context, session_id, state), "subsumption")
+    planned = prefetch(context.store, lambda: _plan(context, session_id, state), "subsumption")
     return SubsumptionPlan(
         is_look_due(state, context.timeout_ms), compact_some(context, state), planned(), is_whole=True
     )
@@ -179,9 +179,7 @@ def _plan(
         return None
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
-    own = begin_beside(
-        context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects"
-    )
+    own = prefetch(context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects")
     find_tables = find_job_tables(context)
     needed = _readable(context, state)
     if any(item.checkpoint_id not in needed for item in kept):

@@ -53,7 +53,7 @@ from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.requests import NOTHING_ASKED, own_put
 
 _LOG = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class _Attempt:
         """Reserve the tables that nobody has reserved yet, and return what the data plane is to do."""
         context, opened = self.context, self.opened
         check_locations(context, opened.base)
-        records = begin_beside(context.store, lambda: _read_contents(context, opened.base), "contents")
+        records = prefetch(context.store, lambda: _read_contents(context, opened.base), "contents")
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
             new = [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]
             at_once(context.store, partial(context.reserve, before_create=opened.leads), new)

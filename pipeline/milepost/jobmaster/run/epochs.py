@@ -51,7 +51,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import reason_of
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
 _LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Epochs:
         context, clock = self._context, StepClock(progress)
         clock("begin")
         if opened is not None:
-            opened = replace(opened, leads=begin_beside(context.store, opened.leads, "head-afterwards"))
+            opened = replace(opened, leads=prefetch(context.store, opened.leads, "head-afterwards"))
             return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
         request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), context.timeout_ms)
         rebound = context.begin(request)
@@ -119,7 +119,7 @@ class Epochs:
         pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
         require_token(pending, rebound.outcome.token)
         leads = partial(leads_after, self._leadership, rebound, session, pending)
-        after = begin_beside(context.store, leads, "head-afterwards")
+        after = prefetch(context.store, leads, "head-afterwards")
         opened = open_again(context, rebound.state, pending, after)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
@@ -259,7 +259,7 @@ class Epochs:
             raise
         completed = completion.checkpoint
         clock("notify", ", ".join(completed.unconfirmed))
-        planned = begin_beside(
+        planned = prefetch(
             self._context.store,
             partial(plan_beside_commits, self._context, session.session_id, completion.state, completed),
             "subsumption",

@@ -21,7 +21,7 @@ from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.storage.checked import read_handle
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ def open_again(
     Raises: SubtaskDeclined: code or spec is not what the trigger recorded (I13). StateCorrupt: a record is broken.
     """
     check_recorded_spec(context, pending)
-    life = begin_beside(context.store, lambda: context.identity, "identity")
-    continued = begin_beside(context.store, lambda: context.base_metadata(state, pending.base), "base")
+    life = prefetch(context.store, lambda: context.identity, "identity")
+    continued = prefetch(context.store, lambda: context.base_metadata(state, pending.base), "base")
     record = decode_input_record(read_handle(context.store, pending.plan))
     base = continued()
     life()

@@ -43,7 +43,7 @@ from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.values.times.durations import in_us
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.layout import consumed_prefix, contents_prefix
 
 
@@ -66,10 +66,8 @@ class Gathered:
         pending, base = opened.pending, opened.base
         return cls(
             verified,
-            begin_beside(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            begin_beside(
-                context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"
-            ),
+            prefetch(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
+            prefetch(context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"),
         )
 
 

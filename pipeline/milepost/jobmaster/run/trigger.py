@@ -45,7 +45,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED, ManifestState
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 _PLAN_ATTEMPTS = 5
 
@@ -183,7 +183,7 @@ class Trigger:
         base = None if known is None else context.known_base(known.state, known.state.timeline().head)
         if known is None or base is None or _is_left_undone(known.state):
             return None
-        return _ListedAhead(known.state, begin_beside(context.store, partial(plan_sources, context, base), "sources"))
+        return _ListedAhead(known.state, prefetch(context.store, partial(plan_sources, context, base), "sources"))
 
     def _open_next(
         self, asked: _Asked, state: ManifestState, ahead: _ListedAhead | None

@@ -1,4 +1,4 @@
-"""Requests in the background: asked by a thread that never keeps the process from ending."""
+"""Run requests on background threads that do not keep the process alive."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from milepost.protocol.records.object_store import ObjectStore
 T = TypeVar("T")
 
 
-def in_background(ask: Callable[[], T], thread_name: str) -> Future[T]:
-    """Return what will be the answer, or the error that `ask` raises; nobody has to wait for it."""
+def run_in_background(request: Callable[[], T], thread_name: str) -> Future[T]:
+    """Start `request` on a daemon thread and return its future. The caller does not have to wait for it."""
     answer = Future[T]()
 
     def run() -> None:
         try:
-            answer.set_result(ask())
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the answer
+            answer.set_result(request())
+        except Exception as error:  # noqa: BLE001 - raised to the caller that waits for the answer
             answer.set_exception(error)
 
     threading.Thread(target=run, name=thread_name, daemon=True).start()
     return answer
 
 
-def begin_beside(store: ObjectStore, ask: Callable[[], T], thread_name: str) -> Callable[[], T]:
-    """Begin to ask beside what the caller does next; return what waits for the answer, or raises its error.
+def prefetch(store: ObjectStore, request: Callable[[], T], thread_name: str) -> Callable[[], T]:
+    """Start `request` in the background and return a function that waits for its answer or raises its error.
 
-    A directory answers at once: it is asked when the answer is waited for.
+    A local store answers without a round trip, so there `request` runs when its answer is needed.
 
     Args:
-        store: the one that is asked.
+        store: the store that `request` reads.
     """
-    return ask if store.config.is_local else in_background(ask, thread_name).result
+    return request if store.config.is_local else run_in_background(request, thread_name).result

@@ -42,7 +42,7 @@ from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.at_once import AT_ONCE
-from milepost.storage.concurrency.background import in_background
+from milepost.storage.concurrency.background import run_in_background
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
@@ -94,7 +94,7 @@ class ManifestLog:
 
     def look_ahead(self) -> None:
         """Begin to read the head beside what the caller still has to do: the next `head()` waits for that answer."""
-        self._ahead = in_background(self._read_head, "look-ahead")
+        self._ahead = run_in_background(self._read_head, "look-ahead")
 
     def head(self) -> Head | None:
         """Return the newest entry, or None for a job without a manifest.

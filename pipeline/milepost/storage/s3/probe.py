@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.layout import PROBE_PREFIX
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.background import in_background
+from milepost.storage.concurrency.background import run_in_background
 from milepost.storage.keys import storage_fault
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def first_answer(store: ObjectStore, ask: Callable[[], T]) -> T:
     Raises: StoreUnavailable: it has not answered in `_ANSWER_S`; or what `ask` raises.
     """
     try:
-        return in_background(ask, "store-probe").result(_ANSWER_S)
+        return run_in_background(ask, "store-probe").result(_ANSWER_S)
     except NoAnswer:
         at = f" at {store.config.endpoint}" if store.config.endpoint else ""
         raise StoreUnavailable(

@@ -9,7 +9,7 @@ from threading import Event, current_thread
 
 from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.concurrency.background import begin_beside, in_background
+from milepost.storage.concurrency.background import prefetch, run_in_background
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 
@@ -18,8 +18,8 @@ def test_nobody_has_to_wait_for_an_answer() -> None:
     """A store that is away does not keep a process that has its work done."""
     code = (
         "from threading import Event\n"
-        "from milepost.storage.concurrency.background import in_background\n"
-        "in_background(lambda: Event().wait(120), 'asks')\n"
+        "from milepost.storage.concurrency.background import run_in_background\n"
+        "run_in_background(lambda: Event().wait(120), 'asks')\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -28,8 +28,8 @@ def test_the_error_is_raised_where_the_answer_is_waited_for() -> None:
     def refused() -> bytes:
         raise NotFound("there is no such object")
 
-    assert in_background(lambda: b"x", "asks").result() == b"x"
-    answer = in_background(refused, "asks")
+    assert run_in_background(lambda: b"x", "asks").result() == b"x"
+    answer = run_in_background(refused, "asks")
     with wording.raises(NotFound):
         answer.result()
 
@@ -42,8 +42,8 @@ def test_a_bucket_is_asked_beside_what_comes_next_and_a_directory_when_it_is_wai
         asked.set()
         return current_thread().name
 
-    later = begin_beside(directory, ask, "asks")
+    later = prefetch(directory, ask, "asks")
     assert not asked.is_set() and later() == current_thread().name
     asked.clear()
-    beside = begin_beside(bucket, ask, "asks")
+    beside = prefetch(bucket, ask, "asks")
     assert asked.wait(60) and beside() == "asks"

@@ -25,7 +25,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 RESERVATION = f"{OWN}owner.json"
 SUCCESSORS = f"{OWN}owners/"
@@ -106,7 +106,7 @@ def succeed(store: ObjectStore, owner: TableOwner) -> None:
 
 def _newest(store: ObjectStore) -> tuple[Reservation | None, int]:
     """Return the reservation that counts, and how many took the table over before and with it."""
-    first = begin_beside(store, lambda: _first(store), "reservation")
+    first = prefetch(store, lambda: _first(store), "reservation")
     for stat in store.list(SUCCESSORS, limit=1):
         match = _SUCCESSOR.fullmatch(stat.key)
         if match is None:

@@ -30,7 +30,7 @@ from milepost.dataflow.sinks.staging.bucket_staging import BucketStaging
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 COMPACT_FILES = 64
 """A table with at least so many files of changes is compacted by the next epoch."""
@@ -96,7 +96,7 @@ class CompactionStaging:
 
     def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
         half = place.half()
-        compacted = begin_beside(self._store, lambda: self._buckets.stage_pieces((), half), "compaction")
+        compacted = prefetch(self._store, lambda: self._buckets.stage_pieces((), half), "compaction")
         staged = self._staging.stage_pieces(pieces, half)
         made = compacted()
         return replace(staged, buckets=made.buckets, replaced=made.replaced)

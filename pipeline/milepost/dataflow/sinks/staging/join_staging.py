@@ -19,7 +19,7 @@ from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class JoinStaging:
 
         runs, store = [*enumerate(self._plan.runs)], self._files.store
         is_little = sum(file.size for _, run in runs for file in run) <= _TOGETHER_BYTES
-        joining = begin_beside(
+        joining = prefetch(
             store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files"
         )
         staged = self._staging.stage_pieces(pieces, half)

@@ -41,7 +41,7 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 LOST_RACES = 10
 """How often a move decides again after another writer changed the table."""
@@ -271,7 +271,7 @@ class TableMover:
 
         The mark is recorded, and the files that are added are looked for, before the format's commit.
         """
-        move = begin_beside(self._store, lambda: self._planned(table, position, mark, target), "table-move")
+        move = prefetch(self._store, lambda: self._planned(table, position, mark, target), "table-move")
         recorded = self._marks.record(mark)
         before_commit()
         try:

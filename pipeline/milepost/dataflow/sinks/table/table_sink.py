@@ -44,7 +44,7 @@ from milepost.dataflow.sinks.table_format import OpenTable, TableFormat
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.spec import BUCKET_FORMATS
-from milepost.storage.concurrency.background import in_background
+from milepost.storage.concurrency.background import run_in_background
 
 
 class TableSink(TableStaging):
@@ -254,7 +254,7 @@ class TableSink(TableStaging):
                     return position, self._count(position.contents)
             return position, None
 
-        shown = in_background(now, "shown-table")
+        shown = run_in_background(now, "shown-table")
         self.check(contents)
         rows_then = self._count(contents)
         position, rows_now = shown.result()

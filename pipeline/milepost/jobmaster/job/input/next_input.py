@@ -27,7 +27,7 @@ from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.times.durations import format_duration, in_ms
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 from milepost.storage.open import open_store
 
 _LOG = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) ->
     """Plan one source: it is listed beside the reading of what is consumed. Raises: as `plan_sources`."""
     config, pattern = context.source(name)
     store = open_store(config)
-    listing = begin_beside(store, lambda: list_objects(store, pattern), "listing")
+    listing = prefetch(store, lambda: list_objects(store, pattern), "listing")
     snapshot = base.sources.get(name) if base is not None else None
     consumed = ConsumedSet.empty()
     if snapshot is not None:

@@ -9,7 +9,7 @@ from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import leads_to, table_at
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt, StoreUnavailable
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 MAX_FILES = 10_000
 """Tables with more files are skipped here, since a listing takes a request per thousand. `verify` checks them."""
@@ -42,7 +42,7 @@ def _missing(context: JobContext, name: str, contents: TableContents) -> list[st
     if contents.files > MAX_FILES or not leads_to(context, name, contents):
         return []
     sink = table_at(context, name, contents)
-    stored = begin_beside(sink.store, lambda: {stat.key for stat in sink.store.list(DATA)}, "published-files")
+    stored = prefetch(sink.store, lambda: {stat.key for stat in sink.store.list(DATA)}, "published-files")
     files = sink.files(contents)
     there = stored()
     return [file.key for file in files if file.key not in there]

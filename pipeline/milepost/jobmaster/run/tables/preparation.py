@@ -22,7 +22,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.storage.concurrency.at_once import at_once
-from milepost.storage.concurrency.background import begin_beside
+from milepost.storage.concurrency.background import prefetch
 
 _FRESH_S = 5.0
 """For so long a look at a table counts; its commit compares and sets on what is there then."""
@@ -57,10 +57,10 @@ class Preparation:
             if time.monotonic() - look.begun_s > _FRESH_S:
                 self._looks[name] = self._look(name)
         checked = [
-            begin_beside(self._context.store, partial(self._context.sink(name).check_staged, one), "staged-files")
+            prefetch(self._context.store, partial(self._context.sink(name).check_staged, one), "staged-files")
             for name, one in committables.items()
         ]
-        prepared = begin_beside(self._context.store, partial(self._tables, committables), "tables")
+        prepared = prefetch(self._context.store, partial(self._tables, committables), "tables")
 
         def tables() -> dict[str, TableContents]:
             self._passed.set_result(None)
@@ -74,7 +74,7 @@ class Preparation:
             self._passed.cancel()
 
     def _look(self, name: str) -> _BegunLook:
-        return _BegunLook(begin_beside(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
+        return _BegunLook(prefetch(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
 
     def _tables(self, committables: Mapping[str, Committable]) -> dict[str, TableContents]:
         contents = at_once(self._context.store, lambda name: self._contents(name, committables[name]), committables)
