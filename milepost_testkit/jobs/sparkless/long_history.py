@@ -17,7 +17,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken
 from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 def prolong_history(context: JobContext, checkpoints: int) -> None:
@@ -34,8 +34,8 @@ def prolong_history(context: JobContext, checkpoints: int) -> None:
     )
     entries[-1] = replace(entries[-1], state=newest)
     body = context.store.get(state.checkpoints[-1].metadata.key)
-    at_once(context.store, lambda one: context.store.put(one.metadata.key, body), older)
-    at_once(context.store, lambda one: context.store.put(manifest_key(one.version), encode_entry(one)), entries)
+    parallel_map(context.store, lambda one: context.store.put(one.metadata.key, body), older)
+    parallel_map(context.store, lambda one: context.store.put(manifest_key(one.version), encode_entry(one)), entries)
 
 
 def _older(state: ManifestState, checkpoints: int) -> Iterator[CompletedCheckpoint]:

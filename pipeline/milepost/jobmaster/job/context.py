@@ -34,7 +34,7 @@ from milepost.spec.load.load import LoadedJob
 from milepost.spec.values.times.durations import in_ms
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.kept import KeptObjects
 from milepost.storage.log.manifest_log import Decide, ManifestLog
 from milepost.storage.log.records import Head, Landed
@@ -228,7 +228,7 @@ class JobContext:
 
         known = self._consumed_runs.get(source, {})
         new = [one for one in handles if one not in known]
-        known = known | dict(zip(new, at_once(self.store, partial(read_run, self.store), new), strict=True))
+        known = known | dict(zip(new, parallel_map(self.store, partial(read_run, self.store), new), strict=True))
         runs = {one: known[one] for one in handles}
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())

@@ -22,8 +22,8 @@ from milepost.protocol.exchange.acknowledgements import Acknowledgement, Subtask
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests, own_put
 
@@ -123,7 +123,7 @@ def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTim
     Raises what the store does.
     """
     keys = [stat.key for stat in context.store.list(metrics_prefix(pending.checkpoint_id, pending.token))]
-    return tuple(at_once(context.store, partial(_task_times, context), keys))
+    return tuple(parallel_map(context.store, partial(_task_times, context), keys))
 
 
 def task_times_of(
@@ -145,7 +145,7 @@ def task_times_of(
         return None
 
     left = prefetch(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
-    firsts = at_once(context.store, first, attempts)
+    firsts = parallel_map(context.store, first, attempts)
     complete = [key for key in left() if not key.endswith(INCOMPLETE)]
 
     def last(of: str, known: TaskTimes | None) -> TaskTimes | None:
@@ -188,7 +188,7 @@ def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterab
         context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
 
     try:
-        at_once(context.store, put, _measured_by(answers))
+        parallel_map(context.store, put, _measured_by(answers))
     except CheckpointError as error:
         _LOG.info("checkpoint %s: what its tasks measured was not left: %s", pending.checkpoint_id, error.message)
 

@@ -26,8 +26,8 @@ from milepost.protocol.records.errors import (
     Superseded,
 )
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class SinkCommits:
                 return None, error, time.monotonic() - started
 
         sinks = completed.unconfirmed
-        committed = dict(zip(sinks, at_once(self._context.store, commit, sinks), strict=True))
+        committed = dict(zip(sinks, parallel_map(self._context.store, commit, sinks), strict=True))
         failed = {name: error for name, (_, error, _) in committed.items() if error is not None}
         for name, (_, _, seconds) in committed.items():
             spent(name, seconds)

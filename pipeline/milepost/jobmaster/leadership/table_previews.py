@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import (
     PlanOutdated,
     StoreUnavailable,
 )
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
@@ -55,7 +55,7 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
             return SilentSink(error.message)
 
     names = [spec.name for spec in context.spec.sinks]
-    return dict(zip(names, at_once(context.store, preview, names), strict=True))
+    return dict(zip(names, parallel_map(context.store, preview, names), strict=True))
 
 
 def check_positions(context: JobContext, target: CheckpointMetadata | None, planned: Mapping[str, str]) -> None:

@@ -15,8 +15,8 @@ from milepost.jobmaster.retention.job_tables import staging_tables
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.notices import AbortNotice, write_notice
 
 _LOG = logging.getLogger(__name__)
@@ -80,4 +80,4 @@ def discard(
             return False
         return True
 
-    return all(at_once(context.store, discarded, [spec.name for spec in context.spec.sinks]))
+    return all(parallel_map(context.store, discarded, [spec.name for spec in context.spec.sinks]))

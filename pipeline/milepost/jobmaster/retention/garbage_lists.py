@@ -16,7 +16,7 @@ from milepost.protocol.records.layout import garbage_list_key
 from milepost.protocol.records.manifest_state import GarbageList, ManifestState
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.reach import Listed
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     if plan is None:
         return
     keys = {entry.prefix for entry in plan.garbage}
-    keys.update(*at_once(context.store, partial(read_list, context.store), plan.lists))
+    keys.update(*parallel_map(context.store, partial(read_list, context.store), plan.lists))
     if not keys:
         return
     ordered = tuple(sorted(keys))

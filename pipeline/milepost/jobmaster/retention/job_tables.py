@@ -13,8 +13,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def find_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobT
     names = [spec.name for spec in context.spec.sinks]
 
     def listed() -> list[tuple[RegisteredTable, ...]]:
-        return at_once(context.store, lambda name: TableRegistry(context.store, name).tables(), names)
+        return parallel_map(context.store, lambda name: TableRegistry(context.store, name).tables(), names)
 
     registered = prefetch(context.store, listed, "registered-tables")
 

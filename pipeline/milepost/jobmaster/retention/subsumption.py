@@ -43,8 +43,8 @@ from milepost.protocol.retention.retention import (
     subsumable,
     unreferenced,
 )
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.layout import require_own_prefix
 
 _LOG = logging.getLogger(__name__)
@@ -179,7 +179,9 @@ def _plan(
         return None
     kept = [item for item in state.checkpoints if item.checkpoint_id not in dropped]
     gone = [item for item in state.checkpoints if item.checkpoint_id in dropped]
-    own = prefetch(context.store, lambda: at_once(context.store, partial(_own_objects, context), gone), "own-objects")
+    own = prefetch(
+        context.store, lambda: parallel_map(context.store, partial(_own_objects, context), gone), "own-objects"
+    )
     find_tables = find_job_tables(context)
     needed = _readable(context, state)
     if any(item.checkpoint_id not in needed for item in kept):
@@ -254,7 +256,7 @@ def delete_entries(
             return None
 
     prefixes = [require_own_prefix(entry.prefix) for entry in entries]
-    counts = zip(prefixes, at_once(context.store, delete, prefixes), strict=True)
+    counts = zip(prefixes, parallel_map(context.store, delete, prefixes), strict=True)
     gone = {prefix: count for prefix, count in counts if count is not None}
     return tuple(gone), sum(gone.values())
 
@@ -322,7 +324,7 @@ def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, C
             _LOG.warning("checkpoint %s of %s: %s", checkpoint.checkpoint_id, checkpoint.timeline, error.message)
             return None
 
-    found = zip(state.checkpoints, at_once(context.store, read, state.checkpoints), strict=True)
+    found = zip(state.checkpoints, parallel_map(context.store, read, state.checkpoints), strict=True)
     return {checkpoint.checkpoint_id: metadata for checkpoint, metadata in found if metadata is not None}
 
 

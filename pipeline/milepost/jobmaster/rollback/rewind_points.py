@@ -31,7 +31,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.lineage import ancestry, lineage
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _VERSION = ["key", "etag"]
 
@@ -117,7 +117,7 @@ class _Points:
         self._context, self._state = context, state
         self._live = tuple(one.checkpoint_id for one in lineage(state, state.timeline()))
         wanted = {one.checkpoint_id for one in points} | ({state.timeline().head} - {NO_CHECKPOINT})
-        read = at_once(context.store, self._read, sorted(wanted))
+        read = parallel_map(context.store, self._read, sorted(wanted))
         self._metadata = dict(zip(sorted(wanted), read, strict=True))
         live = set(self._live)
         beside = [self._metadata[one.checkpoint_id] for one in points if one.checkpoint_id not in live]
@@ -166,7 +166,7 @@ class _Points:
         """Return the runs of consumed objects of these checkpoints, each read once."""
         known = [one for one in metadata if isinstance(one, CheckpointMetadata)]
         handles = dict.fromkeys(run for one in known for source in one.sources.values() for run in source.consumed)
-        return dict(zip(handles, at_once(self._context.store, self._read_run, handles), strict=True))
+        return dict(zip(handles, parallel_map(self._context.store, self._read_run, handles), strict=True))
 
     def _read_run(self, handle: ObjectHandle) -> pa.Table | StateCorrupt:
         try:

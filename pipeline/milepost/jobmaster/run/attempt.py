@@ -52,8 +52,8 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spec.graph.in_flight import input_signatures
 from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.requests import NOTHING_ASKED, own_put
 
 _LOG = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class _Attempt:
         records = prefetch(context.store, lambda: _read_contents(context, opened.base), "contents")
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
             new = [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]
-            at_once(context.store, partial(context.reserve, before_create=opened.leads), new)
+            parallel_map(context.store, partial(context.reserve, before_create=opened.leads), new)
             records()
             buckets = bucket_plans(context, opened)
         plan = _plan(context, opened, buckets, self.clock.started_ms)

@@ -18,7 +18,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.spec.job.spec import QualitySpec
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 InTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
 """Looks at shares where the epoch's tasks ran: what is found, by sink."""
@@ -48,7 +48,7 @@ def _here(
     context: JobContext, suites: Sequence[QualitySpec], committables: Mapping[str, Committable]
 ) -> dict[str, Judged]:
     names = [suite.sink for suite in suites]
-    tables = at_once(context.store, lambda name: context.sink(name).staged_table(committables[name]), names)
+    tables = parallel_map(context.store, lambda name: context.sink(name).staged_table(committables[name]), names)
     found: dict[str, Judged] = {}
     for suite, table in zip(suites, tables, strict=True):
         verdict = evaluate(suite, table)

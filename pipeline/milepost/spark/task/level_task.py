@@ -43,7 +43,7 @@ from milepost.state.keyed.slices import EncodedSlices
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.notices import AbortNotice, read_notice
 
 
@@ -72,7 +72,7 @@ class _Task:
         self._clock, self._memory, self._subtask = attempt.clock, attempt.memory, attempt.subtask
         self._bodies = SpilledBodies(self._memory.spill)
         self._plan, self._store, self._metrics = plan, store, metrics
-        self._restored_from = CheckpointObjects(store, plan.base, plan.job, each=partial(at_once, store))
+        self._restored_from = CheckpointObjects(store, plan.base, plan.job, each=partial(parallel_map, store))
         self._identity: SubtaskIdentity = plan.identity(self._subtask)
         self._key_groups = plan.key_groups(self._subtask)
         signatures = {item.operator.uid: item.signature for item in plan.operators}

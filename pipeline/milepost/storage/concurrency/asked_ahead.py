@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,12 +29,12 @@ def asked_ahead(
         yield from (ask(subject) for subject, _ in subjects)
         return
     waiting, ahead = deque[tuple[Future[R], int]](), 0
-    pool = ThreadPoolExecutor(AT_ONCE)
+    pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
     try:
         for subject, size in subjects:
             waiting.append((pool.submit(ask, subject), size))
             ahead += size
-            while len(waiting) > AT_ONCE or ahead > most_bytes:
+            while len(waiting) > MAX_PARALLEL_REQUESTS or ahead > most_bytes:
                 answer, size = waiting.popleft()
                 ahead -= size
                 yield answer.result()

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, cast
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 
-MOST_AHEAD = AT_ONCE
+MOST_AHEAD = MAX_PARALLEL_REQUESTS
 """Objects on their way or held, beyond the one that is read. 2,000 objects of 1 kB, 30 ms away, take half as long as
 with 8, and with 24 no less: the AWS library's own work, about a millisecond per object, is the limit then."""
 

@@ -41,8 +41,8 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.storage.concurrency.at_once import AT_ONCE
 from milepost.storage.concurrency.background import run_in_background
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
@@ -168,7 +168,7 @@ class ManifestLog:
     def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
         """Yield the log, newest first; the last one without a limit is version 1.
 
-        At most `AT_ONCE` entries beyond the one that is asked for are read; closing the iterator ends that.
+        At most `MAX_PARALLEL_REQUESTS` entries are read ahead of the caller. Closing the iterator stops that.
 
         Raises:
             StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
@@ -213,7 +213,7 @@ class ManifestLog:
 
         Returns: up to which version all of them are tombstones, also when one could not be replaced; that is logged.
         """
-        pool = ThreadPoolExecutor(AT_ONCE)
+        pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
         through = versions.start - 1
         try:
             for version, done in [(version, pool.submit(self._bury, version)) for version in versions]:

@@ -15,7 +15,7 @@ from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone
 from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 from milepost.storage.kept import KEPT
 from milepost.storage.layout import listed_version
 
@@ -32,19 +32,19 @@ def read_ahead(
 ) -> Generator[tuple[ObjectStat, Callable[[], T]]]:
     """Yield each object with what reads it, in order; the first is read before any other is asked for.
 
-    At most `AT_ONCE` beyond the one that is asked for are read. Closing the generator asks for no more, and waits a
-    moment for those: what they read may be kept, and then the next walk asks for none of it. No longer, since a walk
-    that has found what it looked for owes a slow store nothing.
+    At most `MAX_PARALLEL_REQUESTS` are read ahead of the caller. Closing the generator starts no further read and waits
+    a moment for those under way: what they read may be cached, which saves the next walk those requests. It waits no
+    longer, so that a caller that found its entry does not wait for a slow store.
     """
     ahead: deque[tuple[ObjectStat, Callable[[], T]]] = deque()
-    asked: deque[Future[T]] = deque(maxlen=AT_ONCE)
-    pool = ThreadPoolExecutor(AT_ONCE)
+    asked: deque[Future[T]] = deque(maxlen=MAX_PARALLEL_REQUESTS)
+    pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
     try:
         for stat in islice(found, 1):
             ahead.append((stat, partial(read, stat)))
         while ahead:
             yield ahead.popleft()
-            for stat in islice(found, AT_ONCE - len(ahead)):
+            for stat in islice(found, MAX_PARALLEL_REQUESTS - len(ahead)):
                 asked.append(pool.submit(read, stat))
                 ahead.append((stat, asked[-1].result))
     finally:

@@ -12,7 +12,7 @@ from milepost.jobmaster.jobmaster import HistoryPage, JobMaster, Session
 from milepost.jobmaster.reports.history import history
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.storage.log.read_ahead import AT_ONCE
+from milepost.storage.log.read_ahead import MAX_PARALLEL_REQUESTS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import hook_stores
@@ -126,7 +126,7 @@ def test_what_is_not_wanted_is_read_for_as_long_as_a_person_waits(
     while (following := pages[-1].following) is not None:
         entries.clear()
         pages.append(job.master.history_page(50, following, status="aborted"))
-        assert len(entries) <= 1 + 6 + 2 * AT_ONCE
+        assert len(entries) <= 1 + 6 + 2 * MAX_PARALLEL_REQUESTS
     assert len(pages) > 2 and [one.checkpoint_id for page in pages for one in page.checkpoints] == [7]
 
 

@@ -33,7 +33,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
-from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from milepost_testkit import wording
@@ -442,7 +442,7 @@ def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None
     assert (first.version, len(read)) == (40, 1)
     assert [next(entries).version for _ in range(4)] == [39, 38, 37, 36]
     entries.close()
-    assert len(read) <= 5 + AT_ONCE
+    assert len(read) <= 5 + MAX_PARALLEL_REQUESTS
     read.clear()
     assert [found.version for found in hooked.entries()] == list(range(40, 0, -1))
     assert len(read) == 40
@@ -488,7 +488,7 @@ def test_a_walk_lists_no_more_of_the_log_than_it_goes_and_reads_no_state_and_no_
         assert [one.version for one in found] == [*range(before - 1, before - 1 - goes, -1)]
         assert store.asked["listed"] <= most
         reads = store.asked["get"], store.asked["get_range"]
-        assert max(reads) - min(reads) <= 1 and sum(reads) <= goes + AT_ONCE
+        assert max(reads) - min(reads) <= 1 and sum(reads) <= goes + MAX_PARALLEL_REQUESTS
     asked = store.asked
     asked.clear()
     assert list(islice(log.events(before=800), 300)) == found and asked["get"] + asked["get_range"] == 0

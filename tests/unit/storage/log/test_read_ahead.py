@@ -6,15 +6,17 @@ import threading
 import time
 
 from milepost.protocol.records.object_store import ObjectStat
-from milepost.storage.concurrency.at_once import AT_ONCE
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 from milepost.storage.log.read_ahead import read_ahead
 
-FOUND = [ObjectStat(key=str(number), etag="e", size=1, last_modified_ms=0) for number in range(3 * AT_ONCE)]
+FOUND = [
+    ObjectStat(key=str(number), etag="e", size=1, last_modified_ms=0) for number in range(3 * MAX_PARALLEL_REQUESTS)
+]
 
 
 def test_what_was_asked_for_ahead_is_read_when_the_walk_has_ended() -> None:
     read: list[str] = []
-    begun = threading.Barrier(AT_ONCE + 1, timeout=60)
+    begun = threading.Barrier(MAX_PARALLEL_REQUESTS + 1, timeout=60)
 
     def slowly(stat: ObjectStat) -> None:
         if stat.key != "0":
@@ -27,7 +29,7 @@ def test_what_was_asked_for_ahead_is_read_when_the_walk_has_ended() -> None:
     next(walk)
     threading.Thread(target=begun.wait).start()
     walk.close()
-    assert sorted(read, key=int) == [stat.key for stat in FOUND[: AT_ONCE + 1]]
+    assert sorted(read, key=int) == [stat.key for stat in FOUND[: MAX_PARALLEL_REQUESTS + 1]]
 
 
 def test_a_walk_that_ends_does_not_wait_for_a_store_that_does_not_answer() -> None:

@@ -27,7 +27,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.checked import digest_of
 from milepost.storage.concurrency.asked_ahead import asked_ahead
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 _PARALLEL_READS = 8
@@ -108,7 +108,7 @@ class TableFiles:
         folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
         if len(folders) > _MAX_LISTINGS:
             folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
-        listings = at_once(self._store, lambda prefix: list(self._store.list(prefix)), folders)
+        listings = parallel_map(self._store, lambda prefix: list(self._store.list(prefix)), folders)
         sizes = {stat.key: stat.size for listing in listings for stat in listing}
         for file in files:
             if sizes.get(file.key) != file.size:
@@ -130,7 +130,7 @@ class TableFiles:
                 return None
 
         every = list(keys)
-        sizes = zip(every, at_once(self._store, size, every), strict=True)
+        sizes = zip(every, parallel_map(self._store, size, every), strict=True)
         return {key: size for key, size in sizes if size is not None}
 
     def rows(self, files: Sequence[StagedFile], reading: Reading) -> pa.Table:
@@ -195,7 +195,7 @@ class TableFiles:
                 return error.message
             return None
 
-        return [found for found in at_once(self._store, problem, files) if found is not None]
+        return [found for found in parallel_map(self._store, problem, files) if found is not None]
 
     def fetch(self, file: StagedFile, reading: Reading) -> pa.Table:
         """Return the rows of one file, with the table's columns.

@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.stored_fields import Count
 from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 MAX_RECORDS = 20
 """More records than this are never folded for one checkpoint."""
@@ -185,7 +185,7 @@ class ContentsRecords:
     def _changes(self, records: Iterable[ObjectHandle]) -> list[ContentsChange]:
         wanted = list(records)
         unknown = [one for one in wanted if one.sha256 not in self._known]
-        for handle, change in zip(unknown, at_once(self._store, self._read, unknown), strict=True):
+        for handle, change in zip(unknown, parallel_map(self._store, self._read, unknown), strict=True):
             self._known[handle.sha256] = change
         return [self._known[one.sha256] for one in wanted]
 

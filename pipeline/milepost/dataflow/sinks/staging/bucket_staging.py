@@ -35,7 +35,7 @@ from milepost.dataflow.sinks.staging.table_buckets import (
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _BUCKETS_AT_ONCE = 4
 """In a directory: while some wait until the disk has a bucket for good, others are read, sorted and encoded."""
@@ -122,7 +122,7 @@ class BucketStaging:
         written = list[StagedFile]()
         weights = [sizes[at] + _UNPACKED * sum(file.size for file in below[at]) for at in range(len(buckets))]
         for together in cut_by_size(dirty, weights.__getitem__, place.held_bytes):
-            for files in at_once(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
+            for files in parallel_map(self._files.store, write, together, locally=_BUCKETS_AT_ONCE):
                 written += files
         taken = [file for file in self._buckets if any(file in below[at] for at in dirty)]
         made = tuple(file for file in written if file not in taken)

@@ -18,8 +18,8 @@ from milepost.dataflow.sinks.records.shown_rows import joined_number
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.staging.small_files import JoinPlan, Run, rows_identity
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class JoinStaging:
         runs, store = [*enumerate(self._plan.runs)], self._files.store
         is_little = sum(file.size for _, run in runs for file in run) <= _TOGETHER_BYTES
         joining = prefetch(
-            store, lambda: at_once(store, join, runs) if is_little else [*map(join, runs)], "small-files"
+            store, lambda: parallel_map(store, join, runs) if is_little else [*map(join, runs)], "small-files"
         )
         staged = self._staging.stage_pieces(pieces, half)
         return replace(staged, joined=tuple(one for one in joining() if one is not None))

@@ -26,8 +26,8 @@ from milepost.protocol.exchange.watermarks import held_back, operator_watermark
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.times.durations import format_duration, in_ms
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.open import open_store
 
 _LOG = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
     names = sorted(context.spec.streams)
-    plans = at_once(context.store, lambda name: plan_one(context, base, name), names)
+    plans = parallel_map(context.store, lambda name: plan_one(context, base, name), names)
     return dict(zip(names, plans, strict=True))
 
 

@@ -28,7 +28,7 @@ from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.stored_fields import Known
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.requests import StoreRequests
 
 
@@ -194,7 +194,7 @@ def detailed(
             partial(input_read, context, checkpoint.plan),
             partial(sinks_confirmed, context.log, newest, checkpoint),
         ]
-    metadata, *others = at_once(context.store, lambda ask: ask(), asks)
+    metadata, *others = parallel_map(context.store, lambda ask: ask(), asks)
     measured, read, confirmed = others or (after or (), None, {})
     read = read or {}
     subtasks = Subtasks(metadata)

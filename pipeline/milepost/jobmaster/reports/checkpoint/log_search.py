@@ -16,7 +16,7 @@ from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId
-from milepost.storage.concurrency.at_once import AT_ONCE, at_once
+from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS, parallel_map
 from milepost.storage.log.manifest_log import ManifestLog
 
 _PARENTS = 16
@@ -83,14 +83,14 @@ def confirmations_after(
     side_by_side = _NEXT
     while first <= newest and not shown.keys() >= set(wanted.sinks):
         versions = range(first, min(newest + 1, first + side_by_side))
-        for entry in at_once(log.store, partial(_event, log), versions):
+        for entry in parallel_map(log.store, partial(_event, log), versions):
             if shown.keys() >= set(wanted.sinks):
                 break
             if isinstance(entry, CheckpointError):
                 raise entry
             if isinstance(entry, LoggedEvent):
                 shown |= _shown_by(entry.event, wanted.checkpoint_id)
-        first, side_by_side = versions.stop, AT_ONCE
+        first, side_by_side = versions.stop, MAX_PARALLEL_REQUESTS
     return shown
 
 

@@ -12,7 +12,7 @@ from milepost.jobmaster.reports.timings import requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.values.times.cron import DAYS_OF_MONTH
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 def month_cost(context: JobContext) -> MonthCost | None:
@@ -28,7 +28,7 @@ def month_cost(context: JobContext) -> MonthCost | None:
     newest = sorted(live, key=lambda one: one.checkpoint_id)[-MEASURED_EPOCHS:]
     if not newest:
         return None
-    measured = [cost for cost in at_once(context.store, _cost_in(context), newest) if cost is not None]
+    measured = [cost for cost in parallel_map(context.store, _cost_in(context), newest) if cost is not None]
     pace = pace_of(context, newest)
     epochs = None if pace.per_day is None else pace.per_day * DAYS_OF_MONTH
 
@@ -58,7 +58,7 @@ def month_cost(context: JobContext) -> MonthCost | None:
 def stored_bytes(context: JobContext, retained: tuple[CompletedCheckpoint, ...]) -> int:
     """Return the bytes of what these checkpoints refer to, state and tables, each object once."""
     sizes: dict[tuple[str, str], int] = {}
-    known = at_once(context.store, context.metadata, retained)
+    known = parallel_map(context.store, context.metadata, retained)
     context.table_records.read_all(table for metadata in known for table in metadata.tables.values())
     for metadata in known:
         sizes |= {("", handle.key): handle.size for handle in metadata.handles()}

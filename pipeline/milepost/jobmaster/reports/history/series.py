@@ -19,7 +19,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.kept import KEPT
 from milepost.storage.requests import StoreRequests
 
@@ -73,7 +73,7 @@ def series_of(context: JobContext, limit: int, most_read: int | None = None) -> 
     reports = History(context).live(limit)
     unread = [one.checkpoint_id for one in reports if series.is_unread(one.checkpoint_id)]
     left_out = frozenset(unread[most_read:] if most_read is not None else ())
-    return at_once(context.store, partial(_figures, series, left_out), reversed(reports))
+    return parallel_map(context.store, partial(_figures, series, left_out), reversed(reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class _Series:
             partial(self.context.metadata, checkpoint),
             partial(kept, self.context, checkpoint.checkpoint_id, checkpoint.token),
         ]
-        metadata, after = at_once(self.context.store, lambda ask: ask(), asks)
+        metadata, after = parallel_map(self.context.store, lambda ask: ask(), asks)
         requests = requests_of(metadata, after)
         cost = epoch_cost(self.context.spec.prices, requests, metadata.tasks)
         return _Measured(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)

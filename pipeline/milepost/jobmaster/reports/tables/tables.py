@@ -31,7 +31,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import lineage, open_forks
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.storage.checked import check_handle, stat_handle
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _SHOWN = 12
 """Of all problems, so many stand in the message; its details have the others too."""
@@ -195,9 +195,9 @@ class Tables:
         def of_table(name: str) -> list[str] | None:
             return table_problems(self._context, name, metadata.tables[name], deep=deep)
 
-        problems = [found for found in at_once(store, problem, handles) if found is not None]
+        problems = [found for found in parallel_map(store, problem, handles) if found is not None]
         self._context.know_metadata(checkpoint.metadata, metadata)
-        of_tables = at_once(store, of_table, metadata.tables)
+        of_tables = parallel_map(store, of_table, metadata.tables)
         asked = [found for found in of_tables if found is not None]
         problems += chain.from_iterable(asked)
         if deep and not problems:

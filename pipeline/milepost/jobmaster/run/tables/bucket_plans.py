@@ -8,7 +8,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.spec.job.spec import SinkSpec
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:
@@ -36,4 +36,4 @@ def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPl
         )
 
     sinks = [spec for spec in context.spec.sinks if spec.by_buckets]
-    return {spec.name: made for spec, made in zip(sinks, at_once(context.store, plan, sinks), strict=True)}
+    return {spec.name: made for spec, made in zip(sinks, parallel_map(context.store, plan, sinks), strict=True)}

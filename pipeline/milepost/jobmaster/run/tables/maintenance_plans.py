@@ -11,7 +11,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.spec.job.spec import SinkSpec
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 def maintenance_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:
@@ -37,5 +37,5 @@ def maintenance_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, Mai
 
     concerned = [spec for spec in context.spec.sinks if spec.name in bases]
     sinks = [spec for spec in concerned if not spec.by_buckets and spec.name not in opened.filled]
-    plans = at_once(context.store, plan, sinks)
+    plans = parallel_map(context.store, plan, sinks)
     return {spec.name: made for spec, made in zip(sinks, plans, strict=True) if made is not None}

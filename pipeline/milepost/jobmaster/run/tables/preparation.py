@@ -21,8 +21,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.storage.concurrency.at_once import at_once
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 _FRESH_S = 5.0
 """For so long a look at a table counts; its commit compares and sets on what is there then."""
@@ -77,7 +77,9 @@ class Preparation:
         return _BegunLook(prefetch(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
 
     def _tables(self, committables: Mapping[str, Committable]) -> dict[str, TableContents]:
-        contents = at_once(self._context.store, lambda name: self._contents(name, committables[name]), committables)
+        contents = parallel_map(
+            self._context.store, lambda name: self._contents(name, committables[name]), committables
+        )
         return dict(zip(committables, contents, strict=True))
 
     def _contents(self, name: str, committable: Committable) -> TableContents:

@@ -15,7 +15,7 @@ from milepost.dataflow.sinks.records.reservation import TableOwner
 from milepost.dataflow.sinks.table_format import ForeignCommit
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"
@@ -73,7 +73,7 @@ def commits_since_ours(
     version, step = newest, 1
     while version >= 0:
         wanted = range(version, max(version - step, -1), -1)
-        for number, body in zip(wanted, at_once(store, lambda one: _body(store, one), wanted), strict=True):
+        for number, body in zip(wanted, parallel_map(store, lambda one: _body(store, one), wanted), strict=True):
             if body is None:
                 what = f"the versions up to {number}, which the log no longer has"
                 return SinceOurs(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
@@ -94,7 +94,7 @@ def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | No
     """
     versions = range(newest, max(newest - _MOST_AT_ONCE, 0), -1)
     found = []
-    for version, body in zip(versions, at_once(store, lambda one: _body(store, one), versions), strict=True):
+    for version, body in zip(versions, parallel_map(store, lambda one: _body(store, one), versions), strict=True):
         actions = _actions(version, body) if body is not None else []
         if _our_commit(actions, owner) is not None and any("protocol" in action for action in actions):
             found.append(version)

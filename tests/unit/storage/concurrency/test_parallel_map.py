@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.storage.concurrency.at_once import at_once
+from milepost.storage.concurrency.parallel_map import parallel_map
 
 FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
 """A store that is asked by several threads."""
@@ -25,7 +25,7 @@ def test_answers_come_in_the_order_of_what_was_asked() -> None:
             turns[number - 1].set()  # the last one answers first
         return number * 10
 
-    assert at_once(FAR, ask, range(3)) == [0, 10, 20]
+    assert parallel_map(FAR, ask, range(3)) == [0, 10, 20]
 
 
 def test_a_directory_is_asked_by_one_thread_unless_more_wait_for_its_disk() -> None:
@@ -41,7 +41,7 @@ def _threads(width: int) -> int:
         together.wait(60)
         return threading.get_ident()
 
-    return len(set(at_once(NEAR, ask, range(2), locally=width)))
+    return len(set(parallel_map(NEAR, ask, range(2), locally=width)))
 
 
 def test_an_error_is_told_while_another_request_still_waits() -> None:
@@ -56,6 +56,6 @@ def test_an_error_is_told_while_another_request_still_waits() -> None:
         never.wait(60)
 
     with pytest.raises(LookupError, match="of the first"):
-        at_once(FAR, ask, range(2))
+        parallel_map(FAR, ask, range(2))
     assert not never.is_set()
     never.set()
