@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import CommitConflict, NotFound, StateCorr
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
 from milepost.storage.bodies import write_all
-from milepost.storage.concurrency.asked_ahead import asked_ahead
+from milepost.storage.concurrency.prefetched_map import prefetched_map
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 IN_MEMORY_BYTES = 16 << 20
@@ -89,7 +89,7 @@ def handle_files(store: ObjectStore, handles: Sequence[ObjectHandle]) -> Iterato
         return read_handle(store, handle) if handle.size <= IN_MEMORY_BYTES else None
 
     sized = ((handle, handle.size if handle.size <= IN_MEMORY_BYTES else 0) for handle in handles)
-    for handle, known in zip(handles, asked_ahead(store, body, sized, _AHEAD_BYTES), strict=True):
+    for handle, known in zip(handles, prefetched_map(store, body, sized, _AHEAD_BYTES), strict=True):
         if known is not None:
             yield io.BytesIO(known)
             continue

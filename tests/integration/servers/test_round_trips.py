@@ -24,7 +24,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
-from milepost.storage.concurrency.fetched_ahead import MOST_AHEAD, Wanted, fetched_ahead
+from milepost.storage.concurrency.prefetching_store import MAX_PREFETCHED_OBJECTS, ObjectVersion, prefetching_store
 from milepost.storage.log.records import Landed
 from milepost.storage.open import open_store
 from milepost_testkit.proxies.delaying_proxy import CONTINUE, DelayingProxy
@@ -190,14 +190,14 @@ def test_small_objects_are_fetched_ahead_of_their_reading(asked: tuple[ObjectSto
     """Whoever reads them one after another waits for the first alone; each is of the version that was planned."""
     store, _ = asked
     objects = []
-    for number in range(MOST_AHEAD + 1):
+    for number in range(MAX_PREFETCHED_OBJECTS + 1):
         stat = store.put(f"ahead/{number}", b"%d" % number)
-        objects.append(Wanted(stat.key, stat.etag, stat.size))
+        objects.append(ObjectVersion(stat.key, stat.etag, stat.size))
     store.put("ahead/3", b"another version")
     chain = RequestChain()
     with chain.recording():
         chain.clear()
-        ahead = fetched_ahead(store, objects, 1 << 20)
+        ahead = prefetching_store(store, objects, 1 << 20)
         for number, obj in enumerate(objects):
             with nullcontext() if number != 3 else pytest.raises(CommitConflict):
                 assert ahead.get_if_match(obj.key, obj.etag) == b"%d" % number
@@ -205,9 +205,9 @@ def test_small_objects_are_fetched_ahead_of_their_reading(asked: tuple[ObjectSto
     assert len(longest_chain(chain.requests)) == 1
     with chain.recording():
         chain.clear()
-        little = fetched_ahead(store, objects, 2)
+        little = prefetching_store(store, objects, 2)
         bodies = [little.get_if_match(obj.key, obj.etag) for obj in objects if obj.key != "ahead/3"]
-    assert bodies == [b"%d" % number for number in range(MOST_AHEAD + 1) if number != 3]
+    assert bodies == [b"%d" % number for number in range(MAX_PREFETCHED_OBJECTS + 1) if number != 3]
     assert len(longest_chain(chain.requests)) > 2, "no more than two bytes are held ahead"
 
 

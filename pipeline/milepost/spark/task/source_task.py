@@ -22,7 +22,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, Ro
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spec.graph.edges import BAD
-from milepost.storage.concurrency.fetched_ahead import Wanted, fetched_ahead
+from milepost.storage.concurrency.prefetching_store import ObjectVersion, prefetching_store
 
 _JOINED_ROWS = 65_536
 _JOINED_BYTES = 1 << 20
@@ -69,8 +69,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     times = EventTimes(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
-    wanted = [Wanted(part.object.key, part.object.etag, part.object.size) for part in split.parts]
-    store = fetched_ahead(store, wanted, min(WHOLE_BYTES, memory.budget.held_bytes))
+    wanted = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
+    store = prefetching_store(store, wanted, min(WHOLE_BYTES, memory.budget.held_bytes))
     for part in split.parts:
         obj, begun = part.object, False
         try:

@@ -26,8 +26,8 @@ from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost.storage.checked import digest_of
-from milepost.storage.concurrency.asked_ahead import asked_ahead
 from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency.prefetched_map import prefetched_map
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 _PARALLEL_READS = 8
@@ -148,7 +148,7 @@ class TableFiles:
             return self._get(file) if file.size <= _AHEAD_BYTES else None
 
         sized = ((file, file.size if file.size <= _AHEAD_BYTES else 0) for file in files)
-        for file, ahead in zip(files, asked_ahead(self._store, body, sized, _AHEAD_BYTES), strict=True):
+        for file, ahead in zip(files, prefetched_map(self._store, body, sized, _AHEAD_BYTES), strict=True):
             yield from self.pieces(file, reading, ahead)
 
     def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
