@@ -14,7 +14,7 @@ from unittest.mock import patch
 from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
-from milepost.storage.kept import KEPT
+from milepost.storage.object_cache import OBJECT_CACHE
 from milepost_testkit.stores.counted_stores import Requests
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
 
 def _counted(act: Callable[[], object], requests: Requests) -> dict[str, float]:
     shutil.rmtree(os.environ[NODE_CACHE_VARIABLE], ignore_errors=True)
-    KEPT.clear()
+    OBJECT_CACHE.clear()
     requests.clear()
     used_s = time.process_time()
     act()

@@ -11,7 +11,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.jobs.series import MOST_READ
 from milepost.airflow.page.routes.charts import SHOWN_EPOCHS
 from milepost.epoch.quantities import counted
-from milepost.storage.kept import KEPT
+from milepost.storage.object_cache import OBJECT_CACHE
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.long_history import prolong_history
@@ -80,7 +80,7 @@ def test_a_page_of_a_thousand_retained_checkpoints_makes_so_many_requests_at_mos
     client: PageClient, address: str, first: Asked, again: Asked
 ) -> None:
     """Counted by what waits for what in the process, not by a clock; `again`: what the server has read is kept."""
-    KEPT.clear()
+    OBJECT_CACHE.clear()
     for bound in (first, again):
         _, asked = ask(client, address)
         assert asked.requests <= bound.requests and asked.in_line <= bound.in_line, asked
@@ -88,7 +88,7 @@ def test_a_page_of_a_thousand_retained_checkpoints_makes_so_many_requests_at_mos
 
 def test_figures_that_were_left_out_are_said_to_be_and_are_read_by_and_by(client: PageClient) -> None:
     """No page reads more than a person can wait for; what one has read, the next one has, but for the head's."""
-    KEPT.clear()
+    OBJECT_CACHE.clear()
     assert SHOWN_EPOCHS <= MOST_READ, "what a person sees first lacks nothing"
     shown = 2 * MOST_READ + 1
     for left_out in (MOST_READ + 1, 2, 0):

@@ -35,9 +35,9 @@ from milepost.spec.values.times.durations import in_ms
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.kept import KeptObjects
 from milepost.storage.log.manifest_log import Decide, ManifestLog
 from milepost.storage.log.records import Head, Landed
+from milepost.storage.object_cache import ObjectCache
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -321,8 +321,8 @@ class JobContext:
         return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
 
     @cached_property
-    def _kept(self) -> KeptObjects:
-        return KeptObjects(_METADATA_BYTES, at_least=1)
+    def _kept(self) -> ObjectCache:
+        return ObjectCache(_METADATA_BYTES, min_entries=1)
 
     def known_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""

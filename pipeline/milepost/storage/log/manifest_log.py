@@ -43,14 +43,14 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.background import run_in_background
 from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.storage.latest_version import latest_version
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import Begun, Head, Landed, Transacted
-from milepost.storage.newest import newest_object
-from milepost.storage.patience import patiently
 
 _LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
 E = TypeVar("E", LogEntry | Tombstone, LoggedEvent | Tombstone)
 
 Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
@@ -59,6 +59,7 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 _RACES = 12
 _RACE_WAIT_S = 0.3
 _PUTS = 4
+_READS = 5
 _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
 """For so long a head that was seen is decided on unread. Whoever puts back an older copy of the storage meanwhile would
@@ -107,7 +108,7 @@ class ManifestLog:
 
     def _read_head(self) -> Head | None:
         asked_s = time.monotonic()
-        newest, known = newest_object(self.store, MANIFEST_PREFIX, manifest_key, listed_version), self._newest
+        newest, known = latest_version(self.store, MANIFEST_PREFIX, manifest_key, listed_version), self._newest
         if newest is None:
             return None
         version = listed_version(newest.key)
@@ -353,13 +354,13 @@ class ManifestLog:
     def _stored_write_id(self, version: int) -> str | None:
         """Return who has the version, None when it is absent."""
         try:
-            entry = patiently(lambda: self.entry(version))
+            entry = _retry_reads(lambda: self.entry(version))
             return entry.write_id
         except NotFound:
             return None
 
     def _head_from(self, version: int) -> Head:
-        head = patiently(self._read_head)  # never what was begun to be read before the put
+        head = _retry_reads(self._read_head)  # never what was begun to be read before the put
         if head is None or head.version < version:
             raise StateCorrupt(
                 f"manifest version {version} of {self.store.config.url} was written, but the listing after it ends "
@@ -386,3 +387,17 @@ class ManifestLog:
             hint="restore the object from a backup of the store",
             version=version,
         )
+
+
+def _retry_reads(read: Callable[[], T]) -> T:
+    """Retry a read that follows a put, through a short outage. An unanswered read would mean an unknown outcome.
+
+    Raises: what the last attempt raised.
+    """
+    reads = Retrying(
+        retry=retry_if_exception_type(StoreUnavailable),
+        stop=stop_after_attempt(_READS),
+        wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_S),
+        reraise=True,
+    )
+    return reads(read)

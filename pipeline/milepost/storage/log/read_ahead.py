@@ -16,8 +16,8 @@ from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
-from milepost.storage.kept import KEPT
 from milepost.storage.layout import listed_version
+from milepost.storage.object_cache import OBJECT_CACHE
 
 _STRETCH = 250
 """Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
@@ -72,7 +72,7 @@ def read_event(
                     return event
         return whole(version)
 
-    return KEPT.read(store, ("event", stat.key, stat.etag), min(stat.size, EVENT_BYTES), read)
+    return OBJECT_CACHE.read(store, ("event", stat.key, stat.etag), min(stat.size, EVENT_BYTES), read)
 
 
 def list_log(store: ObjectStore, limit: int | None, before: int | None, newest: int) -> Iterator[ObjectStat]:

@@ -21,7 +21,7 @@ from milepost.protocol.codec.packing import packed, unpacked
 from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.storage.kept import KeptObjects
+from milepost.storage.object_cache import ObjectCache
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -183,18 +183,18 @@ def test_metadata_that_another_thread_pushes_out_at_once_is_returned_all_the_sam
     for name in ("a.csv", "b.csv"):
         job.land(name)
         job.epoch()
-    context, read = JobContext(job.loaded()), KeptObjects.read
+    context, read = JobContext(job.loaded()), ObjectCache.read
     older, newer = sorted(context.head().state.checkpoints, key=lambda one: one.checkpoint_id)
     newest = context.stored_metadata(newer)
 
-    def overtaken(self: KeptObjects, store: ObjectStore, named: tuple[str, str, str], *reading: Any) -> Any:
+    def overtaken(self: ObjectCache, store: ObjectStore, named: tuple[str, str, str], *reading: Any) -> Any:
         found = read(self, store, named, *reading)
         read(self, store, ("metadata", newer.metadata.key, "of another thread"), newer.metadata.size, lambda: newest)
         assert not self.has(store, named)
         return found
 
     monkeypatch.setattr("milepost.jobmaster.job.context._METADATA_BYTES", 0)
-    monkeypatch.setattr(KeptObjects, "read", overtaken)
+    monkeypatch.setattr(ObjectCache, "read", overtaken)
     assert context.metadata(older).checkpoint_id == older.checkpoint_id
 
 

@@ -25,7 +25,7 @@ from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.newest import newest_object
+from milepost.storage.latest_version import latest_version
 
 HEADS = f"{OWN}heads/"
 
@@ -100,7 +100,7 @@ class ParquetFormat:
 
     def open(self) -> OpenParquetTable | None:
         asked_s = time.monotonic()
-        newest = newest_object(self._store, HEADS, head_key, head_version)
+        newest = latest_version(self._store, HEADS, head_key, head_version)
         if newest is None:
             reserved = reserved_for(self._store)
             return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)

@@ -20,7 +20,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.kept import KEPT
+from milepost.storage.object_cache import OBJECT_CACHE
 from milepost.storage.requests import StoreRequests
 
 _MEASURED_BYTES = 2 << 10
@@ -96,7 +96,7 @@ class _Series:
     def is_unread(self, checkpoint_id: int) -> bool:
         """Say whether the measurements of a checkpoint would have to be read."""
         checkpoint = self.retained.get(checkpoint_id)
-        return checkpoint is not None and not KEPT.has(self.context.store, self._named(checkpoint))
+        return checkpoint is not None and not OBJECT_CACHE.has(self.context.store, self._named(checkpoint))
 
     def measured(self, checkpoint_id: int) -> _Measured | None:
         """Return what was measured of a checkpoint, None of one that is not retained. Raises StateCorrupt.
@@ -108,7 +108,9 @@ class _Series:
             return None
         if checkpoint.unconfirmed or checkpoint_id == self.state.timeline().head:
             return self._read(checkpoint)
-        return KEPT.read(self.context.store, self._named(checkpoint), _MEASURED_BYTES, lambda: self._read(checkpoint))
+        return OBJECT_CACHE.read(
+            self.context.store, self._named(checkpoint), _MEASURED_BYTES, lambda: self._read(checkpoint)
+        )
 
     def _named(self, checkpoint: CompletedCheckpoint) -> tuple[str, str, str]:
         prices = self.context.spec.prices

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from milepost.protocol.records.errors import StoreUnavailable
-from milepost.storage.kept import KeptObjects
+from milepost.storage.object_cache import ObjectCache
 from milepost_testkit.stores.memory_store import MemoryStore
 
 HERE, ELSEWHERE = MemoryStore("s3://here"), MemoryStore("s3://elsewhere")
 
 
 def test_the_same_version_of_an_object_is_read_once_and_another_one_or_anothers_is_read() -> None:
-    kept, reads = KeptObjects(10_000), list[str]()
+    kept, reads = ObjectCache(10_000), list[str]()
 
     def read(store: MemoryStore, what: str, key: str, version: str) -> str:
         def made() -> str:
@@ -29,7 +29,7 @@ def test_the_same_version_of_an_object_is_read_once_and_another_one_or_anothers_
 
 
 def test_what_was_asked_for_least_lately_makes_room() -> None:
-    kept, reads = KeptObjects(2_000), list[str]()
+    kept, reads = ObjectCache(2_000), list[str]()
 
     def read(key: str) -> None:
         kept.read(HERE, ("event", key, "1"), 400, lambda: reads.append(key))
@@ -40,7 +40,7 @@ def test_what_was_asked_for_least_lately_makes_room() -> None:
 
 
 def test_as_many_as_must_stay_are_kept_however_much_they_weigh() -> None:
-    kept = KeptObjects(2_000, at_least=1)
+    kept = ObjectCache(2_000, min_entries=1)
     for key in ("a", "b", "b"):
         kept.read(HERE, ("metadata", key, "1"), 5_000, str)
     assert not kept.has(HERE, ("metadata", "a", "1"))
@@ -48,14 +48,14 @@ def test_as_many_as_must_stay_are_kept_however_much_they_weigh() -> None:
 
 
 def test_what_was_dropped_gives_its_weight_back() -> None:
-    kept = KeptObjects(2_000, at_least=1)
+    kept = ObjectCache(2_000, min_entries=1)
     for key in ("large", "a", "b"):
         kept.read(HERE, ("metadata", key, "1"), 5_000 if key == "large" else 400, str)
     assert [kept.has(HERE, ("metadata", key, "1")) for key in ("large", "a", "b")] == [False, True, True]
 
 
 def test_what_cannot_be_read_is_not_kept() -> None:
-    kept = KeptObjects(2_000)
+    kept = ObjectCache(2_000)
 
     def refuse() -> str:
         raise StoreUnavailable("down")

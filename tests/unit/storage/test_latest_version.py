@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
-from milepost.storage.newest import newest_object
+from milepost.storage.latest_version import latest_version
 from milepost.storage.open import open_store
 from milepost_testkit import profiles
 from milepost_testkit.stores.called_store import CalledStore
@@ -29,7 +29,7 @@ class Told(CalledStore):
 
 
 def newest(store: ObjectStore) -> int | None:
-    found = newest_object(store, MANIFEST_PREFIX, manifest_key, manifest_version)
+    found = latest_version(store, MANIFEST_PREFIX, manifest_key, manifest_version)
     assert found is None or isinstance(found, ObjectStat)
     return None if found is None else manifest_version(found.key)
 
