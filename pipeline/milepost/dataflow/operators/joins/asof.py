@@ -27,8 +27,8 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
+from milepost.dataflow.operators.joins.buffered_rows import BufferedRows, due_rows
 from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns
-from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import number_keys
 from milepost.dataflow.operators.rows.row_order import sorted_rows, tie_break
@@ -124,7 +124,7 @@ class AsofJoinRun:
     def _with_versions(self, rows: pa.Table) -> pa.Table:
         operator = self._operator
         codes, found = self._versions_of(rows, LEFT)
-        kept = KeptRows.of_single(found, operator.inputs.event_times[RIGHT])
+        kept = BufferedRows.of_single(found, operator.inputs.event_times[RIGHT])
         times = operator.inputs.event_times[LEFT].of(rows)
         begins, ends = kept.between(codes, np.full(len(times), BEGINNING_OF_TIME_US), times)
         there = ends > begins

@@ -32,8 +32,8 @@ from milepost.dataflow.operators.contract import (
     StateTable,
     multi_row_table,
 )
+from milepost.dataflow.operators.joins.buffered_rows import BufferedRows, due_rows, in_parts, reached
 from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
-from milepost.dataflow.operators.joins.kept_rows import KeptRows, due_rows, in_parts, reached
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import (
     number_keys,
@@ -210,17 +210,19 @@ class IntervalJoinRun:
             yield operator.alone(rows.filter(pa.array(~waits & ~paired)))
         self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
 
-    def _near(self, position: int, rows: pa.Table, times: Ints) -> tuple[KeptRows, Ints, Ints]:
+    def _near(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
         """Return what the other side has kept of the rows' keys, and of each row where those near it begin and end."""
         operator, other = self._operator, RIGHT - position
         stored = operator.stored[position]
         own_key, other_key = operator.routing_keys[position], operator.routing_keys[other]
         keys = rows.select(list(own_key)).cast(pa.schema([stored.field(name) for name in own_key]))
         codes, distinct = number_keys(keys.rename_columns(list(other_key)))
-        kept = KeptRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
+        kept = BufferedRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
         return kept, *kept.between(codes, *reached(times, operator.reach_us[position]))
 
-    def _pairs(self, position: int, rows: pa.Table, kept: KeptRows, bounds: tuple[Ints, Ints]) -> Iterator[pa.Table]:
+    def _pairs(
+        self, position: int, rows: pa.Table, kept: BufferedRows, bounds: tuple[Ints, Ints]
+    ) -> Iterator[pa.Table]:
         """Yield pairs in the order of the rows, then of the other side's times."""
         columns = self._operator.columns
         for own, others in in_parts(*bounds, _at_once(columns)):
@@ -228,7 +230,7 @@ class IntervalJoinRun:
             found = kept.found.take(columns.of_side(RIGHT - position), kept.order[others])
             yield columns.joined(*((mine, found) if position == LEFT else (found, mine)))
 
-    def _found(self, kept: KeptRows, places: Ints) -> Iterator[pa.Table]:
+    def _found(self, kept: BufferedRows, places: Ints) -> Iterator[pa.Table]:
         """Yield the left rows that waited for a right one (`semi`), and forget them."""
         operator, at_once = self._operator, _at_once(self._operator.columns)
         if operator.how == "semi":
@@ -239,7 +241,7 @@ class IntervalJoinRun:
         names = [*operator.routing_keys[LEFT], *IDENTITY_COLUMNS]
         self._tables[LEFT].delete(kept.found.take(names, np.unique(kept.order[places])))
 
-    def _mark_paired(self, kept: KeptRows, places: Ints) -> None:
+    def _mark_paired(self, kept: BufferedRows, places: Ints) -> None:
         """Take the timers of rows of the side that waits, now that they have paired."""
         side = self._operator.padded_side
         assert side is not None, "rows of a side wait"

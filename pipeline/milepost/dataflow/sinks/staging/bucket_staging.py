@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
 from milepost.dataflow.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
-from milepost.dataflow.sinks.staging.parted_rows import PartedRows
+from milepost.dataflow.sinks.staging.bucketed_rows import BucketedRows
 from milepost.dataflow.sinks.staging.table_buckets import (
     MAX_BUCKETS,
     BucketPlan,
@@ -88,7 +88,7 @@ class BucketStaging:
             schema = merged_schema(self._name, schema, table_columns(first.schema))
             changes = chain([first], changes)
         assert schema is not None, "a table with files has columns"
-        parted = PartedRows(self._finest(), place.held_bytes)
+        parted = BucketedRows(self._finest(), place.held_bytes)
         self._add_shared(parted, schema)
         taken = self._added(parted, changes, schema)
         found = staged(taken) if self._plan.keeps_changes else StagedRows(sum(rows.num_rows for rows in taken))
@@ -96,7 +96,9 @@ class BucketStaging:
             return found
         return self._rewritten(found, parted, schema, place)
 
-    def _rewritten(self, staged: StagedRows, parted: PartedRows, schema: pa.Schema, place: StagingPlace) -> StagedRows:
+    def _rewritten(
+        self, staged: StagedRows, parted: BucketedRows, schema: pa.Schema, place: StagingPlace
+    ) -> StagedRows:
         count = self._plan.count or bucket_count(
             max(parted.rows, sum(file.rows for file in self._buckets)), self._owned
         )
@@ -135,7 +137,7 @@ class BucketStaging:
         """Return parts of which each bucket is some, however many there will be: a cut of few is one of many."""
         return buckets_of(self._owned, self._plan.count or MAX_BUCKETS)
 
-    def _add_shared(self, parted: PartedRows, schema: pa.Schema) -> None:
+    def _add_shared(self, parted: BucketedRows, schema: pa.Schema) -> None:
         """Add the subtask's own rows of files that it shares with others, with deletes."""
         own = self._owned
         for rows in self._files.all_pieces(self._shared, Reading(schema, verify=True, deletes=True)):
@@ -143,7 +145,7 @@ class BucketStaging:
             mine = (among >= own.groups.start) & (among < own.groups.stop)
             parted.add(rows.filter(pa.array(mine)), among[mine])
 
-    def _added(self, parted: PartedRows, changes: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    def _added(self, parted: BucketedRows, changes: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of the epoch, each table once it is added."""
         own = self._owned
         for rows in changes:

@@ -16,7 +16,7 @@ from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COL
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRows:
+class BufferedRows:
     """Rows that one side has kept of some keys, by key and time.
 
     Attributes:
@@ -30,7 +30,7 @@ class KeptRows:
     times: Ints
 
     @classmethod
-    def of(cls, found: RowsOfKeys, event_time: EventTime) -> KeptRows:
+    def of(cls, found: RowsOfKeys, event_time: EventTime) -> BufferedRows:
         known = found.take([event_time.column, WEIGHT_COLUMN])
         times, weights = event_time.of(known), known.column(WEIGHT_COLUMN).to_numpy()
         order = np.lexsort((times, found.owners))
@@ -39,7 +39,7 @@ class KeptRows:
         return cls(found, order, found.owners[order], times[order])
 
     @classmethod
-    def of_single(cls, found: RowsOfKeys, event_time: EventTime) -> KeptRows:
+    def of_single(cls, found: RowsOfKeys, event_time: EventTime) -> BufferedRows:
         """Return them of a table that keeps no number of equal rows: it has each once."""
         times = event_time.of(found.take([event_time.column]))
         order = np.lexsort((times, found.owners))
@@ -50,7 +50,7 @@ class KeptRows:
 
         Two rows of key 0, at 10 and 20, and one of key 1: key 0 from 15 to 30 has the second one.
 
-        >>> kept = KeptRows(None, np.arange(3), np.array([0, 0, 1]), np.array([10, 20, 20]))
+        >>> kept = BufferedRows(None, np.arange(3), np.array([0, 0, 1]), np.array([10, 20, 20]))
         >>> [bounds.tolist() for bounds in kept.between(np.array([0]), np.array([15]), np.array([30]))]
         [[1], [2]]
         """
@@ -68,7 +68,7 @@ class KeptRows:
     def covered(self, begins: Ints, ends: Ints) -> Ints:
         """Return the rows that lie in one of these ranges, each once: positions in the order by key and time.
 
-        >>> kept = KeptRows(None, np.arange(4), np.array([0, 0, 0, 1]), np.array([10, 20, 30, 20]))
+        >>> kept = BufferedRows(None, np.arange(4), np.array([0, 0, 0, 1]), np.array([10, 20, 30, 20]))
         >>> kept.covered(np.array([0, 1, 3]), np.array([2, 2, 3])).tolist()
         [0, 1]
         """

@@ -11,7 +11,7 @@ from milepost.dataflow.sinks.staging.table_buckets import Ints, split_by_bucket
 from milepost.dataflow.spilled.spilled_rows import Places, RowSpill, pieces_at
 
 
-class PartedRows:
+class BucketedRows:
     """The rows of each part, in the order in which they came.
 
     Args:
