@@ -46,7 +46,7 @@ class _CaseFile(pytest.File):
         try:
             cases = load_cases(self.path)
         except CheckpointError as error:
-            raise self.CollectError(error.in_full("\n")) from None
+            raise self.CollectError(error.full_message("\n")) from None
         for name in cases.file.cases:
             yield _Case.from_parent(self, name=name, cases=cases)
 
@@ -70,7 +70,7 @@ class _Case(pytest.Item):
         from milepost.protocol.records.errors import CheckpointError
 
         if isinstance(excinfo.value, CheckpointError):
-            return excinfo.value.in_full("\n")
+            return excinfo.value.full_message("\n")
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:

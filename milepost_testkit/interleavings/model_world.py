@@ -25,7 +25,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.manifest.transaction.transitions import job_status_after
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.layout import metadata_key, token_prefix
-from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 
 SUBTASKS = (SubtaskKey(0, 0), SubtaskKey(0, 1))
 
@@ -135,7 +135,7 @@ def check_transition(world: World, before: ManifestState, event: Event, after: M
         ended |= {(number, 0)}
     if isinstance(event, CheckpointTriggered):
         number, token = int(event.pending.checkpoint_id), int(event.pending.token)
-        require(before.status not in ENDED, "I4: an ended incarnation runs an epoch")
+        require(before.status not in ENDED_STATUSES, "I4: an ended incarnation runs an epoch")
         require(all(number > known for known, _ in granted), f"I5: checkpoint id {number} is used again")
         granted = _grant(granted, number, token)
     elif isinstance(event, CheckpointRebound):
@@ -143,7 +143,7 @@ def check_transition(world: World, before: ManifestState, event: Event, after: M
     elif isinstance(event, CheckpointCompleted):
         done = event.checkpoint
         number, token = int(done.checkpoint_id), int(done.token)
-        require(before.status not in ENDED, "I4: an ended incarnation completes a checkpoint")
+        require(before.status not in ENDED_STATUSES, "I4: an ended incarnation completes a checkpoint")
         require(number not in over, f"I9: checkpoint {number} was over, and is completed")
         newest = max((held for known, held in granted if known == number), default=0)
         require(token == newest, f"I3: checkpoint {number} completed under token {token}, in force is {newest}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import NotFound
-from milepost.protocol.records.ids import IMPORTING
+from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
 from milepost.spec.load.load import LoadedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.machines.protocol_world import SINKS, SMALL, Answers, SteppedJob
@@ -131,7 +131,7 @@ class TimelineWorld(SteppedJob):
     def restore(self, name: str, *, claim: bool) -> Process:
         """From a savepoint of the job; or of another one, where `foreign_savepoint` has put it."""
         self.spec_changes(rule=self.model.saved_rules[name])
-        session = self.new_session(IMPORTING.removesuffix(":"))
+        session = self.new_session(IMPORT_SESSION_PREFIX.removesuffix(":"))
         self.model.restores[session.session_id] = self.model.savepoints[name]
         return self.begin(f"restore {name}", lambda master: master.restore(session, name, claim=claim).claimed, session)
 

@@ -47,9 +47,9 @@ class CalledStore:
         *,
         start_after: str = "",
         limit: int | None = None,
-        unnamable: Names | None = None,
+        invalid_names: Names | None = None,
     ) -> Iterator[ObjectStat]:
-        listed = partial(self.inner.list, prefix, start_after=start_after, limit=limit, unnamable=unnamable)
+        listed = partial(self.inner.list, prefix, start_after=start_after, limit=limit, invalid_names=invalid_names)
         return self._call("list", prefix, listed)
 
     def delete(self, keys: Iterable[str]) -> None:

@@ -111,7 +111,7 @@ class MemoryStore:
         return stat
 
     def list(
-        self, prefix: str, *, start_after: str = "", limit: int | None = None, unnamable: Names | None = None
+        self, prefix: str, *, start_after: str = "", limit: int | None = None, invalid_names: Names | None = None
     ) -> Iterator[ObjectStat]:
         validate_prefix(prefix)
         begin, after = self._root + prefix, self._root + start_after

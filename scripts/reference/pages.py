@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from milepost.cli.main import app
 from milepost.protocol.records.errors import Action, CheckpointError
-from milepost.protocol.records.reasons import RESERVED, CheckpointFailureReason
+from milepost.protocol.records.reasons import RESERVED_REASONS, CheckpointFailureReason
 from milepost.runbook.addresses import VARIABLE, name_of
 from milepost.runbook.pages import page_files, read_page
 from milepost.spec.graph.event_time import EVENT_TIME_RULES
@@ -120,7 +120,7 @@ def runbook_index() -> str:
 
 def reasons_page() -> str:
     """Return every abort reason: what it means, whether it counts, and what to do."""
-    given = [reason for reason in CheckpointFailureReason if reason not in RESERVED]
+    given = [reason for reason in CheckpointFailureReason if reason not in RESERVED_REASONS]
     rows = [(f"`{one.value}`", one.meaning, "yes" if one.counted else "", one.remedy) for one in given]
     return "\n".join([
         "# Abort reasons\n",
@@ -131,7 +131,7 @@ def reasons_page() -> str:
         table(("reason", "meaning", "counts", "what to do"), rows),
         "\n## Never given\n",
         "Flink's, kept so that its list stays whole:\n",
-        table(("reason", "what is different here"), [(f"`{one.value}`", why) for one, why in RESERVED.items()]),
+        table(("reason", "what is different here"), [(f"`{one.value}`", why) for one, why in RESERVED_REASONS.items()]),
         "",
     ])  # fmt: skip
 

@@ -42,7 +42,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
             handles = (ack["operators"]["totals"]["state"][""],)
             print(json.dumps({"state": handles[0], "staged": ack["sinks"]["out"], "peak_mb": _peak_mb()}), flush=True)
     except EnvironmentUnusable as error:
-        print(error.in_full(), file=sys.stderr)
+        print(error.full_message(), file=sys.stderr)
         return 3
     return 0
 

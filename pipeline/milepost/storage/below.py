@@ -47,10 +47,10 @@ class StoreBelow:
         *,
         start_after: str = "",
         limit: int | None = None,
-        unnamable: Names | None = None,
+        invalid_names: Names | None = None,
     ) -> Iterator[ObjectStat]:
         after = self.prefix + start_after if start_after else ""
-        for stat in self.inner.list(self.prefix + prefix, start_after=after, limit=limit, unnamable=unnamable):
+        for stat in self.inner.list(self.prefix + prefix, start_after=after, limit=limit, invalid_names=invalid_names):
             yield self._own(stat)
 
     def delete(self, keys: Iterable[str]) -> None:

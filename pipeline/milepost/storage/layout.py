@@ -28,7 +28,7 @@ import re
 
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.records.layout import METRICS_NAME, is_own_directory, key_fault, manifest_version, token_prefix
+from milepost.protocol.records.layout import METRICS_NAME, is_job_directory, key_fault, manifest_version, token_prefix
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -117,7 +117,7 @@ def require_own_prefix(prefix: str) -> str:
     """
     if not prefix.endswith("/"):
         return require_own_key(prefix)
-    if not is_own_directory(prefix):
+    if not is_job_directory(prefix):
         raise StateCorrupt(
             f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/, chk-<id>/t<token>/ or "
             "chk-<id>/t<token>/metrics/. Nothing was deleted.",

@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import abort_notice_key
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.records.reasons import CheckpointFailureReason, reason_of
+from milepost.protocol.records.reasons import CheckpointFailureReason, parse_reason
 from milepost.protocol.records.stored_fields import StoredAs
 
 
@@ -33,7 +33,7 @@ class AbortNotice:
         reason: why. latest_completed: the newest completed checkpoint at that time; 0 when there is none (I11).
     """
 
-    reason: Annotated[CheckpointFailureReason, StoredAs(str, _stored_reason, reason_of)]
+    reason: Annotated[CheckpointFailureReason, StoredAs(str, _stored_reason, parse_reason)]
     latest_completed: CheckpointId
 
 

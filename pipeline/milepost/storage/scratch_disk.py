@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
-from milepost.protocol.records.disks import disk_refusal
+from milepost.protocol.records.disks import unusable_disk_error
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
@@ -45,4 +45,4 @@ def scratch_file(what: str, *, who: str = "") -> Iterator[IO[bytes]]:
 
 def _refused(what: str, error: OSError, who: str, now_true: str) -> EnvironmentUnusable:
     elsewhere = "set TMPDIR to a folder on another disk"
-    return disk_refusal(tempfile.gettempdir(), what, error, elsewhere=elsewhere, now_true=now_true, who=who)
+    return unusable_disk_error(tempfile.gettempdir(), what, error, elsewhere=elsewhere, now_true=now_true, who=who)

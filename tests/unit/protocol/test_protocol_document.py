@@ -12,7 +12,7 @@ import pytest
 import milepost.protocol
 from milepost.protocol.manifest.transaction.lease import SWEEP_REASONS, LeaseStatus
 from milepost.protocol.manifest.transaction.transitions import CHECKPOINT_RULES, JOB_RULES, Rule, Status
-from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
+from milepost.protocol.records.reasons import FLINK_COUNTED_REASONS, CheckpointFailureReason
 from milepost.protocol.subtask.barrier_states import ALIGNMENT_RULES, AlignmentState
 
 DOCUMENT = Path(milepost.protocol.__file__).parent / "PROTOCOL.md"
@@ -56,7 +56,7 @@ def _leases() -> str:
 
 
 def _counted(reason: CheckpointFailureReason) -> str:
-    return "yes (Flink)" if reason in COUNTED_BY_FLINK else "yes" if reason.counted else "no"
+    return "yes (Flink)" if reason in FLINK_COUNTED_REASONS else "yes" if reason.counted else "no"
 
 
 def _reasons() -> str:

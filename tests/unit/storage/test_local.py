@@ -247,9 +247,9 @@ def test_a_file_name_that_is_no_text_is_named(store, root) -> None:
     (root / os.fsdecode(b"bad-\xff")).touch()
     with wording.raises(EnvironmentUnusable):
         list(store.list(""))
-    unnamable: list[str] = []
-    assert [stat.key for stat in store.list("", unnamable=unnamable)] == ["a"]
-    assert unnamable == [os.fsdecode(b"bad-\xff")]
+    invalid_names: list[str] = []
+    assert [stat.key for stat in store.list("", invalid_names=invalid_names)] == ["a"]
+    assert invalid_names == [os.fsdecode(b"bad-\xff")]
 
 
 # -- other writers -------------------------------------------------------------------------------------------------

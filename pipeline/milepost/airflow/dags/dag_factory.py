@@ -129,7 +129,7 @@ def _spec_dags(path: Path, taken: Collection[str], only: str | None) -> tuple[st
         for dag in made.values():
             dag.validate()  # where Airflow does it, an error is one of the whole file
     except CheckpointError as error:
-        return _BrokenSpec(path, broken_dag_id(path), error.in_full("\n"))
+        return _BrokenSpec(path, broken_dag_id(path), error.full_message("\n"))
     except Exception as error:  # whatever is wrong with one spec, the other jobs run
         log.exception("no DAGs can be made of the spec %s", shown_path(path))
         problem = f"{shown_path(path)}: unexpected {type(error).__name__}: {error}\nIts stack is in the task's log."

@@ -62,4 +62,4 @@ class SparkHook(BaseHook):
         try:
             return True, check_server(spark_server(airflow_connection(self.conn_id)))
         except CheckpointError as error:
-            return False, error.in_full()
+            return False, error.full_message()

@@ -119,7 +119,7 @@ def run(
     try:
         check_published()
     except StateCorrupt as error:
-        output.note(output.as_typed(error.in_full()))
+        output.note(output.as_typed(error.full_message()))
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:

@@ -75,7 +75,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
             for source in source_checks(job)
         ]
     except (StoreUnavailable, EnvironmentUnusable) as error:
-        stores, sources = [_check("store", False, error.in_full())], []
+        stores, sources = [_check("store", False, error.full_message())], []
     return [
         spec,
         *_server(job),
@@ -96,9 +96,9 @@ def _new_tables(master: JobMaster) -> Iterator[Check]:
     try:
         for error in master.refused_tables():
             if isinstance(error, InvalidRequest):
-                yield _check("new table", True, error.in_full(), warning=True)
+                yield _check("new table", True, error.full_message(), warning=True)
     except CheckpointError as error:
-        yield _check("head", False, error.in_full())
+        yield _check("head", False, error.full_message())
 
 
 def _server(job: LoadedJob) -> Iterator[Check]:
@@ -113,7 +113,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
         yield _check("spark server", True, check_server(server, spec.spark.conf, libraries))
     except CheckpointError as error:
-        yield _check("spark server", False, error.in_full())
+        yield _check("spark server", False, error.full_message())
 
 
 def _check(name: str, ok: bool, detail: str, *, warning: bool = False) -> Check:

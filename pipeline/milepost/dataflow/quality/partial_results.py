@@ -33,7 +33,7 @@ from milepost.dataflow.quality.library import (
     quiet,
 )
 from milepost.dataflow.quality.partitioning import can_partition_by
-from milepost.protocol.records.stored_fields import StoredAs, by_number
+from milepost.protocol.records.stored_fields import StoredAs, int_keys
 from milepost.spec.job.spec import Expectation, QualitySpec
 from milepost.spec.values.expectation_combination import Combination, combination_of
 
@@ -126,7 +126,7 @@ class PartialResult:
 
     rows: int = 0
     nullable: tuple[str, ...] = ()
-    metrics: Annotated[Mapping[int, ExpectationMetrics], by_number(ExpectationMetrics)] = field(default_factory=dict)
+    metrics: Annotated[Mapping[int, ExpectationMetrics], int_keys(ExpectationMetrics)] = field(default_factory=dict)
     sample: RowsText = None
 
     def with_next(self, other: PartialResult, shown: int) -> PartialResult:

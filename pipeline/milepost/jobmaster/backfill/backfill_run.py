@@ -266,7 +266,7 @@ class Backfill:
         hint = (
             f"The live timeline is as it was; the same backfill, with the same code and spec, goes on with fork {fork}"
         )
-        error.advise(hint)
+        error.add_hint(hint)
 
 
 def _span(ranges: Sequence[RecordedRange]) -> str:

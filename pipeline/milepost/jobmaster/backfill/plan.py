@@ -22,7 +22,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.manifest.transaction.preconditions import ended
 from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoint_name
-from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.load.load import from_text
 from milepost.spec.values.times.durations import in_us
@@ -152,7 +152,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         JobNotRunnable: the job has ended. StateCorrupt: what is recorded cannot be read.
     """
     state = context.head().state
-    if state.status in ENDED:
+    if state.status in ENDED_STATUSES:
         raise ended(state)
     if request.from_us is not None and all(one.event_time is None for one in context.spec.streams.values()):
         raise InvalidRequest(

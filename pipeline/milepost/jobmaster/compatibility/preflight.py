@@ -99,7 +99,7 @@ def preflight(
         if row["kind"] == "operator":
             outcome = _operator(row, outcome, context, base, graph, loaded)
             if row["verdict"] == COMPATIBLE and row["name"] in stuck:
-                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].in_full()}
+                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:

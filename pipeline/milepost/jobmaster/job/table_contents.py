@@ -13,7 +13,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
-from milepost.protocol.records.ids import CheckpointId, checkpoints_in_words
+from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
 
 
@@ -90,7 +90,7 @@ def unasked_tables(context: JobContext, tables: Mapping[CheckpointId, Mapping[st
         for name, contents in of_sinks.items():
             if not leads_to(context, name, contents):
                 named_by.setdefault(_unasked(context, name, contents.address), []).append(checkpoint_id)
-    return tuple(f"{checkpoints_in_words(ids)}: {line}" for line, ids in named_by.items())
+    return tuple(f"{format_checkpoints(ids)}: {line}" for line, ids in named_by.items())
 
 
 def _unasked(context: JobContext, name: str, address: TableAddress) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.stored_fields import Known
+from milepost.protocol.records.stored_fields import OmitNone
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NothingAborted:
 
     outcome: str
     message: str
-    tolerated: Known[bool] = None
+    tolerated: OmitNone[bool] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class CheckpointCopy:
     bytes: int
     sinks: Mapping[str, CopiedTable]
     left_out: tuple[str, ...]
-    name: Known[str] = None
+    name: OmitNone[str] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class CanceledJob(EndedJob):
     """
 
     aborted_checkpoint: int | None
-    savepoint: Known[CheckpointCopy | SavedHead] = None
+    savepoint: OmitNone[CheckpointCopy | SavedHead] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

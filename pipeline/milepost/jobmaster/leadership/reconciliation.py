@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.protocol.records.ids import MAIN_TIMELINE
-from milepost.protocol.records.manifest_state import ENDED, ManifestState, Reconciliation
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState, Reconciliation
 
 _LOG = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class SinkReconciler:
 
 def _delayed(state: ManifestState, switch: Reconciliation, failed: dict[str, CheckpointError]) -> CheckpointError:
     job, first = state.job, next(iter(failed.values()))
-    again = f"milepost {'start' if state.status in ENDED else 'run'} {job}"
+    again = f"milepost {'start' if state.status in ENDED_STATUSES else 'run'} {job}"
     return type(first)(
         f"job {job} is at checkpoint {switch.checkpoint_id} of timeline {switch.timeline}; sinks that have yet to "
         f"follow: {', '.join(failed)}. {first.message} Nothing is lost: no epoch is triggered until they have "

@@ -17,7 +17,7 @@ from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import Busy, InvalidRequest, JobNotRunnable
-from milepost.protocol.records.ids import IMPORTING
+from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.retention.lineage import open_forks
 
@@ -31,7 +31,7 @@ __all__ = [
     "plan_migration",
 ]
 
-MIGRATING = f"{IMPORTING}migrate-table/"
+MIGRATING = f"{IMPORT_SESSION_PREFIX}migrate-table/"
 """What the name of a session begins with that migrates a table."""
 
 _FIXED_HOLD_MS = 60_000

@@ -91,8 +91,10 @@ def _jobs_under(config: StoreConfig) -> list[JobSummary]:
 def _names(store: ObjectStore) -> Iterator[str]:
     """Yield the folders of a storage, with one LIST each: of a folder only its first key is asked for."""
     after = ""
-    unnamable: list[str] = []  # of others: a storage may have neighbours
-    while (first := next(iter(store.list("", start_after=after, limit=1, unnamable=unnamable)), None)) is not None:
+    invalid_names: list[str] = []  # of others: a storage may have neighbours
+    while (
+        first := next(iter(store.list("", start_after=after, limit=1, invalid_names=invalid_names)), None)
+    ) is not None:
         name, slash, _ = first.key.partition("/")
         if slash:
             yield name

@@ -21,7 +21,7 @@ from milepost.protocol.manifest.transaction.requests import AbortRequest
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
-from milepost.protocol.records.reasons import OF_THE_GATE
+from milepost.protocol.records.reasons import QUALITY_GATE_REASONS
 from milepost.protocol.retention.retention import veto_retention_ms
 from milepost.storage.checked import handle_of, read_handle
 
@@ -48,7 +48,7 @@ def stage_veto(
 
 def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
     """Return the request of an abort, with what the gate refused, which is durable now; without, if that fails."""
-    if request.reason not in OF_THE_GATE:
+    if request.reason not in QUALITY_GATE_REASONS:
         return request
     try:
         found = find_pending(context.head().state, request.checkpoint_id)

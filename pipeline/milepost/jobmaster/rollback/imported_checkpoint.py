@@ -28,7 +28,7 @@ from milepost.protocol.manifest.transaction.events import ForkDisposed, Timeline
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
 from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
-from milepost.protocol.records.ids import IMPORTING, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
+from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.layout import INPUTS_PREFIX
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.lineage import open_forks
@@ -65,7 +65,7 @@ Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 def importing_session() -> Session:
     """Return a session of this process, recognised as one that imports a checkpoint."""
     session = Session.cli()
-    return Session(SessionId(f"{IMPORTING}{uuid4()}"), session.holder, session.run)
+    return Session(SessionId(f"{IMPORT_SESSION_PREFIX}{uuid4()}"), session.holder, session.run)
 
 
 def write_empty_input(context: JobContext) -> ObjectHandle:
@@ -172,7 +172,9 @@ def _give_up_dead(context: JobContext, session: Session) -> None:
     """Dispose of forks that imports left open whose process is gone, or that took far too long."""
     for fork in open_forks(context.head().state):
         opened = opening_of(context, fork)
-        if opened.session_id.startswith(IMPORTING) and _is_dead(fork, opened.at_ms, context.store.clock_ms()):
+        if opened.session_id.startswith(IMPORT_SESSION_PREFIX) and _is_dead(
+            fork, opened.at_ms, context.store.clock_ms()
+        ):
             _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
             give_up_import(context, session, fork.timeline_id)
 

@@ -29,7 +29,7 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.lineage import ancestry, lineage
 from milepost.spec.values.times.moments import parse_moment
 from milepost.storage.checked import stat_handle
@@ -345,7 +345,7 @@ def _text(plan: RollbackPlan) -> Iterator[str]:
             f"checkpoint {plan.pending.checkpoint_id} of session {plan.pending.session_id} is pending: while its lease "
             "lives nothing is rolled back, unless --take-over aborts it"
         )
-    if plan.job_status in {status.value for status in ENDED}:
+    if plan.job_status in {status.value for status in ENDED_STATUSES}:
         yield f"the job is {plan.job_status.upper()} and stays so: milepost start {plan.job} opens it again"
 
 

@@ -33,7 +33,7 @@ from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import RollbackRequest
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ENDED
+from milepost.protocol.records.manifest_state import ENDED_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Rollbacks:
             self._reconciler.finish(session)
             return extended(StartedJob, self._lifecycle.start(), rolled_back_from=None)
         state = self._lifecycle.finish_clean_up(session)
-        if state.status not in ENDED:
+        if state.status not in ENDED_STATUSES:
             raise InvalidRequest(
                 f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
                 "changed.",
@@ -162,7 +162,7 @@ class Rollbacks:
         state = self._context.head().state
         metadata = self._context.base_metadata(state, target)
         known = {sink.name for sink in self._context.spec.sinks}
-        ended = state.status in ENDED
+        ended = state.status in ENDED_STATUSES
         return RollbackResult(
             outcome="nothing_to_roll_back" if switched is None else "rolled_back",
             job=state.job,

@@ -50,7 +50,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCh
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.records.reasons import reason_of
+from milepost.protocol.records.reasons import parse_reason
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.requests import NOTHING_ASKED, StoreRequests
 
@@ -215,7 +215,7 @@ class Epochs:
         request = AbortRequest(
             session.session_id,
             CheckpointId(checkpoint_id),
-            reason_of(reason),
+            parse_reason(reason),
             detail,
             self._context.spec.checkpointing.tolerable_failures,
         )
@@ -334,4 +334,4 @@ class Epochs:
         failed = isinstance(aborted, AbortedCheckpoint) and aborted.job_status == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
             resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
-            error.advise(resume)
+            error.add_hint(resume)

@@ -44,7 +44,7 @@ from milepost.protocol.manifest.transaction.runs import covered
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
-from milepost.protocol.records.manifest_state import ENDED, ManifestState
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.storage.concurrency.background import prefetch
 
 _PLAN_ATTEMPTS = 5
@@ -125,7 +125,9 @@ class Trigger:
         done = covered(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", f"{done.message}{self._publish_what_waits(session, state)}")
-        if state.status in ENDED:  # a grant asks for the job's result first: a finished incarnation never runs again
+        if (
+            state.status in ENDED_STATUSES
+        ):  # a grant asks for the job's result first: a finished incarnation never runs again
             raise ended(self._lifecycle.finish_clean_up(session))
         left = _LeftBehind()
         if _is_left_undone(state):
@@ -155,7 +157,7 @@ class Trigger:
             try:
                 check_continuable(context, base, read_code(context).load(context))
             except InvalidRequest as error:
-                return f"{said} at {checkpoint_name(head)}; no epoch goes on: {error.in_full()}"
+                return f"{said} at {checkpoint_name(head)}; no epoch goes on: {error.full_message()}"
         return f"{said}; its first epoch continues {checkpoint_name(head)}"
 
     def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
@@ -168,7 +170,7 @@ class Trigger:
 
         A job that has ended, and a switch that sinks have yet to follow, are left to who ends those.
         """
-        if state.reconciliation is not None or state.status in ENDED or not state.unconfirmed():
+        if state.reconciliation is not None or state.status in ENDED_STATUSES or not state.unconfirmed():
             return _LeftBehind()
         return _LeftBehind(published=tuple(self._leadership.commits.finish(session)))
 
@@ -268,4 +270,4 @@ class Trigger:
 def _is_left_undone(state: ManifestState) -> bool:
     """Return whether a trigger has to write before it plans: the end of the job, a switch, a commit or an epoch."""
     begun = state.reconciliation is not None or state.timeline().pending is not None
-    return begun or bool(state.unconfirmed()) or state.status in ENDED
+    return begun or bool(state.unconfirmed()) or state.status in ENDED_STATUSES

@@ -8,7 +8,7 @@ from typing import Any
 from milepost.epoch.timing.step_clock import PlanTimes
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from milepost.protocol.records.stored_fields import Known
+from milepost.protocol.records.stored_fields import OmitNone
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +43,5 @@ class NothingToDo:
 
     status: str
     message: str
-    settles_in_ms: Known[int] = None
+    settles_in_ms: OmitNone[int] = None
     settling: str = ""

@@ -36,7 +36,7 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.manifest_state import ENDED, ManifestState, Savepoint
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
 from milepost.storage.copying import Copy, copy_objects
 
@@ -252,7 +252,7 @@ def startable(context: JobContext, lifecycle: Lifecycle, session: Session, sourc
         return None
     state = lifecycle.clean_up(session, head.state)[0]
     live = state.timeline()
-    if state.status in ENDED or (live.head == 0 and live.pending is None):
+    if state.status in ENDED_STATUSES or (live.head == 0 and live.pending is None):
         return state
     raise InvalidRequest(
         f"job {state.job} is {state.status.name} at checkpoint {live.head}: it cannot start from {source}. "

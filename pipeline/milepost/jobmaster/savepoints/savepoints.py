@@ -38,7 +38,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import (
     SAVEPOINT_DOCUMENT,
     SAVEPOINTS_PREFIX,
-    copying_pin,
+    copy_pin_name,
     savepoint_name_fault,
     savepoint_root,
 )
@@ -102,7 +102,7 @@ class Savepoints:
         if location is not None:
             require_outside(context, root)
         require_free(root)
-        pin = copying_pin(prefix) if prefix else session.session_id
+        pin = copy_pin_name(prefix) if prefix else session.session_id
         with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._telling_what_else():
             try:
                 contents = self._contents(hold.state, checkpoint_id)

@@ -93,7 +93,7 @@ def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tom
     return from_json(LoggedEvent, restored(beginning), what)
 
 
-def decode_event_at_beginning(begin: bytes, version: int, what: str = "manifest entry") -> LoggedEvent | None:
+def decode_event_from_prefix(begin: bytes, version: int, what: str = "manifest entry") -> LoggedEvent | None:
     """Return what the first bytes of an entry say that happened: its event comes first, and its state is most of it.
 
     Args:

@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import ProtocolViolation
-from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken
+from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, CheckpointId, Epoch, FencingToken
 from milepost.protocol.records.layout import input_key
 from milepost.protocol.records.manifest_state import ManifestState
 
@@ -121,7 +121,7 @@ def completed_epoch(checkpoint: CompletedCheckpoint) -> CompletedEpoch:
         checkpoint.token,
         checkpoint.plan,
         watermark if isinstance(watermark, str) else None,
-        checkpoint.session_id.startswith(IMPORTING),
+        checkpoint.session_id.startswith(IMPORT_SESSION_PREFIX),
     )
 
 

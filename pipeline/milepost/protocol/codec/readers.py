@@ -16,7 +16,7 @@ from typing import Annotated, Any, NewType, TypeAlias, Union, get_args, get_orig
 
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, Event
 from milepost.protocol.records.errors import StateCorrupt
-from milepost.protocol.records.stored_fields import AS_IS, IF_KNOWN, StoredAs, StoredName
+from milepost.protocol.records.stored_fields import AS_IS, OMIT_NONE, StoredAs, StoredName
 
 EVENT_TAG = "type"
 """Key of the name of an event's type."""
@@ -46,7 +46,7 @@ class Mismatch(Exception):
 _ANOTHER_PLACE = "start under another storage, the sink at another path; or put back what lay there"
 
 
-class OtherFormat(Mismatch):
+class UnexpectedFormat(Mismatch):
     """A stored object that another version of Milepost wrote, or nobody; never to be taken for one that is absent.
 
     Attributes:
@@ -68,7 +68,7 @@ class OtherFormat(Mismatch):
 def check_format(found: object, expected: str) -> None:
     """Raise OtherFormat unless what a stored object says of itself is this format."""
     if type(found) is not str or found != expected:
-        raise OtherFormat(expected, found)
+        raise UnexpectedFormat(expected, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class StoredField:
         name: the record's. key: the stored one.
         plain: types of values that it has as they are; empty when `read` has to look at each.
         read: makes its value of JSON. write: makes the stored form; None when the value is stored as it is.
-        as_is: its value is JSON already. if_known: None is left out.
+        as_is: its value is JSON already. omit_none: None is left out.
         required: a row may not end before it.
     """
 
@@ -89,7 +89,7 @@ class StoredField:
     read: Reader
     write: Callable[[Any], object] | None
     as_is: bool
-    if_known: bool
+    omit_none: bool
     required: bool
 
 
@@ -361,7 +361,7 @@ def _field(name: str, hint: Any, required: bool) -> StoredField:
     key = next((mark.name for mark in marks if isinstance(mark, StoredName)), name)
     write = next((mark.write for mark in marks if isinstance(mark, StoredAs)), None)
     return StoredField(
-        name, key, _plain_types(hint), reader_of(hint), write, AS_IS in marks, IF_KNOWN in marks, required
+        name, key, _plain_types(hint), reader_of(hint), write, AS_IS in marks, OMIT_NONE in marks, required
     )
 
 

@@ -32,7 +32,7 @@ from milepost.protocol.codec.readers import (
     FORMAT_KEY,
     SCALARS,
     Mismatch,
-    OtherFormat,
+    UnexpectedFormat,
     check_format,
     fields_of,
     plan_of,
@@ -43,7 +43,7 @@ from milepost.protocol.records.errors import StateCorrupt
 
 Record = TypeVar("Record")
 
-RESTORE = "Restore this object, or roll back to an older checkpoint."
+RESTORE_HINT = "Restore this object, or roll back to an older checkpoint."
 _PLAIN = {*SCALARS, NoneType}
 """Types of values that are JSON as they are."""
 
@@ -55,7 +55,7 @@ def encode(record: object) -> bytes:
     return dump(to_json(record))
 
 
-def make_ready(kind: type) -> None:
+def prepare_codec(kind: type) -> None:
     """Find out how records of this type are written and read, ahead of the first one.
 
     Raises: TypeError, NameError: it is no type of what can be stored.
@@ -64,7 +64,7 @@ def make_ready(kind: type) -> None:
         plan_of(kind)
 
 
-def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> Record:
+def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: object) -> Record:
     """Return the record that `encode` had written.
 
     Args:
@@ -101,12 +101,12 @@ def to_json(record: object) -> Any:
     raise TypeError(f"{kind.__name__} has no JSON form")
 
 
-def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTORE, **details: object) -> Record:
+def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTORE_HINT, **details: object) -> Record:
     """Return the record of a JSON value. Raises StateCorrupt, naming `what` and the place; arguments as in `decode`."""
     reads: Any = kind  # a type, and so hashable
     try:
         record: Record = reader_of(reads)(value)
-    except OtherFormat as other:
+    except UnexpectedFormat as other:
         raise _other_format(what, other, details) from other
     except Mismatch as mismatch:
         raise StateCorrupt(f"{what}: {mismatch}. Nothing was changed.", hint=hint, **details) from mismatch
@@ -118,7 +118,7 @@ def dump(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def load(body: bytes | str, what: str, *, hint: str = RESTORE, **details: object) -> object:
+def load(body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: object) -> object:
     """Return the JSON value of a stored object.
 
     Raises:
@@ -133,7 +133,7 @@ def load(body: bytes | str, what: str, *, hint: str = RESTORE, **details: object
 
 
 def load_document(
-    stored_format: str, body: bytes | str, what: str, *, hint: str = RESTORE, **details: object
+    stored_format: str, body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: object
 ) -> dict[str, Any]:
     """Return the JSON object of a stored document whose parts are unpacked before they are read.
 
@@ -159,11 +159,11 @@ def load_row(stored_format: str, body: bytes | str, what: str) -> list[Any]:
 def _require_format(expected: str, found: object, what: str, details: Mapping[str, object]) -> None:
     try:
         check_format(found, expected)
-    except OtherFormat as other:
+    except UnexpectedFormat as other:
         raise _other_format(what, other, details) from other
 
 
-def _other_format(what: str, other: OtherFormat, details: Mapping[str, object]) -> StateCorrupt:
+def _other_format(what: str, other: UnexpectedFormat, details: Mapping[str, object]) -> StateCorrupt:
     return StateCorrupt(f"{what}: {other}. Nothing was changed.", hint=other.remedy, **details)
 
 
@@ -201,15 +201,15 @@ def _form_of(kind: type) -> _Form | None:
     constants: dict[str, object] = {EVENT_TAG: kind.__name__} if kind.__name__ in EVENT_NAMES else {}
     if hasattr(kind, "stored_format"):
         constants[FORMAT_KEY] = kind.stored_format
-    plan = tuple((field.key, field.name, field.write, field.as_is, field.if_known) for field in fields_of(kind))
+    plan = tuple((field.key, field.name, field.write, field.as_is, field.omit_none) for field in fields_of(kind))
     return _Form(plan, getattr(kind, "stored_as_row", False), constants)
 
 
 def _record_to_json(record: object, form: _Form) -> Any:
     value = {}
-    for key, name, write, as_is, if_known in form.fields:
+    for key, name, write, as_is, omit_none in form.fields:
         item = getattr(record, name)
-        if item is None and if_known:
+        if item is None and omit_none:
             continue
         if write is not None:
             item = write(item)

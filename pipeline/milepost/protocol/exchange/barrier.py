@@ -23,7 +23,7 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.records.stored_fields import AS_IS, by_number
+from milepost.protocol.records.stored_fields import AS_IS, int_keys
 
 
 class EventKind(Enum):
@@ -139,7 +139,7 @@ class Barrier:
     token: int
     level: int
     subtask: int
-    channels: Annotated[Mapping[int, ChannelSum], by_number(ChannelSum)]
+    channels: Annotated[Mapping[int, ChannelSum], int_keys(ChannelSum)]
 
     def encode(self) -> bytes:
         """Canonical bytes: equal barriers encode equally."""
@@ -174,7 +174,7 @@ class SubtaskAck:
     subtask: int
     barrier: str
     ack: Annotated[Mapping[str, Any], AS_IS]
-    consumed: Annotated[Mapping[int, str], by_number(str)] = field(default_factory=dict)
+    consumed: Annotated[Mapping[int, str], int_keys(str)] = field(default_factory=dict)
     measured: Annotated[Mapping[str, Any], AS_IS] = field(default_factory=dict)
 
     @property

@@ -9,12 +9,12 @@ from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
 from milepost.protocol.records.layout import (
     checkpoint_of_key,
-    is_own_directory,
+    is_job_directory,
     metadata_key,
     savepoint_root_of_key,
     token_prefix,
 )
-from milepost.protocol.records.manifest_state import ENDED, CleanUp, ManifestState, TimelineRole
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, CleanUp, ManifestState, TimelineRole
 from milepost.protocol.retention.retention import root_in_job
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -57,18 +57,18 @@ def _result_faults(state: ManifestState) -> list[str]:
     incarnations = [result.incarnation for result in state.results]
     if incarnations != sorted(set(incarnations)) or any(not 0 < one <= state.incarnation for one in incarnations):
         found.append(f"I4: results of incarnations {incarnations} must rise strictly, up to {state.incarnation}")
-    if any(result.status not in ENDED for result in state.results):
+    if any(result.status not in ENDED_STATUSES for result in state.results):
         found.append("I4: a result must be FINISHED or CANCELED")
     if any(result.clean_up is CleanUp.DIRTY for result in state.results[:-1]):
         found.append("I4: only the newest result may be dirty")
     newest = state.results[-1] if state.results else None
     status = newest.status if newest is not None and newest.incarnation == state.incarnation else None
-    if (state.status in ENDED or status is not None) and status is not state.status:
+    if (state.status in ENDED_STATUSES or status is not None) and status is not state.status:
         found.append(f"I4: incarnation {state.incarnation} is {state.status.name}, its result says {status}")
     if status is None and newest is not None and newest.clean_up is CleanUp.DIRTY:
         found.append(f"I4: the result of incarnation {newest.incarnation} must be clean before the next one starts")
     running = [one for one in state.timelines if one.role is not TimelineRole.FORK]  # a fork may be installed from
-    if state.status in ENDED and any(one.pending is not None or one.leader is not None for one in running):
+    if state.status in ENDED_STATUSES and any(one.pending is not None or one.leader is not None for one in running):
         found.append("I4: a job that has ended must have neither a leader nor a pending checkpoint")
     return found
 
@@ -118,7 +118,7 @@ def _garbage_faults(state: ManifestState) -> list[str]:
     found += [
         f"I8: garbage {entry.prefix} must be an object, or the directory of a checkpoint, token, metrics or a savepoint"
         for entry in state.garbage
-        if entry.prefix.endswith("/") and not is_own_directory(entry.prefix)
+        if entry.prefix.endswith("/") and not is_job_directory(entry.prefix)
     ]
     listed = [entry.prefix for entry in state.garbage]
     if len(set(listed)) != len(listed):

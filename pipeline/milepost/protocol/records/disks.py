@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.protocol.records.errors import EnvironmentUnusable
 
 
-def disk_refusal(
+def unusable_disk_error(
     folder: str, what: str, error: OSError, *, elsewhere: str, now_true: str, who: str = ""
 ) -> EnvironmentUnusable:
     """Return what to raise for a folder that is of no use: its disk is full, or does not work.

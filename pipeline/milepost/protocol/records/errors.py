@@ -50,11 +50,11 @@ class CheckpointError(Exception):
         self.hint = hint
         self.details = details
 
-    def advise(self, step: str) -> None:
+    def add_hint(self, step: str) -> None:
         """Say one more thing to do, behind the hint that is there."""
         self.hint = f"{self.hint.rstrip('.')}. {step}" if self.hint else step
 
-    def in_full(self, between: str = " ") -> str:
+    def full_message(self, between: str = " ") -> str:
         """Return the message and, where there is one, the hint behind it."""
         return f"{self.message}{between}{self.hint}" if self.hint else self.message
 

@@ -37,7 +37,7 @@ def checkpoint_name(checkpoint_id: int) -> str:
     return f"checkpoint {checkpoint_id}" if checkpoint_id else "the empty state"
 
 
-def checkpoints_in_words(ids: Sequence[CheckpointId]) -> str:
+def format_checkpoints(ids: Sequence[CheckpointId]) -> str:
     """Return the checkpoints that need one object, or name one table, in words."""
     if len(ids) == 1:
         return f"checkpoint {ids[0]}"
@@ -45,7 +45,7 @@ def checkpoints_in_words(ids: Sequence[CheckpointId]) -> str:
     return f"checkpoints {first}" + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")
 
 
-IMPORTING = "import:"
+IMPORT_SESSION_PREFIX = "import:"
 """How the ids of sessions begin that restore or bootstrap a checkpoint instead of running an epoch."""
 
 SessionDigest = NewType("SessionDigest", str)

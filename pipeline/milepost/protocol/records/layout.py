@@ -187,7 +187,7 @@ def savepoint_root_of_key(key: str) -> str | None:
     return None if match is None else match[0]
 
 
-def copying_pin(root: str) -> str:
+def copy_pin_name(root: str) -> str:
     """Return the name of the pin that is held while a savepoint is copied below this root: until then it is in use."""
     return f"copy to {root}"
 
@@ -210,7 +210,7 @@ def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
     return None if match is None or match[2] is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
 
 
-def is_own_directory(prefix: str) -> bool:
+def is_job_directory(prefix: str) -> bool:
     """Say whether a prefix is the directory of a checkpoint, a token, a token's metrics or a savepoint, as a whole."""
     return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
 

@@ -30,7 +30,7 @@ class JobStatus(Enum):
     CANCELED = "canceled"
 
 
-ENDED = (JobStatus.FINISHED, JobStatus.CANCELED)
+ENDED_STATUSES = (JobStatus.FINISHED, JobStatus.CANCELED)
 """The incarnation has a result and is never run again (I4)."""
 
 

@@ -114,13 +114,13 @@ class ObjectStore(Protocol):
         *,
         start_after: str = "",
         limit: int | None = None,
-        unnamable: Names | None = None,
+        invalid_names: Names | None = None,
     ) -> Iterator[ObjectStat]:
         """Objects whose key starts with prefix, in ascending byte order of keys, strongly consistent.
 
         Args:
-            unnamable: gets the names that can be no key, as `os.fsdecode` gives them, those of directories with a ``/``
-                behind; None: one raises EnvironmentUnusable. S3 has none: it lists such objects like others.
+            invalid_names: receives the names that cannot be keys, as `os.fsdecode` decodes them; directories end in
+                ``/``. None: such a name raises EnvironmentUnusable. S3 never adds any: it lists all objects.
         """
 
     def delete(self, keys: Iterable[str]) -> None:

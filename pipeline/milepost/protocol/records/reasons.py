@@ -64,7 +64,7 @@ class CheckpointFailureReason(Enum):
     @property
     def counted(self) -> bool:
         """Whether an abort for this reason counts against `tolerable_failures`."""
-        return self in COUNTED
+        return self in COUNTED_REASONS
 
     @property
     def remedy(self) -> str:
@@ -79,7 +79,7 @@ class CheckpointFailureReason(Enum):
 
 _R = CheckpointFailureReason
 
-COUNTED_BY_FLINK: frozenset[CheckpointFailureReason] = frozenset(
+FLINK_COUNTED_REASONS: frozenset[CheckpointFailureReason] = frozenset(
     {
         _R.IO_EXCEPTION,
         _R.CHECKPOINT_ASYNC_EXCEPTION,
@@ -90,12 +90,12 @@ COUNTED_BY_FLINK: frozenset[CheckpointFailureReason] = frozenset(
 )
 """The only five of Flink's 24 that its failure manager counts."""
 
-OF_THE_GATE: frozenset[CheckpointFailureReason] = frozenset({_R.QUALITY_GATE_FAILED, _R.QUALITY_GATE_ERROR})
+QUALITY_GATE_REASONS: frozenset[CheckpointFailureReason] = frozenset({_R.QUALITY_GATE_FAILED, _R.QUALITY_GATE_ERROR})
 """The gate looked at all rows of the epoch, and did not let them through."""
 
-COUNTED: frozenset[CheckpointFailureReason] = (
-    COUNTED_BY_FLINK
-    | OF_THE_GATE
+COUNTED_REASONS: frozenset[CheckpointFailureReason] = (
+    FLINK_COUNTED_REASONS
+    | QUALITY_GATE_REASONS
     | {
         _R.SOURCE_OBJECT_CHANGED,
         _R.SOURCE_OBJECT_MISSING,
@@ -112,7 +112,7 @@ COUNTED: frozenset[CheckpointFailureReason] = (
 )
 """Flink's five and ours of the same nature: a subtask declined, or the checkpoint could not be finalized."""
 
-RESERVED: dict[CheckpointFailureReason, str] = {
+RESERVED_REASONS: dict[CheckpointFailureReason, str] = {
     _R.PERIODIC_SCHEDULER_SHUTDOWN: "the schedule is Airflow's, and a DAG that is paused creates no run to refuse",
     _R.NOT_ALL_REQUIRED_TASKS_RUNNING: "an epoch starts its own subtasks; Spark not starting is ENVIRONMENT_UNUSABLE",
     _R.BLOCKING_OUTPUT_EXIST: "every exchange ends with a barrier, so no output keeps a checkpoint from being taken",
@@ -126,7 +126,7 @@ RESERVED: dict[CheckpointFailureReason, str] = {
 """Flink's reasons that nothing here gives, with what is different here; kept, so that Flink's list stays whole."""
 
 MEANINGS: dict[CheckpointFailureReason, str] = {
-    **{reason: f"reserved, never given here: {why}" for reason, why in RESERVED.items()},
+    **{reason: f"reserved, never given here: {why}" for reason, why in RESERVED_REASONS.items()},
     _R.TOO_MANY_CHECKPOINT_REQUESTS: "another checkpoint is pending, or too many wait for a sink",
     _R.MINIMUM_TIME_BETWEEN_CHECKPOINTS: "`min_pause` since the last completed checkpoint is not over",
     _R.IO_EXCEPTION: "the store did not answer while the epoch ran",
@@ -182,7 +182,7 @@ REMEDIES: dict[CheckpointFailureReason, str] = {
 }
 
 
-def reason_of(name: str) -> CheckpointFailureReason:
+def parse_reason(name: str) -> CheckpointFailureReason:
     """Return the reason of that name; CHECKPOINT_DECLINED for a name that is none, as a subtask's own words may be.
 
     A reason must never keep a checkpoint from being aborted, so this does not raise.

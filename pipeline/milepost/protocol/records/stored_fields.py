@@ -39,16 +39,16 @@ class StoredName:
 
 T = TypeVar("T")
 
-IF_KNOWN = "if known"
+OMIT_NONE = "if known"
 """Mark of a field of a document that is left out where it is None; such a document is never read back."""
 
-Known: TypeAlias = Annotated[T | None, IF_KNOWN]
+OmitNone: TypeAlias = Annotated[T | None, OMIT_NONE]
 
 AS_IS = "as is"
 """Mark of a field that holds JSON already: it is written without being looked at."""
 
 
-def by_number(kind: Any) -> StoredAs:
+def int_keys(kind: Any) -> StoredAs:
     """Return the stored form of a mapping from integers to a kind: JSON's keys are text."""
     return StoredAs(dict[str, kind], _text_keys, _number_keys)
 

@@ -22,7 +22,7 @@ from milepost.protocol.records.layout import (
     SAVEPOINTS_PREFIX,
     checkpoint_of_key,
     checkpoint_prefix,
-    copying_pin,
+    copy_pin_name,
     garbage_list_key,
     heartbeat_key,
     is_mark_key,
@@ -167,7 +167,7 @@ def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
     root = savepoint_root_of_key(key)
     if root is None:
         return ObjectStatus.FOREIGN
-    if any(pin.name == copying_pin(root) for pin in state.pins):
+    if any(pin.name == copy_pin_name(root) for pin in state.pins):
         return ObjectStatus.IN_USE
     return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from milepost.protocol.records.disks import disk_refusal
+from milepost.protocol.records.disks import unusable_disk_error
 from milepost.spark.driver.epoch_graph import Stage, Task, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.spark_task import spark_task
@@ -73,7 +73,7 @@ def _stored(tasks: Sequence[Task], parent: str) -> Iterator[str]:
             for number, task in enumerate(tasks):
                 _file(folder, number).write_bytes(CloudPickleSerializer().dumps(task))
         except OSError as error:
-            raise disk_refusal(
+            raise unusable_disk_error(
                 parent,
                 "take what the tasks of an epoch do",
                 error,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.protocol.records.disks import disk_refusal
+from milepost.protocol.records.disks import unusable_disk_error
 
 Guard = Callable[[str], AbstractContextManager[None]]
 """What the disk refuses is told by it; given what it cannot do, "take" or "give back"."""
@@ -89,7 +89,7 @@ def _of_task(directory: str, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise disk_refusal(
+        raise unusable_disk_error(
             directory,
             f"{what} what does not fit in a task's memory",
             error,

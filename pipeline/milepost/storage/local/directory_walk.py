@@ -22,19 +22,19 @@ class DirectoryWalk:
     def __init__(self, config: StoreConfig, root: Path, errors: LocalErrors) -> None:
         self._url, self._root, self._errors = config.url, root, errors
 
-    def objects(self, prefix: bytes, start_after: bytes, unnamable: Names | None) -> Iterator[ObjectStat]:
+    def objects(self, prefix: bytes, start_after: bytes, invalid_names: Names | None) -> Iterator[ObjectStat]:
         """Yield the objects whose keys start with `prefix` and are greater than `start_after`, in byte order."""
         # That is directory order only if a directory sorts as "name/": "a-b" < "a/b" < "a0".
         base = prefix[: prefix.rfind(b"/") + 1]
         root = os.fsencode(self._root) + b"/"
-        stack = [self._entries(base, prefix, start_after, unnamable)]
+        stack = [self._entries(base, prefix, start_after, invalid_names)]
         while stack:
             if not stack[-1]:
                 stack.pop()
                 continue
             name = stack[-1].pop()
             if name.endswith(b"/"):
-                stack.append(self._entries(name, prefix, start_after, unnamable))
+                stack.append(self._entries(name, prefix, start_after, invalid_names))
                 continue
             key = name.decode()
             try:
@@ -46,7 +46,7 @@ class DirectoryWalk:
             if stat_modes.S_ISREG(status.st_mode):
                 yield object_stat(key, status)
 
-    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, unnamable: Names | None) -> list[bytes]:
+    def _entries(self, base: bytes, prefix: bytes, start_after: bytes, invalid_names: Names | None) -> list[bytes]:
         """Names below one directory that can still lead to a wanted key, descending; directories end in ``/``."""
         directory = os.fsencode(self._root) + b"/" + base
         wanted: list[bytes] = []
@@ -61,7 +61,7 @@ class DirectoryWalk:
                         if not base and entry.name == STAGING.encode():
                             continue
                         name += b"/"
-                    if _leads_to(name, prefix, start_after) and self._is_listable(name, unnamable):
+                    if _leads_to(name, prefix, start_after) and self._is_listable(name, invalid_names):
                         wanted.append(name)
         except (FileNotFoundError, NotADirectoryError):
             if base or not self._root.exists():
@@ -88,17 +88,17 @@ class DirectoryWalk:
             )
         return True
 
-    def _is_listable(self, name: bytes, unnamable: Names | None) -> bool:
-        """Return whether a name can be a key; one that cannot goes to `unnamable`, or is refused."""
+    def _is_listable(self, name: bytes, invalid_names: Names | None) -> bool:
+        """Return whether a name can be a key; one that cannot goes to `invalid_names`, or is refused."""
         try:
             validate_key(name.removesuffix(b"/").decode())
         except (UnicodeDecodeError, InvalidRequest) as error:
-            if unnamable is None:
+            if invalid_names is None:
                 raise EnvironmentUnusable(
                     f"store {self._url}: file name {os.fsdecode(name)!r} cannot be an object key. Nothing was read.",
                     hint="rename the file or move it out of the directory",
                 ) from error
-            unnamable.append(os.fsdecode(name))
+            invalid_names.append(os.fsdecode(name))
             return False
         return True
 

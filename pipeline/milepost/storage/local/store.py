@@ -95,13 +95,13 @@ class LocalStore:
         *,
         start_after: str = "",
         limit: int | None = None,
-        unnamable: Names | None = None,
+        invalid_names: Names | None = None,
     ) -> Iterator[ObjectStat]:
         validate_prefix(prefix)
         remaining = limit
         if remaining is not None and remaining <= 0:
             return
-        for stat in self._walk.objects(prefix.encode(), start_after.encode(), unnamable):
+        for stat in self._walk.objects(prefix.encode(), start_after.encode(), invalid_names):
             yield stat
             if remaining is not None:
                 remaining -= 1

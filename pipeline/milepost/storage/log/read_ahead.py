@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from milepost.protocol.codec.entries import EVENT_BYTES, decode_event_at_beginning
+from milepost.protocol.codec.entries import EVENT_BYTES, decode_event_from_prefix
 from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone
 from milepost.protocol.records.errors import CommitConflict
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
@@ -68,7 +68,7 @@ def read_event(
         if stat.size > 2 * EVENT_BYTES and not store.config.is_local:
             with suppress(CommitConflict):  # it was compacted since it was listed
                 begin = store.get_range(stat.key, stat.etag, 0, EVENT_BYTES)
-                if (event := decode_event_at_beginning(begin, version, stat.key)) is not None:
+                if (event := decode_event_from_prefix(begin, version, stat.key)) is not None:
                     return event
         return whole(version)
 

@@ -121,7 +121,7 @@ def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
     Raises:
         EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
     """
-    found = store.list(prefix, limit=_LISTED, unnamable=[])
+    found = store.list(prefix, limit=_LISTED, invalid_names=[])
     listed = [stat for stat in found if storage_fault(stat.key) is None]
     if not listed:
         return None

@@ -224,7 +224,7 @@ class S3Store:
         *,
         start_after: str = "",
         limit: int | None = None,
-        unnamable: Names | None = None,
+        invalid_names: Names | None = None,
     ) -> Iterator[ObjectStat]:
         validate_prefix(prefix)
         if limit is not None and limit <= 0:

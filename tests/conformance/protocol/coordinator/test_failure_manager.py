@@ -16,7 +16,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
-from milepost.protocol.records.reasons import COUNTED_BY_FLINK, CheckpointFailureReason
+from milepost.protocol.records.reasons import FLINK_COUNTED_REASONS, CheckpointFailureReason
 from milepost_testkit import profiles, wording
 from milepost_testkit.jobs.job_log import A, JobLog
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -61,7 +61,7 @@ def test_exactly_five_of_flinks_reasons_count() -> None:
         assert log.state.status is (JobStatus.FAILED if log.state.failures.consecutive else JobStatus.RUNNING)
         assert log.state.failures.last_reason == reason.value
         counted.update({reason} if log.state.failures.consecutive else ())
-    assert counted == COUNTED_BY_FLINK
+    assert counted == FLINK_COUNTED_REASONS
     assert {reason.name for reason in counted} == {
         "IO_EXCEPTION",
         "CHECKPOINT_ASYNC_EXCEPTION",

@@ -12,7 +12,7 @@ import pytest
 from milepost.protocol.codec.entries import (
     decode_entry,
     decode_event,
-    decode_event_at_beginning,
+    decode_event_from_prefix,
     encode_entry,
     encode_tombstone,
 )
@@ -36,7 +36,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, StateCorrupt
-from milepost.protocol.records.ids import IMPORTING, CheckpointId, Epoch, FencingToken, SessionId
+from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, CheckpointId, Epoch, FencingToken, SessionId
 from milepost.protocol.records.layout import veto_key
 from milepost.protocol.records.manifest_state import Garbage, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -216,12 +216,12 @@ def test_what_happened_is_read_from_the_beginning_of_an_entry_alone() -> None:
         end = body.index(b',"format":')
         told = LoggedEvent(entry.version, entry.event)
         for begin in (body, body[: end + 40]):
-            assert decode_event_at_beginning(begin, entry.version) == told
+            assert decode_event_from_prefix(begin, entry.version) == told
         for begin in (body[: end - 1], body[: end + 20], encode_tombstone(tombstone_of(entry)), b""):
-            assert decode_event_at_beginning(begin, entry.version) is None
-    assert decode_event_at_beginning(b'{"event":{"type":"JobResumed"},"format":"milepost.entry/1"', 7) is None
+            assert decode_event_from_prefix(begin, entry.version) is None
+    assert decode_event_from_prefix(b'{"event":{"type":"JobResumed"},"format":"milepost.entry/1"', 7) is None
     with pytest.raises(StateCorrupt):
-        decode_event_at_beginning(b'{"event":{"type":"Unknown"},"format":"milepost.entry/3"', 7)
+        decode_event_from_prefix(b'{"event":{"type":"Unknown"},"format":"milepost.entry/3"', 7)
 
 
 def test_a_small_entry_is_decoded_once_and_a_broken_one_is_refused_each_time() -> None:
@@ -253,7 +253,9 @@ def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:
     assert buried(ABORTED).reason == "SQL_ERROR"
     done = next(entry.event.checkpoint for entry in ENTRIES if isinstance(entry.event, CheckpointCompleted))
     assert completed_epoch(done).plan == done.plan
-    installed = completed_epoch(replace(done, session_id=SessionId(f"{IMPORTING}1"), summary={"watermark": "end"}))
+    installed = completed_epoch(
+        replace(done, session_id=SessionId(f"{IMPORT_SESSION_PREFIX}1"), summary={"watermark": "end"})
+    )
     assert (installed.imported, installed.watermark) == (True, "end")
 
 

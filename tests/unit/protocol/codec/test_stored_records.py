@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from milepost.protocol.codec.readers import fields_of
-from milepost.protocol.codec.records import decode, encode, from_json, make_ready, to_json
+from milepost.protocol.codec.records import decode, encode, from_json, prepare_codec, to_json
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, StoredAs, StoredName, Text
 from milepost_testkit import wording
@@ -124,7 +124,7 @@ def test_an_error_has_the_hint_and_the_details_of_its_caller() -> None:
 
 def test_records_that_were_made_ready_find_out_nothing_when_they_are_read_and_written() -> None:
     for kind in (Whole, Part, Mark, int):  # of what is no record there is nothing to find out
-        make_ready(kind)
+        prepare_codec(kind)
     known = fields_of.cache_info().misses
     assert decode(Whole, encode(WHOLE), "x") == WHOLE
     assert fields_of.cache_info().misses == known

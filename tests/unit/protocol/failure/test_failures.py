@@ -6,11 +6,11 @@ from milepost.protocol.failure.failures import MAX_COUNTED_IDS, MAX_DETAIL_CHARA
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures
 from milepost.protocol.records.reasons import (
-    COUNTED,
-    COUNTED_BY_FLINK,
+    COUNTED_REASONS,
+    FLINK_COUNTED_REASONS,
     MEANINGS,
     CheckpointFailureReason,
-    reason_of,
+    parse_reason,
 )
 
 DECLINED = CheckpointFailureReason.CHECKPOINT_DECLINED
@@ -33,11 +33,11 @@ def test_total_count_value() -> None:
     failures = Failures()
     for checkpoint_id, reason in enumerate(of_flink, start=1):
         failures = fail(failures, checkpoint_id, reason)
-    assert failures.consecutive == len(COUNTED_BY_FLINK) == 5
+    assert failures.consecutive == len(FLINK_COUNTED_REASONS) == 5
 
 
 def test_ours_count_when_the_epoch_failed_and_not_when_it_was_stopped() -> None:
-    assert {reason.value for reason in COUNTED - COUNTED_BY_FLINK} == set(COUNTED_OF_OURS.split())
+    assert {reason.value for reason in COUNTED_REASONS - FLINK_COUNTED_REASONS} == set(COUNTED_OF_OURS.split())
     assert not any(CheckpointFailureReason[name].counted for name in STOPPED.split())
 
 
@@ -104,8 +104,8 @@ def test_every_reason_says_what_it_means_and_is_stored_by_its_name() -> None:
     for reason in CheckpointFailureReason:
         assert reason.meaning
         assert reason.value == reason.name
-        assert reason_of(reason.value) is reason
+        assert parse_reason(reason.value) is reason
 
 
 def test_an_unknown_reason_never_keeps_a_checkpoint_from_being_aborted() -> None:
-    assert reason_of("SOMETHING_ELSE") is DECLINED
+    assert parse_reason("SOMETHING_ELSE") is DECLINED

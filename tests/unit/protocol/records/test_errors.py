@@ -7,11 +7,11 @@ from milepost.protocol.records.errors import NotFound
 
 def test_an_error_in_full_is_its_message_and_the_hint_behind_it() -> None:
     error = NotFound("there is no job x.", hint="milepost jobs")
-    assert (error.in_full(), error.in_full("\n")) == (
+    assert (error.full_message(), error.full_message("\n")) == (
         "there is no job x. milepost jobs",
         "there is no job x.\nmilepost jobs",
     )
 
 
 def test_an_error_without_a_hint_is_its_message_in_full() -> None:
-    assert NotFound("there is no job x.").in_full("\n") == "there is no job x."
+    assert NotFound("there is no job x.").full_message("\n") == "there is no job x."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from milepost.protocol.records.reasons import COUNTED, MEANINGS, RESERVED, CheckpointFailureReason
+from milepost.protocol.records.reasons import COUNTED_REASONS, MEANINGS, RESERVED_REASONS, CheckpointFailureReason
 from milepost_testkit.processes.processes import REPOSITORY
 
 PIPELINE = REPOSITORY / "pipeline" / "milepost"
@@ -24,11 +24,11 @@ def named_in_the_product() -> set[str]:
 
 def test_a_reason_is_given_by_the_product_or_reserved() -> None:
     """A vocabulary that lists what can never happen would be read for what may."""
-    reserved = {reason.name for reason in RESERVED}
+    reserved = {reason.name for reason in RESERVED_REASONS}
     assert named_in_the_product() == set(CheckpointFailureReason.__members__) - reserved
 
 
 def test_a_reserved_reason_is_one_of_flinks_that_does_not_count() -> None:
     of_flink = list(CheckpointFailureReason)[:24]
-    assert set(RESERVED) <= set(of_flink) - COUNTED
-    assert all(MEANINGS[reason].startswith("reserved, never given here: ") for reason in RESERVED)
+    assert set(RESERVED_REASONS) <= set(of_flink) - COUNTED_REASONS
+    assert all(MEANINGS[reason].startswith("reserved, never given here: ") for reason in RESERVED_REASONS)

@@ -464,9 +464,9 @@ class CountingStore(MemoryStore):
         return super().get_range(key, etag, start, stop)
 
     def list(
-        self, prefix: str, *, start_after: str = "", limit: int | None = None, unnamable: Names | None = None
+        self, prefix: str, *, start_after: str = "", limit: int | None = None, invalid_names: Names | None = None
     ) -> Iterator[ObjectStat]:
-        for stat in super().list(prefix, start_after=start_after, limit=limit, unnamable=unnamable):
+        for stat in super().list(prefix, start_after=start_after, limit=limit, invalid_names=invalid_names):
             self.asked["listed"] += 1
             yield stat
 

@@ -79,11 +79,11 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     static, hidden = static_prefix(pattern), hidden_by(pattern)
     is_meant = matcher(pattern)
     objects: list[SourceObject] = []
-    unnamable: list[str] = []
+    invalid_names: list[str] = []
     bad_names: list[BadName] = []
     empty: list[str] = []
     skipped_hidden = 0
-    for stat in store.list(static, unnamable=unnamable):
+    for stat in store.list(static, invalid_names=invalid_names):
         key = stat.key
         if not is_meant(key):
             continue
@@ -96,7 +96,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
     deep = "/" in pattern[len(static) :] or "**" in pattern
-    for name in unnamable:  # of a directory nobody knows what lies in it
+    for name in invalid_names:  # of a directory nobody knows what lies in it
         wanted = deep if name.endswith("/") else is_meant(name)
         if wanted and not hidden(name):
             bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))

@@ -17,7 +17,7 @@ def suite_faults(job: LoadedJob) -> dict[str, str | None]:
         try:
             resolve_suite(suite)
         except CheckpointError as error:
-            faults[suite.sink] = error.in_full()
+            faults[suite.sink] = error.full_message()
         else:
             faults[suite.sink] = None
     return faults

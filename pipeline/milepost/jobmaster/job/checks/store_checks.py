@@ -158,7 +158,7 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
         try:
             ok, said = True, context.sink(spec.name).probe()
         except CheckpointError as error:
-            ok, said = False, error.in_full().removeprefix(f"sink {spec.name}: ")
+            ok, said = False, error.full_message().removeprefix(f"sink {spec.name}: ")
         checks.append(ProbeCheck(f"sink {spec.name}: {spec.place}", ok, said))
     return checks
 

@@ -27,7 +27,7 @@ from milepost.jobmaster.reports.timings import StepTimes, notified_of, phases_of
 from milepost.protocol.exchange.declines import recreated
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.stored_fields import Known
+from milepost.protocol.records.stored_fields import OmitNone
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.requests import StoreRequests
 
@@ -84,7 +84,7 @@ class SourceDetails:
     finished: bool
     subtasks: tuple[SubtaskDetails, ...]
     spread: Mapping[str, Spread]
-    read: Known[InputRead] = None
+    read: OmitNone[InputRead] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class CheckpointDetails(CheckpointReport):
     static_sources: Mapping[str, StaticSourceDetails]
     operators: Mapping[str, OperatorDetails]
     sink_rows: Mapping[str, int]
-    published: Known[Mapping[str, SinkDetails]] = None
+    published: OmitNone[Mapping[str, SinkDetails]] = None
     verdict: GateVerdict
     acknowledged: tuple[AcknowledgementReport, ...]
     tasks: tuple[TaskTimes, ...]
@@ -167,7 +167,7 @@ class CheckpointDetails(CheckpointReport):
     notified_ms: Mapping[str, int]
     steps: tuple[StepTimes, ...]
     requests: Mapping[str, StoreRequests]
-    cost: Known[EpochCost] = None
+    cost: OmitNone[EpochCost] = None
     code: Mapping[str, str]
     code_differs: tuple[str, ...] | None
     spec: str

@@ -21,8 +21,8 @@ from milepost.protocol.records.checkpoints import (
     PendingCheckpoint,
     Run,
 )
-from milepost.protocol.records.reasons import OF_THE_GATE, CheckpointFailureReason
-from milepost.protocol.records.stored_fields import Known
+from milepost.protocol.records.reasons import QUALITY_GATE_REASONS, CheckpointFailureReason
+from milepost.protocol.records.stored_fields import OmitNone
 
 _FIGURES = (
     *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "bad_records"),
@@ -92,18 +92,18 @@ class CheckpointReport:
     quality: object = None
     failure_reason: str | None = None
     failure_detail: str | None = None
-    meaning: Known[str] = None
-    remedy: Known[str] = None
+    meaning: OmitNone[str] = None
+    remedy: OmitNone[str] = None
     veto: ObjectHandle | Mapping[str, object] | None = None
     leader: LeaderReport | None = None
     airflow: Run | None = None
     code_hash: str | None = None
     spec_hash: str | None = None
     sinks: Mapping[str, str]
-    compacted: Known[bool] = None
-    savepoints: Known[tuple[str, ...]] = None
-    upsert: Known[tuple[UpsertPrice, ...]] = None
-    month: Known[MonthCost] = None
+    compacted: OmitNone[bool] = None
+    savepoints: OmitNone[tuple[str, ...]] = None
+    upsert: OmitNone[tuple[UpsertPrice, ...]] = None
+    month: OmitNone[MonthCost] = None
 
 
 def pending_report(pending: PendingCheckpoint, timeline: str, leader: Leader) -> CheckpointReport:
@@ -132,7 +132,7 @@ def aborted_report(event: CheckpointAborted) -> CheckpointReport:
     expected = len(event.pending.expected)
     return replace(
         pending,
-        acks=Acks(expected, expected) if event.reason in OF_THE_GATE else pending.acks,
+        acks=Acks(expected, expected) if event.reason in QUALITY_GATE_REASONS else pending.acks,
         status=CheckpointStatus.ABORTED.value,
         duration_ms=event.at_ms - event.pending.trigger_time_ms,
         failure_reason=event.reason.value,

@@ -158,7 +158,7 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
         try:
             plan = plan_one(context, None, name)
         except CheckpointError as error:
-            yield SourceCheck(name, False, True, error.in_full())
+            yield SourceCheck(name, False, True, error.full_message())
             continue
         notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
         notes += [left_out(plan)] if plan.bad_names else []

@@ -44,7 +44,7 @@ def _health(context: JobContext, name: str, held: DimensionSnapshot | None, now_
         found = dimension_inputs({name: plan_dimension(context, name)})[name]
         changed = held is not None and not found.is_in(held, spec)
     except InvalidRequest as error:
-        refused = " ".join(error.in_full().split())
+        refused = " ".join(error.full_message().split())
     return StaticSourceHealth(
         path=spec.path,
         held=None if held is None else static_source_details(held),

@@ -22,7 +22,7 @@ from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus
 from milepost.protocol.manifest.transaction.preconditions import frozen_by
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.records.stored_fields import Known
+from milepost.protocol.records.stored_fields import OmitNone
 from milepost.runbook.addresses import address
 
 
@@ -73,7 +73,7 @@ class Status(JobReport):
     exit_code: int = 0
     healthy: bool = True
     next_step: str = ""
-    month: Known[MonthCost] = None
+    month: OmitNone[MonthCost] = None
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:

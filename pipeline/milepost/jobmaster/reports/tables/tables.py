@@ -26,7 +26,7 @@ from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, 
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
-from milepost.protocol.records.ids import CheckpointId, checkpoints_in_words
+from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.lineage import lineage, open_forks
 from milepost.protocol.retention.retention import handle_conflicts
@@ -153,7 +153,7 @@ class Tables:
         problems: list[str] = []
         discarded: list[str] = []
         for problem, by in needed_by.items():
-            (discarded if required.isdisjoint(by) else problems).append(f"{checkpoints_in_words(by)}: {problem}")
+            (discarded if required.isdisjoint(by) else problems).append(f"{format_checkpoints(by)}: {problem}")
         problems += handle_conflicts(described)
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:

@@ -32,7 +32,14 @@ from milepost.protocol.manifest.transaction.requests import (
 )
 from milepost.protocol.records.errors import Busy, Fenced, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ENDED, CleanUp, Failures, JobResult, JobStatus, ManifestState
+from milepost.protocol.records.manifest_state import (
+    ENDED_STATUSES,
+    CleanUp,
+    Failures,
+    JobResult,
+    JobStatus,
+    ManifestState,
+)
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 MAX_RESULTS = 64
@@ -125,7 +132,7 @@ def cancel(state: ManifestState, request: CancelRequest, now_ms: int) -> Answer:
     Returns:
         A transition, or AlreadyDone ALREADY_ENDED, however it has ended.
     """
-    if state.status in ENDED:
+    if state.status in ENDED_STATUSES:
         return AlreadyDone(Outcome.ALREADY_ENDED, f"job {state.job} is {state.status.name}: there is nothing to cancel")
     left = state
     aborted: list[CheckpointAborted] = []
@@ -166,7 +173,7 @@ def finish(state: ManifestState, request: FinishRequest, now_ms: int) -> Answer:
     if state.status is JobStatus.FINISHED:
         return AlreadyDone(Outcome.ALREADY_ENDED, f"job {state.job} is FINISHED already")
     if state.status is not JobStatus.RUNNING:
-        raise ended(state) if state.status in ENDED else _failed(state, "finish")
+        raise ended(state) if state.status in ENDED_STATUSES else _failed(state, "finish")
     head = state.timeline().head
     if request.final != head or head == 0:
         raise Fenced(

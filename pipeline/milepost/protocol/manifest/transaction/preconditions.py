@@ -28,15 +28,15 @@ from milepost.protocol.records.ids import (
 )
 from milepost.protocol.records.layout import (
     checkpoint_of_key,
-    copying_pin,
-    is_own_directory,
+    copy_pin_name,
+    is_job_directory,
     key_fault,
     savepoint_root_of_key,
     token_prefix,
     token_prefix_of_key,
 )
 from milepost.protocol.records.manifest_state import (
-    ENDED,
+    ENDED_STATUSES,
     CleanUp,
     Freeze,
     JobStatus,
@@ -219,7 +219,7 @@ def check_runnable(state: ManifestState) -> None:
 
 def check_not_ended(state: ManifestState) -> None:
     """I4: the incarnation has not ended; a fork goes on when it has FAILED. Raises JobNotRunnable."""
-    if state.status in ENDED:
+    if state.status in ENDED_STATUSES:
         raise ended(state)
 
 
@@ -330,13 +330,13 @@ def check_garbage(state: ManifestState, kept: tuple[CompletedCheckpoint, ...], g
     lowest = lowest_pending(state)
     named = {handle.key for checkpoint in kept for handle in (checkpoint.metadata, checkpoint.plan)}
     for key in garbage:
-        if savepoint_root_of_key(key) == key and key not in roots and copying_pin(key) not in copied_to:
+        if savepoint_root_of_key(key) == key and key not in roots and copy_pin_name(key) not in copied_to:
             continue
         checkpoint_id = checkpoint_of_key(key)
         live = lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest
         directory = key.endswith("/")
         live = live or (any(one.startswith(key) for one in named) if directory else key in named)
-        fits = token_prefix_of_key(key) is not None and is_own_directory(key) if directory else key_fault(key) is None
+        fits = token_prefix_of_key(key) is not None and is_job_directory(key) if directory else key_fault(key) is None
         if checkpoint_id is None or live or not fits:
             raise ProtocolViolation(
                 f"job {state.job}: garbage {key!r} refused: expected one object, or a token's directory, below a"

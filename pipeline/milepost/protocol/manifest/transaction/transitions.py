@@ -45,7 +45,7 @@ from milepost.protocol.manifest.transaction.events import (
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ENDED, JobStatus
+from milepost.protocol.records.manifest_state import ENDED_STATUSES, JobStatus
 
 Status = TypeVar("Status", bound=Enum)
 
@@ -85,18 +85,18 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     Rule(JobStatus.FAILED, CheckpointAborted, JobStatus.FAILED, "on a fork", _tolerated),
     *(
         Rule(status, event, status, "imported on a fork")
-        for status in ENDED
+        for status in ENDED_STATUSES
         for event in (CheckpointTriggered, CheckpointCompleted)
     ),
-    *(Rule(status, CheckpointAborted, status, "imported on a fork", _tolerated) for status in ENDED),
+    *(Rule(status, CheckpointAborted, status, "imported on a fork", _tolerated) for status in ENDED_STATUSES),
     Rule(JobStatus.FAILED, JobResumed, JobStatus.RUNNING),
     Rule(JobStatus.RUNNING, TimelineSwitched, JobStatus.RUNNING),
     Rule(JobStatus.FAILED, TimelineSwitched, JobStatus.RUNNING, "a person has decided"),
-    *(Rule(status, TimelineSwitched, status, "the result is clean") for status in ENDED),
+    *(Rule(status, TimelineSwitched, status, "the result is clean") for status in ENDED_STATUSES),
     Rule(JobStatus.RUNNING, JobFinished, JobStatus.FINISHED),
     *(Rule(status, JobCanceled, JobStatus.CANCELED) for status in (JobStatus.RUNNING, JobStatus.FAILED)),
-    *(Rule(status, JobCleaned, status) for status in ENDED),
-    *(Rule(status, JobStarted, JobStatus.RUNNING, "the result is clean") for status in ENDED),
+    *(Rule(status, JobCleaned, status) for status in ENDED_STATUSES),
+    *(Rule(status, JobStarted, JobStatus.RUNNING, "the result is clean") for status in ENDED_STATUSES),
     *(Rule(status, SinksConfirmed, status, "a fact, whatever the status") for status in _ANY_STATUS),
     *(Rule(status, CheckpointsSubsumed, status) for status in _ANY_STATUS),
     *(Rule(status, GarbageDeleted, status) for status in _ANY_STATUS),

@@ -6,7 +6,7 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, 
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
-from milepost.protocol.records.layout import copying_pin, key_fault, savepoint_name_fault
+from milepost.protocol.records.layout import copy_pin_name, key_fault, savepoint_name_fault
 from milepost.protocol.records.locations import SCHEME, location_problem
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
@@ -73,7 +73,7 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
 
 def _is_held(state: ManifestState, root: str) -> bool:
     """Return whether the copy below a root is held by its pin, and no garbage."""
-    held = any(pin.name == copying_pin(root) for pin in state.pins)
+    held = any(pin.name == copy_pin_name(root) for pin in state.pins)
     return held and all(entry.prefix != root for entry in state.garbage)
 
 

@@ -17,7 +17,7 @@ from urllib.request import url2pathname
 
 from milepost.epoch.code_hash import CODE_HASH, PACKAGE, hash_sources, sources_of
 from milepost.epoch.private_cache import private_cache
-from milepost.protocol.records.disks import disk_refusal
+from milepost.protocol.records.disks import unusable_disk_error
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
 
@@ -93,7 +93,7 @@ def _write(archive: Path) -> None:
                     written.writestr(about, body, zipfile.ZIP_DEFLATED)
             packed.replace(archive)
     except OSError as error:
-        raise disk_refusal(
+        raise unusable_disk_error(
             str(archive.parent),
             "take the code that is sent to Spark's executors",
             error,

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.dataflow.sinks.formats.delta.delta_errors import reason_of
+from milepost.dataflow.sinks.formats.delta.delta_errors import parse_reason
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.protocol.records.errors import (
     CheckpointError,
@@ -206,7 +206,7 @@ def test_an_answer_that_quotes_secrets_is_told_without_them() -> None:
         "Kernel error\n  \x1b[31m↳\x1b[0m 403 Forbidden SECRET\n <?xml version='1.0'?><Error>"
         "<Code>InvalidToken</Code><AWSAccessKeyId>AKEY</AWSAccessKeyId><Token-0>TOKEN</Token-0></Error>"
     )
-    assert reason_of(location, OSError(answer)) == "Kernel error: 403 Forbidden *** InvalidToken"
+    assert parse_reason(location, OSError(answer)) == "Kernel error: 403 Forbidden *** InvalidToken"
     assert not any(secret in repr(location) for secret in secrets.values())
 
 

@@ -10,7 +10,7 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome,
 from milepost.protocol.manifest.upkeep.pins import MAX_PINS, live_pins
 from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import copying_pin, savepoint_root
+from milepost.protocol.records.layout import copy_pin_name, savepoint_root
 from milepost.protocol.records.manifest_state import Pin
 from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
 from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
@@ -66,7 +66,7 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
     """No trigger ever comes to it; what was copied is garbage once the time is over, and not earlier."""
     log = epochs(1)
     root = savepoint_root("before", "0123456789abcdef" * 2)
-    log.pin(B, 1, copying_pin(root))
+    log.pin(B, 1, copy_pin_name(root))
     log.pin(B, 1, "reader", hold_ms=2 * MINUTE_MS)
     log.cancel(A)
     log.now_ms += MINUTE_MS - 1

@@ -10,7 +10,7 @@ from milepost.protocol.manifest.upkeep.savepoints import MAX_SAVEPOINTS
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
-from milepost.protocol.records.layout import copying_pin
+from milepost.protocol.records.layout import copy_pin_name
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
@@ -53,7 +53,7 @@ INSIDE = ObjectHandle(f"{CREATION}/savepoint.json", 100, "d" * 64)
 def test_a_disposed_savepoint_below_the_job_is_garbage_in_the_same_transition() -> None:
     """Whoever disposes of it may die before it has deleted anything: a later leader does."""
     log = epochs(1)
-    log.pin(A, 1, copying_pin(ROOT))
+    log.pin(A, 1, copy_pin_name(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
     log.dispose_savepoint(A)
     (entry,) = log.state.garbage[-1:]
@@ -80,7 +80,7 @@ def test_a_savepoint_whose_files_were_listed_as_garbage_is_refused() -> None:
 def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is_listed() -> None:
     """Whoever took the pin off the list may have deleted the files, and forgotten them, since."""
     log = epochs(1)
-    log.pin(A, 1, copying_pin(ROOT))
+    log.pin(A, 1, copy_pin_name(ROOT))
     log.now_ms += MINUTE_MS
     log.list_garbage(B, (ROOT,))
     assert log.state.pins == ()
@@ -92,12 +92,12 @@ def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is
 
 def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage() -> None:
     log = epochs(1)
-    log.pin(A, 1, copying_pin(ROOT))
+    log.pin(A, 1, copy_pin_name(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
-    log.unpin(A, copying_pin(ROOT))
+    log.unpin(A, copy_pin_name(ROOT))
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)))
     other = f"savepoints/other/{CREATION}/"
-    log.pin(A, 1, copying_pin(other))
+    log.pin(A, 1, copy_pin_name(other))
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)))
 
 
@@ -118,9 +118,9 @@ def test_where_an_object_of_a_savepoint_stands() -> None:
     wording.matches("problems", proof(key, None))
     assert object_status(log.state, "savepoints/README", (), listed()) is ObjectStatus.FOREIGN
     assert object_status(log.state, "savepoints/before/x/_metadata", (), listed()) is ObjectStatus.FOREIGN
-    log.pin(A, 1, copying_pin(ROOT))
+    log.pin(A, 1, copy_pin_name(ROOT))
     assert object_status(log.state, key, (), listed()) is ObjectStatus.IN_USE
-    log.unpin(A, copying_pin(ROOT))
+    log.unpin(A, copy_pin_name(ROOT))
     log.list_garbage(B, (ROOT,))
     assert object_status(log.state, key, (), listed()) is ObjectStatus.LISTED
 

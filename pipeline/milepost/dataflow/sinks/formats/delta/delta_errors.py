@@ -33,12 +33,12 @@ def translated_errors(location: DeltaLocation, make: Callable[[str], CheckpointE
     try:
         yield
     except FAULTS as error:
-        reason = reason_of(location, error)
+        reason = parse_reason(location, error)
     if reason is not None:
         raise make(reason)
 
 
-def reason_of(location: DeltaLocation, error: BaseException) -> str:
+def parse_reason(location: DeltaLocation, error: BaseException) -> str:
     """Return what the library said, in one line and without what is secret."""
     text = _ANSWER.sub(r"\1", _COLOURS.sub("", str(error))).replace("↳", ":")
     line = " ".join(text.split()).replace(" :", ":")

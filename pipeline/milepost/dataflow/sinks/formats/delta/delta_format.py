@@ -7,7 +7,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
-from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, reason_of, translated_errors
+from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.dataflow.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
 from milepost.dataflow.sinks.formats.delta.delta_log_faults import LogFault, log_fault, realign_hint
@@ -73,7 +73,7 @@ class DeltaFormat:
                 raise_if_key_not_exists=False,
             )
         except FAULTS as error:
-            reason = reason_of(location, error)
+            reason = parse_reason(location, error)
         if reason is not None and self._table(location) is None:
             raise CommitOutcomeUnknown(
                 f"sink {self._sink}: the Delta table {self._store.config.url} could not be made: {reason}. "
@@ -121,7 +121,7 @@ class DeltaFormat:
             try:
                 return DeltaTable(location.uri, storage_options=location.options)
             except DeltaError as error:
-                fault = reason_of(location, error)
+                fault = parse_reason(location, error)
         found = log_fault(self._sink, self._store) or LogFault(
             fault,
             "give the sink a new path, or repair the table with the engine that wrote it"

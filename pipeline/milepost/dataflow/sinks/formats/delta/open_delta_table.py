@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
 from milepost.dataflow.sinks.formats.delta.delta_checks import TableTraits, check_schema, check_traits, short_retentions
-from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, reason_of, translated_errors
+from milepost.dataflow.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.dataflow.sinks.formats.delta.delta_location import DeltaLocation
 from milepost.dataflow.sinks.formats.delta.delta_log import (
     OurCommit,
@@ -251,7 +251,7 @@ class OpenDeltaTable:
                     app_transactions=transactions or None,
                 )
             except CommitFailedError as error:
-                taken = reason_of(self._location, error)
+                taken = parse_reason(self._location, error)
         if taken is not None:
             raise self._taken(taken)
 
