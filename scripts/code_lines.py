@@ -1,9 +1,9 @@
-"""How much code there is: lines of package and tests that hold code, so without docstrings, comments and blank lines.
+"""Count lines of code, docstrings and comments, and how often docstrings use words of the old dialect.
 
     python -m scripts.code_lines            of this tree
     python -m scripts.code_lines --ref REF  of a commit
 
-Counted from git's list of files, so that two commits are compared by the same rule.
+The files are those that git lists, so two commits are compared by the same rule. The counts inform; no test reads them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import re
+import statistics
 import subprocess
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 
 from scripts.processes import ROOT
 
 PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "milepost_testkit", "bench")
+PRODUCT = "pipeline"
+DIALECT = ("what is", "whose", "nobody", "asked", "kept", "told", "beside", "behind", "lies", "any more")
+"""Words that the prose of other projects has no use for."""
+
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
     tokenize.ENDMARKER,
@@ -26,26 +33,37 @@ _NO_CODE = {
 
 
 def count(text: str) -> Counter[str]:
-    """Count the lines of a module: ``code``, ``comment`` (nothing but one), ``docstring``; all others are blank."""
+    """Count a module's lines: ``code``, ``import`` (part of code), ``comment`` (alone on its line), ``docstring``."""
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    docstrings = _docstring_lines(ast.parse(text))
+    tree = ast.parse(text)
+    docstrings = _lines(_docstrings(tree))
     code: set[int] = set()
     for token in tokens:
         if token.type not in _NO_CODE:
             code.update(range(token.start[0], token.end[0] + 1))
     code -= docstrings
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT} - code
-    return Counter(code=len(code), comment=len(comments), docstring=len(docstrings))
+    imports = _lines(node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    counts = {"code": code, "import": imports, "comment": comments, "docstring": docstrings}
+    return Counter({name: len(lines) for name, lines in counts.items()})
 
 
-def _docstring_lines(tree: ast.Module) -> set[int]:
-    """Return the lines of every text that stands alone as a statement: docstrings, and those below an attribute."""
-    return {
-        line
+def docstring_text(text: str) -> str:
+    """Return the words of all docstrings of a module, without what they quote as code."""
+    return " ".join(re.sub(r"`[^`]*`", " ", ast.literal_eval(node.value)) for node in _docstrings(ast.parse(text)))
+
+
+def _docstrings(tree: ast.Module) -> list[ast.Expr]:
+    """Return every string that is a statement: docstrings, and those below an attribute."""
+    return [
+        node
         for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
+    ]
+
+
+def _lines(nodes: Iterable[ast.stmt]) -> set[int]:
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def modules(ref: str | None) -> dict[str, str]:
@@ -63,15 +81,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="code_lines", description=__doc__.split("\n")[0])
     parser.add_argument("--ref", help="a commit; without it, the tree as it is")
     options = parser.parse_args(arguments)
-    found: dict[str, Counter[str]] = {part: Counter() for part in PARTS}
-    for name, text in modules(options.ref).items():
-        part = name.split("/")[0]
-        if part in found:
-            found[part].update(count(text), modules=1)
-    columns = ("modules", "code", "comment", "docstring")
-    print(f"{'':<10}" + "".join(f"{column:>11}" for column in columns))
-    for part, counts in found.items():
-        print(f"{part:<10}" + "".join(f"{counts[column]:>11,}" for column in columns))
+    texts = modules(options.ref)
+    columns = ("modules", "code", "import", "comment", "docstring")
+    print(f"{'':<17}" + "".join(f"{column:>11}" for column in columns))
+    for part in PARTS:
+        counts: Counter[str] = Counter()
+        for name, text in texts.items():
+            if name.startswith(f"{part}/"):
+                counts.update(count(text), modules=1)
+        print(f"{part:<17}" + "".join(f"{counts[column]:>11,}" for column in columns))
+    product = [text for name, text in texts.items() if name.startswith(f"{PRODUCT}/")]
+    lengths = [len(text.splitlines()) for text in product]
+    print(f"\n{PRODUCT}: {lengths.count(0)} empty modules; {statistics.median(lengths):.0f} lines in the median module")
+    prose = " ".join(docstring_text(text) for text in product).lower()
+    words = len(prose.split())
+    print(f"{PRODUCT}: {words:,} words in docstrings; of each 10,000 words:")
+    for word in DIALECT:
+        uses = len(re.findall(rf"\b{word}\b", prose))
+        print(f"  {word:<10}{1e4 * uses / words:6.1f}")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.code_lines import count
+from scripts.code_lines import count, docstring_text
 
 MODULE = '''\
 """A docstring
@@ -24,8 +24,16 @@ not a docstring
 
 def test_code_is_what_is_neither_docstring_nor_comment_nor_blank() -> None:
     """The lines inside of a text that the code uses are code."""
-    assert dict(count(MODULE)) == {"code": 6, "comment": 1, "docstring": 4}
+    assert count(MODULE) == {"code": 6, "import": 0, "comment": 1, "docstring": 4}
+
+
+def test_an_import_over_several_lines_counts_each_of_them() -> None:
+    assert count("from a import (\n    b,\n    c,\n)\n") == {"code": 4, "import": 4, "comment": 0, "docstring": 0}
+
+
+def test_the_text_of_docstrings_has_no_quoted_code() -> None:
+    assert docstring_text(MODULE + '"""Like `kept` rows."""\n').split()[-2:] == ["Like", "rows."]
 
 
 def test_a_module_without_code_has_none() -> None:
-    assert dict(count('"""Only this."""\n')) == {"code": 0, "comment": 0, "docstring": 1}
+    assert count('"""Only this."""\n') == {"code": 0, "import": 0, "comment": 0, "docstring": 1}
