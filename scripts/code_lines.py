@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{part:<17}" + "".join(f"{counts[column]:>11,}" for column in columns))
     product = [text for name, text in texts.items() if name.startswith(f"{PRODUCT}/")]
     lengths = [len(text.splitlines()) for text in product]
-    print(f"\n{PRODUCT}: {lengths.count(0)} empty modules; {statistics.median(lengths):.0f} lines in the median module")
+    print(f"\n{PRODUCT}: {statistics.median(lengths):.0f} lines in the median module")
     prose = " ".join(docstring_text(text) for text in product).lower()
     words = len(prose.split())
     print(f"{PRODUCT}: {words:,} words in docstrings; of each 10,000 words:")
