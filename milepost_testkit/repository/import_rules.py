@@ -67,7 +67,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runner",
         "open_runner",
     ),
-    "spec": ("values", "job sql", "graph", "lineage", "load picture"),
+    "spec": ("values", "job sql", "graph", "column_lineage", "load picture"),
     "spec.job": (
         "csv_records event_time_spec",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.spec.values.times.any_year import iso_text
 from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.moments import EPOCH
+from milepost.spec.values.times.timestamps import EPOCH
 
 
 def iso_ms(milliseconds: int) -> str:

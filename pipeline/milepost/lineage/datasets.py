@@ -20,9 +20,9 @@ from milepost.epoch.subtask_shares import SINK, shares_of
 from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.lineage.table_versions import TableVersions
 from milepost.protocol.records.cached_property import cached_property
+from milepost.spec.column_lineage.origins import Origins, RowsLineage
+from milepost.spec.column_lineage.sink_lineage import sink_lineage
 from milepost.spec.graph.graph import JobGraph
-from milepost.spec.lineage.column_lineage import column_lineage
-from milepost.spec.lineage.origins import Origins, RowsLineage
 from milepost.spec.load.load import LoadedJob
 
 _column = facets.column_lineage_dataset
@@ -48,7 +48,7 @@ class JobDatasets:
 
     @cached_property
     def _lineage(self) -> dict[str, RowsLineage]:
-        return column_lineage(self._job.spec, self._graph)
+        return sink_lineage(self._job.spec, self._graph)
 
     def inputs(self, record: InputRecord, metadata: CheckpointMetadata | None = None) -> list[InputDataset]:
         """Return what an epoch reads, one dataset per source that it plans objects of, or looks rows up in.

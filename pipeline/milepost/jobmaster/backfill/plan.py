@@ -26,7 +26,7 @@ from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestSta
 from milepost.protocol.retention.lineage import lineage
 from milepost.spec.load.load import from_text
 from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.moments import EPOCH, parse_moment
+from milepost.spec.values.times.timestamps import EPOCH, parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def request_of(
 def event_time_us(text: str, what: str) -> int:
     """Return an ISO 8601 time in microseconds since the epoch; without an offset it is UTC. Raises InvalidRequest."""
     try:
-        return in_us(parse_moment(text) - EPOCH)
+        return in_us(parse_timestamp(text) - EPOCH)
     except ValueError:
         raise InvalidRequest(
             f"{what} {text!r} is no time: expected ISO 8601, as in 2013-03-01 or 2013-03-01T06:00Z. Nothing was "

@@ -31,7 +31,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.lineage import ancestry, lineage
-from milepost.spec.values.times.moments import parse_moment
+from milepost.spec.values.times.timestamps import parse_timestamp
 from milepost.storage.checked import stat_handle
 
 _PARALLEL_STATS = 8
@@ -173,7 +173,7 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
     if text.isdecimal():
         return _by_id(state, int(text))
     try:
-        moment = parse_moment(text)
+        moment = parse_timestamp(text)
     except ValueError:
         raise InvalidRequest(
             f"{text!r} is neither a checkpoint id nor a time: expected a number, or ISO 8601 as in 2026-07-14T06:00. "

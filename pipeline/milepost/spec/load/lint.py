@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from milepost.spec.column_lineage.sink_lineage import lineage_document
 from milepost.spec.graph.checks import bad_names
 from milepost.spec.graph.edges import BAD
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.lineage.column_lineage import lineage_document
 from milepost.spec.load.explain import explained_edges, explained_node
 from milepost.spec.load.load import LoadedJob
 

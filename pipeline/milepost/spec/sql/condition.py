@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from milepost.spec.sql.meaning import check_meaning
+from milepost.spec.sql.semantics import check_semantics
 from milepost.spec.sql.sql import check_row_wise, quote, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
 from milepost.spec.values.types import ColumnType
@@ -36,7 +36,7 @@ def check_condition(condition: str, input_name: str, columns: Mapping[str, Colum
     with _Placed(condition):
         if columns is None:
             check_row_wise(select, input_name)
-        check_meaning(select, input_name, columns or {})
+        check_semantics(select, input_name, columns or {})
 
 
 def _one(condition: str, input_name: str) -> str:

@@ -25,7 +25,7 @@ def check_fields(sql: str, input_name: str, columns: Mapping[str, ColumnType | N
     """Refuse a SELECT that reads a field which a struct does not have, or a field of what is no struct.
 
     Args:
-        columns: as of `check_moments`.
+        columns: as of `check_nondeterminism`.
     Raises:
         SqlProblem: names the place, and the fields that are there.
     """

@@ -30,8 +30,8 @@ from milepost.spec.values.times.durations import (
     parse_signed_duration,
     parse_size,
 )
-from milepost.spec.values.times.moments import EPOCH, parse_moment
 from milepost.spec.values.times.time_zones import system_zone
+from milepost.spec.values.times.timestamps import EPOCH, parse_timestamp
 from milepost.spec.values.types import TYPE_GRAMMAR, ColumnType, parse_type
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ def parse_start(text: str) -> str:
 def start_time_ms(text: str) -> int:
     """Return milliseconds since the epoch of an ISO 8601 time. Raises ValueError."""
     try:
-        return in_ms(parse_moment(text) - EPOCH)
+        return in_ms(parse_timestamp(text) - EPOCH)
     except ValueError:
         raise ValueError(f"expected earliest, latest or a time such as 2026-01-31T00:00:00Z, got {text!r}") from None
 

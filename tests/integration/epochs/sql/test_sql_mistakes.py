@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from milepost.spark.driver.engines.session import open_session
 from milepost.spec.job.spec import SparkSpec
 from milepost.spec.sql import cast_types
-from milepost.spec.sql.mistakes import check_mistakes
+from milepost.spec.sql.diagnostics import check_mistakes
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.sql.struct_fields import check_fields
 from milepost.spec.values.types import parse_type

@@ -28,7 +28,7 @@ from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.row_steps.sql_expression import level_sql
 from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
 from milepost.spec.job.spec import JobSpec, SparkSpec
-from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.nondeterminism import check_nondeterminism
 from milepost.spec.sql.row_wise import REFUSED_FUNCTIONS
 from milepost.spec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
 from milepost.spec.sql.sql import sql_plan
@@ -314,7 +314,7 @@ def test_spark_reads_a_time_of_day_as_today(spark: SparkSession, expression: str
     """Why such SQL is refused; when Spark stops doing so, the refusal can go."""
     columns = {"h": ColumnType("string"), "j": ColumnType("string")}
     with pytest.raises(SqlProblem):
-        check_moments(f"SELECT {expression} AS x FROM src", "src", columns)
+        check_nondeterminism(f"SELECT {expression} AS x FROM src", "src", columns)
     times = """SELECT '12:30:00' AS h, '{"a": "12:30:00"}' AS j"""
     spark.sql(times).createOrReplaceTempView("times")
     row = spark.sql(f"SELECT {expression} > timestamp '2026-01-01' AS by_clock FROM times").head()

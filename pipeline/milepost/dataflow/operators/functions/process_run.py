@@ -39,7 +39,7 @@ from milepost.dataflow.operators.rows.columns import (
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.state_columns import TIMER_COLUMN
 from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.moments import EPOCH
+from milepost.spec.values.times.timestamps import EPOCH
 
 _LAST_US = in_us(datetime.max.replace(tzinfo=UTC) - EPOCH)
 _FIRST_US = in_us(datetime.min.replace(tzinfo=UTC) - EPOCH)

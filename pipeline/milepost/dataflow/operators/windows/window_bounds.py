@@ -17,8 +17,8 @@ from milepost.dataflow.operators.contract import Bools, Ints
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.spec.values.times.calendar import Calendar
 from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.moments import EPOCH
 from milepost.spec.values.times.time_zones import zone_of
+from milepost.spec.values.times.timestamps import EPOCH
 
 _DAY_US = 86_400_000_000
 _DAY_ONE = date(1970, 1, 1).toordinal()

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from milepost.spec.job.event_time_spec import EventTimeSpec
 from milepost.spec.values.times.datetime_pattern import MONTHS, SHORT_MONTHS, DatetimePattern, parse_pattern
 from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.moments import EPOCH
 from milepost.spec.values.times.time_zones import zone_data, zone_of
+from milepost.spec.values.times.timestamps import EPOCH
 from milepost.spec.values.types import ColumnType, to_arrow
 
 Ints: TypeAlias = npt.NDArray[np.int64]

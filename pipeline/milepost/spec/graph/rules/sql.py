@@ -17,8 +17,8 @@ from milepost.spec.graph.rules.node import (
     nanosecond_problems,
 )
 from milepost.spec.job.spec import SqlOperator
-from milepost.spec.sql.meaning import check_meaning
 from milepost.spec.sql.plan import SqlPlan
+from milepost.spec.sql.semantics import check_semantics
 from milepost.spec.sql.sql import check_row_wise
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
 from milepost.spec.sql.union import Branch, branches
@@ -47,11 +47,11 @@ def _selected(select: Branch, rows: OutputRows) -> OutputRows:
     sql, name = select.sql, select.input
     if not rows.known:
         check_row_wise(sql, name)
-        check_meaning(sql, name, {})
+        check_semantics(sql, name, {})
         drops = parse_select(sql).tree.args.get("where") is not None
         return replace(rows, deletes=rows.kind != APPEND and (rows.deletes or drops))
     plan = select.plan(list(rows.columns))
-    check_meaning(sql, name, rows.columns)
+    check_semantics(sql, name, rows.columns)
     columns: Columns = {}
     for column, _ in plan.columns:
         origin = plan.passthrough.get(column)

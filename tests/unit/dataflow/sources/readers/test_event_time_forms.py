@@ -18,8 +18,8 @@ from milepost.dataflow.sources.build import build_reader
 from milepost.dataflow.sources.contract import BadRecord, whole
 from milepost.dataflow.sources.readers.time_column import TimeColumn
 from milepost.spec.job.event_time_spec import EventTimeSpec
-from milepost.spec.values.times.moments import EPOCH
 from milepost.spec.values.times.time_zones import zone_data, zone_of
+from milepost.spec.values.times.timestamps import EPOCH
 from milepost.spec.values.types import parse_type, to_arrow
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source

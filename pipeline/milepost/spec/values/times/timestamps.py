@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def parse_moment(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """Return the moment that `text` names, with an offset from UTC always. Raises ValueError: it names none."""
     moment = datetime.fromisoformat(text.strip())
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -8,6 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from milepost.spec.column_lineage.origins import (
+    AGGREGATED,
+    FILTERED,
+    GROUPED,
+    JOINED,
+    MADE_OF,
+    SORTED,
+    WINDOWED,
+    Origins,
+    RowsLineage,
+    after,
+    together,
+)
+from milepost.spec.column_lineage.sql_lineage import condition_origins, sql_lineage
 from milepost.spec.graph.edges import WINDOW_COLUMNS
 from milepost.spec.graph.rules.join import LEFT_ALONE, Paired
 from milepost.spec.job.operators.asof import AsofOperator
@@ -24,20 +38,6 @@ from milepost.spec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.spec.lineage.origins import (
-    AGGREGATED,
-    FILTERED,
-    GROUPED,
-    JOINED,
-    MADE_OF,
-    SORTED,
-    WINDOWED,
-    Origins,
-    RowsLineage,
-    after,
-    together,
-)
-from milepost.spec.lineage.sql_origins import condition_origins, sql_lineage
 from milepost.spec.values.aggregates import AggregateCall
 
 Inputs = Sequence[RowsLineage]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from milepost.spec.column_lineage.origins import RowsLineage, SourceColumn
+from milepost.spec.column_lineage.sink_lineage import lineage_document, sink_lineage
 from milepost.spec.graph.graph import analyse
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.lineage.column_lineage import column_lineage, lineage_document
-from milepost.spec.lineage.origins import RowsLineage, SourceColumn
 from milepost_testkit import profiles
 from milepost_testkit.specs.graphs import build_graph
 
@@ -40,7 +40,7 @@ SALE = ("id", "shop", "a", "b", "s", "at")
 
 
 def lineage_of(*operators: dict[str, Any], output: str, mode: str = "append") -> RowsLineage:
-    return column_lineage(spec := job(*operators, output=output, mode=mode), build_graph(spec))["shown"]
+    return sink_lineage(spec := job(*operators, output=output, mode=mode), build_graph(spec))["shown"]
 
 
 def job(*operators: dict[str, Any], output: str, mode: str = "append") -> JobSpec:
@@ -293,7 +293,7 @@ def test_a_column_that_is_not_named_changes_nothing_in_one_that_does_not_name_it
     graph, _ = analyse(spec)
     assume(graph is not None)  # a key that SQL drops behind updates is refused: then there is no lineage
     assert graph is not None
-    rows = column_lineage(spec, graph)["shown"]
+    rows = sink_lineage(spec, graph)["shown"]
     data = rows_at_random(seed)
     database = duckdb.connect(":memory:")
     before = shown_by(database, steps, data)

@@ -1,7 +1,7 @@
 """Column lineage: of each sink's columns the columns of sources that they come from, or that decide about them.
 
 A pure function of the spec and its graph. It may name more than is so, as of a user's class, never less, but for ties
-(`operator_origins.py`).
+(`operator_lineage.py`).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from milepost.spec.column_lineage.operator_lineage import late_lineage, operator_lineage
+from milepost.spec.column_lineage.origins import IDENTITY, Origins, RowsLineage, SourceColumn
 from milepost.spec.graph.checks import late_outputs
 from milepost.spec.graph.edges import BAD
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.lineage.operator_origins import late_lineage, operator_lineage
-from milepost.spec.lineage.origins import IDENTITY, Origins, RowsLineage, SourceColumn
 
 
-def column_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
+def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
     """Return the lineage of the rows of every sink, by its name.
 
     Of records that cannot be read it is empty: they have no columns of their source.
@@ -52,7 +52,7 @@ def lineage_document(spec: JobSpec, graph: JobGraph) -> dict[str, Any]:
         "subtype", "masking"}``; rows: what decides which rows there are. A column that only the class of a process
         operator names is not among them.
     """
-    lineage = column_lineage(spec, graph)
+    lineage = sink_lineage(spec, graph)
     return {
         name: {
             "columns": {

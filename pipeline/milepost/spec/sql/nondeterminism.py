@@ -103,7 +103,7 @@ class _Kind(Enum):
     UNKNOWN = "unknown"
 
 
-def check_moments(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:
+def check_nondeterminism(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:
     """Refuse a SELECT that may read a text as a moment that depends on when it runs.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from milepost.spec.lineage.origins import (
+from milepost.spec.column_lineage.origins import (
     CONDITIONAL,
     FILTERED,
     IDENTITY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milepost.spec.sql.condition import check_condition
-from milepost.spec.sql.mistakes import check_mistakes
+from milepost.spec.sql.diagnostics import check_mistakes
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.types import parse_type
 from milepost_testkit import wording

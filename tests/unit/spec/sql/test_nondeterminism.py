@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from milepost.spec.sql.moments import check_moments
+from milepost.spec.sql.nondeterminism import check_nondeterminism
 from milepost.spec.sql.sql_parse import SqlProblem
 from milepost.spec.values.types import ColumnType
 from milepost_testkit import wording
@@ -21,16 +21,16 @@ COLUMNS = {
     "arr": None,
 }
 
-EXPRESSIONS = yaml.safe_load((Path(__file__).parent / "golden" / "moments.yaml").read_text(encoding="utf-8"))
+EXPRESSIONS = yaml.safe_load((Path(__file__).parent / "golden" / "nondeterminism.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS["refused"])
 def test_a_text_that_may_be_read_by_the_clock_is_refused(expression: str) -> None:
     for sql in (f"SELECT {expression} AS q FROM t", f"SELECT n FROM t WHERE {expression} IS NOT NULL"):
         with wording.raises(SqlProblem):
-            check_moments(sql, "t", COLUMNS)
+            check_nondeterminism(sql, "t", COLUMNS)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS["fine"])
 def test_a_text_that_stays_a_text_or_says_its_date_is_fine(expression: str) -> None:
-    check_moments(f"SELECT {expression} AS q FROM t", "t", COLUMNS)
+    check_nondeterminism(f"SELECT {expression} AS q FROM t", "t", COLUMNS)
