@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -40,11 +40,23 @@ class StoreRequests:
     received_bytes: Count = 0
 
     def __add__(self, other: StoreRequests) -> StoreRequests:
-        return StoreRequests(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return StoreRequests(
+            self.puts + other.puts,
+            self.gets + other.gets,
+            self.deletes + other.deletes,
+            self.sent_bytes + other.sent_bytes,
+            self.received_bytes + other.received_bytes,
+        )
 
     def __sub__(self, earlier: StoreRequests) -> StoreRequests:
         """Return what came since, of no class fewer than none: what a task took meanwhile is not counted here."""
-        return StoreRequests(*(max(0, a - b) for a, b in zip(astuple(self), astuple(earlier), strict=True)))
+        return StoreRequests(
+            max(0, self.puts - earlier.puts),
+            max(0, self.gets - earlier.gets),
+            max(0, self.deletes - earlier.deletes),
+            max(0, self.sent_bytes - earlier.sent_bytes),
+            max(0, self.received_bytes - earlier.received_bytes),
+        )
 
     @property
     def made(self) -> int:
