@@ -17,7 +17,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from milepost.cli.main import app
+from milepost.cli.main import app_for
 from milepost_testkit import wording
 
 ERROR_LINES = 24
@@ -56,7 +56,8 @@ def milepost(*words: str | Path) -> Outcome:
     before = logger.level
     logger.setLevel(logging.INFO if "-v" in words else logging.WARNING)
     try:
-        result = CliRunner().invoke(app, [str(word) for word in words])
+        texts = [str(word) for word in words]
+        result = CliRunner().invoke(app_for(texts), texts)
     finally:
         logger.setLevel(before)
     return Outcome(result.exit_code, result.stdout, result.stderr)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from milepost.cli.main import app
+from milepost.cli.main import app_for
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
 from milepost.cli.workspace import doctor
@@ -46,7 +46,7 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def milepost(*words: str) -> Result:
-    return CliRunner().invoke(app, list(words))
+    return CliRunner().invoke(app_for(words), list(words))
 
 
 def document(result: Result) -> dict[str, Any]:

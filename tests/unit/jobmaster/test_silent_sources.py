@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.cli.main import app
 from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -76,9 +75,9 @@ def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     assert status.exit_code == 6
     wording.matches("status", status.next_step)
     assert "nothing has landed at ../landing/*.csv since" in page(job)
-    command = CliRunner().invoke(app, ["status", str(job.folder / "config" / "small.yaml")])
+    command = milepost("status", str(job.folder / "config" / "small.yaml"))
     assert command.exit_code == 6
-    assert "1h" in command.output
+    assert "1h" in command.stdout
     landed(job.land("b.csv"), 0.1)
     assert job.master.status().exit_code == 0
 
@@ -94,8 +93,8 @@ def test_an_epoch_that_other_sources_go_on_with_says_it(tmp_path: Path, caplog: 
     assert isinstance(second, CheckpointDetails) and second.sources["rows"].overdue
     assert not second.sources["other"].overdue
     assert any("source rows: nothing has landed" in record.getMessage() for record in caplog.records)
-    shown = CliRunner().invoke(app, ["show", str(job.folder / "config" / "small.yaml")])
-    assert "expect_every" in shown.output
+    shown = milepost("show", str(job.folder / "config" / "small.yaml"))
+    assert "expect_every" in shown.stdout
 
 
 @pytest.mark.parametrize(("every", "exit_code"), [("1h", 6), ("3h", 0), ("null", 0)])

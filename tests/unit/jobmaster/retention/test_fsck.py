@@ -7,15 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from milepost.cli.main import app
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.layout import metadata_key, token_prefix
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import stored
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -210,23 +209,23 @@ def test_two_checkpoints_that_describe_one_key_differently_are_damage(tmp_path: 
 
 def test_the_command_prints_the_report_and_exits_as_it_says(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1)
-    clean = CliRunner().invoke(app, ["fsck", spec(job)])
-    assert clean.exit_code == 0, clean.output
-    assert "missing: 0" in clean.output
+    clean = milepost("fsck", spec(job))
+    assert clean.exit_code == 0, clean.stderr
+    assert "missing: 0" in clean.stdout
     run = job.context.metadata(job.context.head().state.checkpoints[0]).sources["rows"].consumed[0]
     job.context.store.delete([run.key])
-    broken = CliRunner().invoke(app, ["fsck", spec(job), "--json"])
+    broken = milepost("fsck", spec(job), "--json")
     assert broken.exit_code == 7
     document = json.loads(broken.stdout)
     assert not document["ok"]
     assert document["data"]["missing"][0]["key"] == run.key
-    shown = CliRunner().invoke(app, ["fsck", spec(job)])
-    assert "needed by manifest version" in shown.output
+    shown = milepost("fsck", spec(job))
+    assert "needed by manifest version" in shown.stdout
 
 
 def test_a_job_that_has_never_run_is_not_found(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
-    assert CliRunner().invoke(app, ["fsck", spec(job)]).exit_code == 3
+    assert milepost("fsck", spec(job)).exit_code == 3
 
 
 @pytest.mark.long
@@ -268,7 +267,7 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_by_name_and_is_no_d
         "sink table: its table was left elsewhere at checkpoint 3: format: parquet, path: ../lake/table; the spec leads"
         " to another place: format: parquet, path: ../lake/other."
     )
-    assert f"not asked: {told}" in CliRunner().invoke(app, ["fsck", spec(job)]).output
+    assert f"not asked: {told}" in milepost("fsck", spec(job)).stdout
     (table,) = job.master.collect_garbage(dry_run=True).tables
     assert table.kept_because is not None and not table.listed
     path.write_text(text)

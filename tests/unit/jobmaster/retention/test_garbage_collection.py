@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from milepost.cli.main import app
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention import subsumption
@@ -31,6 +29,7 @@ from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_p
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost_testkit import wording
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore
@@ -386,11 +385,11 @@ def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_a
 def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
     _, strays = job_with_strays(tmp_path)
     path = str(tmp_path / "config" / "small.yaml")
-    planned = CliRunner().invoke(app, ["gc", path, "--dry-run"])
-    assert planned.exit_code == 0, planned.output
-    assert "would be listed as garbage: 2" in planned.output
-    assert all(stray in planned.output for stray in strays)
-    done = CliRunner().invoke(app, ["gc", path, "--json"])
+    planned = milepost("gc", path, "--dry-run")
+    assert planned.exit_code == 0, planned.stderr
+    assert "would be listed as garbage: 2" in planned.stdout
+    assert all(stray in planned.stdout for stray in strays)
+    done = milepost("gc", path, "--json")
     assert done.exit_code == 0
     document = json.loads(done.stdout)
     assert document["data"]["listed"] == [directory(strays[0]), strays[2]]

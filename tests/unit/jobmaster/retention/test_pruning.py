@@ -7,9 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from milepost.cli.main import app
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.dataflow.sinks.records.table_garbage import GARBAGE, TableGarbageList
 from milepost.dataflow.sinks.records.table_keys import DATA, OWN
@@ -20,6 +18,7 @@ from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit import wording
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.hooked_store import Hook
@@ -385,12 +384,12 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     due = listed(job, "table")
     assert {key for key in table.due if key.startswith(DATA)} == due and due
     before = files(job, "table")
-    planned = CliRunner().invoke(app, ["gc", spec, "--dry-run"])
-    assert planned.exit_code == 0, planned.output
-    assert f"sink table: published files due, would be deleted: {len(table.due)}" in planned.output
-    assert next(iter(due)) in planned.output
+    planned = milepost("gc", spec, "--dry-run")
+    assert planned.exit_code == 0, planned.stderr
+    assert f"sink table: published files due, would be deleted: {len(table.due)}" in planned.stdout
+    assert next(iter(due)) in planned.stdout
     assert files(job, "table") == before
-    done = CliRunner().invoke(app, ["gc", spec, "--json"])
+    done = milepost("gc", spec, "--json")
     assert json.loads(done.stdout)["data"]["pruned_files"] == len(seen.due) + len(table.due)
     assert files(job, "table") == before - due
     for hour in (11, 13):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from milepost.cli.main import app
 from milepost.protocol.records.errors import StateCorrupt
 from milepost_testkit import wording
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 
@@ -24,10 +22,10 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp
         "checkpoints 1, 2: the table of sink table was not looked for at format: parquet, path: ../lake/table: the "
         "spec leads to another place: format: parquet, path: ../lake/other. A spec that leads there checks it"
     )
-    said = CliRunner().invoke(app, ["verify", str(job.spec_path)])
+    said = milepost("verify", str(job.spec_path))
     assert said.exit_code == 0
-    wording.matches("verify", said.output)
-    document = json.loads(CliRunner().invoke(app, ["verify", str(job.spec_path), "--json"]).output)
+    wording.matches("verify", said.stdout)
+    document = json.loads(milepost("verify", str(job.spec_path), "--json").stdout)
     assert document["data"]["unasked"] == [told]
 
 
