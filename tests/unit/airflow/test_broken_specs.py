@@ -19,6 +19,7 @@ from milepost.spec.load.load import LoadedJob
 from milepost_testkit import wording
 from milepost_testkit.airflow.kept_dags import keep_dags
 from milepost_testkit.airflow.page_client import page_client
+from milepost_testkit.airflow.page_text import page_text
 from milepost_testkit.specs.hostile_specs import hostile_spec
 
 SPEC = """
@@ -91,7 +92,8 @@ def test_the_tab_the_docs_and_all_jobs_show_the_reason(folder: Path, monkeypatch
     assert place in str(dags["torn__broken"].doc_md)
     client = page_client(monkeypatch, *dags.values())
     for page in (client.get("/jobs/torn__broken/checkpoints"), client.get("/jobs")):
-        assert place in page.text and "is not a DAG of a job" not in page.text
+        assert place in page.text
+        wording.matches("page_broken", page_text(page.text, ".banner"))
     with wording.raises(AirflowFailException):
         dags["torn__broken"].get_task("trigger_checkpoint").execute({})
 
@@ -105,7 +107,7 @@ def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_listed
     assert dags["bad__epoch"].schedule.expression == "*/10 * * * *"
     assert dags["bad__epoch"].is_paused_upon_creation is None
     page = page_client(monkeypatch, *dags.values()).get("/jobs").text
-    assert page.count("bad.yaml is not a valid job spec") == 1
+    assert len([line for line in page_text(page, "li", "td").splitlines() if "bad.yaml" in line]) == 1
 
 
 @pytest.mark.parametrize("step", ["graph", "dag"])
@@ -126,8 +128,9 @@ def test_an_unexpected_exception_breaks_one_spec_and_its_stack_is_in_the_log(
     with caplog.at_level(logging.ERROR):
         dags = job_dags(folder)
     assert set(dags) == {*GOOD, "bad__epoch", "bad__broken"}
-    (record,) = [record for record in caplog.records if "no DAGs can be made of the spec" in record.getMessage()]
+    (record,) = [record for record in caplog.records if record.exc_info]
     assert record.exc_info is not None and repr(record.exc_info[1]) == "KeyError('surprise')"
+    wording.matches("broken_specs", record.getMessage())
     task = dags["bad__broken"].get_task("trigger_checkpoint")
     with caplog.at_level(logging.ERROR), wording.raises(AirflowFailException):
         task.execute({})

@@ -60,8 +60,9 @@ def test_the_test_button_says_that_no_server_answers(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AIRFLOW_CONN_HERE", f"milepost-spark://:the-secret-of-a-server@localhost:{port}")
     assert isinstance(Connection.get("here").get_hook(), SparkHook)
     ok, says = Connection.get("here").test_connection()
-    assert (ok, f"no Spark Connect server answers at sc://localhost:{port}" in says) == (False, True)
-    assert "correct Connection here" in says and "the-secret-of-a-server" not in says
+    assert (ok, f"sc://localhost:{port}" in says) == (False, True)
+    assert "here" in says and "the-secret-of-a-server" not in says
+    wording.matches("connection", says)
 
 
 @pytest.mark.parametrize("uri", ["milepost://flights/carriers", "milepost://a-job/a_sink"])

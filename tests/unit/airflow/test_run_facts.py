@@ -16,6 +16,7 @@ from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import QualityGateFailed
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 VALUE = "return_value"
@@ -28,35 +29,38 @@ PLAN: dict[str, Any] = {
     "what": "rollback", "checkpoint_id": 41, "timeline": "main", "token": "none", "text": [],
     "subject": "flights: roll back to checkpoint 41", "manifest_version": 9, "approved": {}, "rows": {}, "idle": False,
 }  # fmt: skip
-DONE = {"outcome": "rolled_back", "text": ["discarded: 42"], "checkpoint_id": 41, "timeline": "x", "follows": True}
+DONE: dict[str, Any] = {
+    "outcome": "rolled_back",
+    "text": ["discarded: 42"],
+    "checkpoint_id": 41,
+    "timeline": "x",
+    "follows": True,
+}
 
 
 @pytest.mark.parametrize(
-    ("dag_id", "failed", "left", "line"),
+    ("dag_id", "failed", "left", "named"),
     [
-        ("flights__epoch", False, TRIGGERED | RAN, "checkpoint 41: 2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"),
-        ("flights__epoch", False, IDLE, "nothing to do: up to date"),
-        ("flights__epoch", False, {}, "nothing to do: another session held the job"),
-        ("flights__epoch", True, TRIGGERED | VETO, "checkpoint 41 failed: QUALITY_GATE_FAILED: too high."),
-        ("flights__epoch", True, TRIGGERED | RAN | DOWN, "checkpoint 41 is completed, but: IO_EXCEPTION: down"),
-        ("flights__operate", False, {("plan", VALUE): PLAN}, "flights: roll back to checkpoint 41: only planned"),
+        ("flights__epoch", False, TRIGGERED | RAN, ["41", "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"]),
+        ("flights__epoch", False, IDLE, []),
+        ("flights__epoch", False, {}, []),
+        ("flights__epoch", True, TRIGGERED | VETO, ["41", "QUALITY_GATE_FAILED: too high."]),
+        ("flights__epoch", True, TRIGGERED | RAN | DOWN, ["41", "IO_EXCEPTION: down"]),
+        ("flights__operate", False, {("plan", VALUE): PLAN}, [PLAN["subject"]]),
         (
             "flights__operate",
             False,
             {("plan", VALUE): PLAN, ("approve", VALUE): {"rejected_by": "ann"}},
-            "flights: roll back to checkpoint 41: rejected by ann",
+            [PLAN["subject"], "ann"],
         ),
-        (
-            "flights__operate",
-            False,
-            {("plan", VALUE): PLAN, ("act", VALUE): DONE},
-            "flights: roll back to checkpoint 41: rolled back; discarded: 42",
-        ),
+        ("flights__operate", False, {("plan", VALUE): PLAN, ("act", VALUE): DONE}, [PLAN["subject"], *DONE["text"]]),
     ],
-)  # fmt: skip
-def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: Left, line: str) -> None:
+    ids=["ran", "idle", "held", "vetoed", "unpublished", "planned", "rejected", "rolled back"],
+)
+def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: Left, named: list[str]) -> None:
     facts = facts_of(dag_id, failed, left)
-    assert (facts.job, facts.line) == ("flights", line)
+    assert facts.job == "flights" and "\n" not in facts.line and all(one in facts.line for one in named)
+    wording.matches("run_facts", facts.line)
 
 
 def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the_one_that_aborted() -> None:
@@ -66,7 +70,8 @@ def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the
     facts = facts_of("flights__epoch", True, TRIGGERED | VETO | aborted)
     assert (facts.reason, facts.checkpoint_id) == ("QUALITY_GATE_FAILED", 41)
     assert facts.runbook == "milepost runbook quality-gate-failed"
-    assert facts.step == "trigger flights__operate: resume (on a shell: milepost resume flights)"
+    assert "flights__operate: resume" in facts.step and "milepost resume flights" in facts.step
+    wording.matches("run_facts", facts.step)
 
 
 def test_the_step_of_a_veto_that_failed_the_job_ends_with_its_resume() -> None:
@@ -81,7 +86,7 @@ def test_the_step_of_a_veto_that_failed_the_job_ends_with_its_resume() -> None:
 
 def test_a_run_whose_tasks_left_nothing_says_so() -> None:
     facts = facts_of("flights__epoch", True, {})
-    assert "ended without saying why" in facts.detail
+    wording.matches("run_facts", facts.detail)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,9 @@ def test_how_far_an_epoch_was_behind_is_told_in_two_units_at_most(tmp_path: Path
 
     job.land("a.csv")
     job.epoch(change)
-    assert figures_of(kept[0]) == f"1 rows in, 1 out, 0 late, 0 bad, lag {lag}"
+    figures = figures_of(kept[0])
+    assert figures.endswith(f" {lag}")
+    wording.matches("run_facts", figures)
 
 
 def test_nothing_is_read_of_other_dags() -> None:
@@ -106,8 +113,9 @@ def test_nothing_is_read_of_other_dags() -> None:
 
 
 def test_a_note_keeps_what_somebody_wrote_and_has_one_line_of_ours() -> None:
+    ours = "milepost: "
     first = with_line("ask ann", "checkpoint 41 failed")
-    assert first == "milepost: checkpoint 41 failed\n\nask ann"
-    assert with_line(first, "checkpoint 41: 3 rows in") == "milepost: checkpoint 41: 3 rows in\n\nask ann"
+    assert first == f"{ours}checkpoint 41 failed\n\nask ann"
+    assert with_line(first, "checkpoint 41: 3 rows in") == f"{ours}checkpoint 41: 3 rows in\n\nask ann"
     assert len(with_line("x" * 900, "y" * 500)) == len(with_line(None, "y" * 5_000)) == MAX_NOTE_CHARS
     assert with_line("x" * MAX_NOTE_CHARS, "y") == "x" * MAX_NOTE_CHARS

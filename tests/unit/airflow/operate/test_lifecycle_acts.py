@@ -33,11 +33,12 @@ def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: Spar
     job.land("c.csv")
     epoch(job)  # the schedule goes on while a person thinks: it ends at the head of then
     done = canceled.execute("act")
-    assert done["text"][0] == "savepoint checkpoint-3 holds checkpoint 3"
+    wording.matches("cancel", done["text"])
     assert (job.master.job_state().job_status, done["follows"]) == ("canceled", False)
     newest = next(entry for entry in job.master.history() if entry["event"] == "JobCanceled")
     assert newest["session_id"] == "airflow:small__operate/manual__9"
-    assert "approved by ann" in newest["detail"]
+    assert "ann" in newest["detail"]
+    wording.matches("history", newest["detail"])
 
     started = asked(job, "start", **{"from": "checkpoint-3"})
     assert started.execute("act")["follows"]
@@ -93,7 +94,7 @@ def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: Sparkl
     assert f"checkpoint {pending}" in run.execute("act")["text"][0]
     assert job.master.show(pending).status == "aborted"
     run.skipped.clear()
-    assert "an earlier try did it" in run.execute("act", try_number=2)["text"][0]
+    wording.matches("abort", run.execute("act", try_number=2)["text"])
     newer = job.master.trigger(Session.cli()).checkpoint_id
     with wording.raises(AirflowFailException) as refused:
         late.execute("act")

@@ -27,8 +27,11 @@ def test_the_act_comes_first_then_a_section_for_each_and_last_how(job: Sparkless
     form = operate_form(job.master.job)
     assert next(iter(form)) == "what" and list(form)[-2:] == ["dry_run", "approve"]
     assert form["what"].schema["enum"] == list(ACTS) == list(form["what"].schema["values_display"])
-    sections = dict.fromkeys(param.schema["section"] for param in form.values())
-    assert list(sections) == ["What to do", *(act.title for act in ACTS.values() if act.fields(job.master.job)), "How"]
+    first, *sections, last = dict.fromkeys(param.schema["section"] for param in form.values())
+    assert sections == [act.title for act in ACTS.values() if act.fields(job.master.job)]
+    assert {name for name, param in form.items() if param.schema["section"] == first} == {"what"}
+    assert {name for name, param in form.items() if param.schema["section"] == last} == {"dry_run", "approve"}
+    wording.matches("page_form", [first, *sections, last])
 
 
 def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None:

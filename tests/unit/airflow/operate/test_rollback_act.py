@@ -56,7 +56,7 @@ def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job:
     run = asked(job, to="1")
     plan = run.execute("plan")
     assert (plan["checkpoint_id"], plan["approved"]["head"], run.skipped) == (1, 3, set())
-    assert any("epochs discarded: 2 (checkpoints 2, 3)" in line for line in plan["text"])
+    wording.matches("rollback", plan["text"])
     run.approve("ann")
     done = run.execute("act")
     run.execute("reconcile")
@@ -65,7 +65,8 @@ def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job:
     assert uri == f"file://{job.folder}/lake/table"
     assert extra == {"checkpoint_id": 1, "timeline": done["timeline"], "watermark": None, "rows": 1}
     switch = next(entry for entry in job.master.history() if entry["event"] == "TimelineSwitched")
-    assert "Airflow run small__operate/manual__1, triggered by bea, approved by ann" in switch["detail"]
+    assert all(value in switch["detail"] for value in ("small__operate/manual__1", "bea", "ann"))
+    wording.matches("history", switch["detail"])
     epoch(job)
     assert table(job) == TABLES[2], "the next epoch takes up what the rollback gave back"
 
@@ -123,7 +124,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
     run = asked(job, to="1")
     plan = run.execute("plan")
     run.ask()
-    assert f"plan digest {digest_of(plan)}" in run.shown["body"]
+    assert digest_of(plan) in run.shown["body"]
     if when == "after it was approved":
         run.answer()
     run.pushed["plan", "return_value"] = plan | edit

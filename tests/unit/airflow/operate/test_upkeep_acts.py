@@ -30,18 +30,18 @@ def damaged(job: SparklessJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "form", "said"),
+    ("what", "form"),
     [
-        ("verify", {}, "checkpoints 1, 2: "),
-        ("verify", {"checkpoint": 2, "deep": True}, "checkpoints 2: "),
-        ("fsck", {}, "nothing is missing"),
+        ("verify", {}),
+        ("verify", {"checkpoint": 2, "deep": True}),
+        ("fsck", {}),
     ],
 )
-def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, form: dict[str, Any], said: str) -> None:
+def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
     history = job.master.history()
     run = asked(job, what, **form)
     assert run.skipped == {"approve"}
-    assert said in run.execute("act")["text"][0]
+    wording.matches(what, run.execute("act")["text"], replace=wording.SIZES)
     assert run.skipped == {"approve", "reconcile"}
     assert job.master.history() == history
 
@@ -61,12 +61,10 @@ def test_garbage_is_listed_in_the_plan_before_it_is_collected(job: SparklessJob)
     assert asked(job, "gc", dry_run=True).skipped == {"approve", "act", "reconcile"}
     assert job.master.history() == history
     run = asked(job, "gc")
-    assert any(
-        "newly listed as garbage" in line and line.endswith(": 1")
-        for line in run.pushed["plan", "return_value"]["text"]
-    )
+    wording.matches("gc", run.pushed["plan", "return_value"]["text"], replace=wording.SIZES)
     run.approve()
-    assert "deleted: 0 objects" in run.execute("act")["text"][0], "it is listed first, and deleted after the grace"
+    wording.matches("gc", run.execute("act")["text"], replace=wording.SIZES)
+    assert job.context.store.get(stray) == b"late", "it is listed first, and deleted after the grace"
     assert job.master.history() != history
     assert asked(job, "gc").skipped == {"approve", "act", "reconcile"}, "there is nothing more to do"
 
@@ -90,7 +88,7 @@ def test_a_table_that_was_moved_shows_the_head_again(job: SparklessJob) -> None:
     ((_, extra),) = run.outlets.emitted
     assert extra["checkpoint_id"] == 2
     assert job.master.plan_realign("table").fault is None
-    assert "an earlier try did it" in run.execute("act", try_number=2)["text"][0]
+    wording.matches("realign", run.execute("act", try_number=2)["text"])
 
 
 def test_a_table_that_is_elsewhere_since_it_was_looked_at_is_left(job: SparklessJob) -> None:

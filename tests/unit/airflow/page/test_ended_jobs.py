@@ -78,8 +78,8 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
     with pytest.raises(AirflowFailException) as failed:
         dag_run.trigger()
     text = str(failed.value)
-    assert f"job small is {end.upper()}: incarnation 1 has ended and is never run again" in text
-    assert "small__operate: start (on a shell: milepost start small) opens the next one" in text
+    assert end.upper() in text and "small__operate: start" in text and "milepost start small" in text
+    wording.describes(failed.value)
     with wording.raises(AirflowFailException):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
     job.master.start()

@@ -15,6 +15,7 @@ from milepost.airflow.page.jobs.next_step import EPOCH, next_step, step_of_error
 from milepost.airflow.page.jobs.readings import Reading
 from milepost.jobmaster.jobmaster import Condition, Status
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
@@ -50,16 +51,15 @@ def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
 
 
 def test_a_path_that_never_matched_anything_is_a_reason_to_look_at_it(tmp_path: Path, status: Status) -> None:
-    assert next_step(status).words == "Nothing: all input is read."
-    unfed = SparklessJob.create(tmp_path / "unfed").master.status()
-    assert next_step(unfed).words == (
-        "Source rows: no object matches ../landing/*.csv: land objects there, or correct the path."
-    )
+    unfed = next_step(SparklessJob.create(tmp_path / "unfed").master.status()).words
+    assert "../landing/*.csv" in unfed and "rows" in unfed
+    wording.matches("next_step", [next_step(status).words, unfed])
 
 
 def test_a_job_that_failed_for_damage_is_looked_at_before_it_is_resumed(status: Status) -> None:
     step = next_step(replace(status, condition=Condition.FAILED, last_failure="STATE_CORRUPT"))
-    assert step.act == "verify" and "Then resume" in step.words
+    assert step.act == "verify"
+    wording.matches("next_step", step.words)
 
 
 def test_an_error_has_a_step_by_what_it_says_to_do() -> None:
@@ -69,7 +69,7 @@ def test_an_error_has_a_step_by_what_it_says_to_do() -> None:
     assert step_of_error(StoreUnavailable("down", hint="Wait.")).words == "Wait."
     refused = step_of_error(InvalidRequest("no", hint="milepost lint small"))
     assert (refused.words, refused.command) == ("", "milepost lint small")
-    assert "Load this page again" in step_of_error(None).words
+    wording.matches("next_step", step_of_error(None).words)
 
 
 def test_in_a_dag_of_others_there_is_that_dag_alone(job: SparklessJob, status: Status) -> None:

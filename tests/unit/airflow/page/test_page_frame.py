@@ -11,7 +11,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
+from milepost_testkit.airflow.page_text import page_text
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -117,9 +119,13 @@ def test_the_runbook_is_read_in_airflow_and_led_to_from_what_goes_wrong(
     client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
     problem = client.get("/jobs/small__epoch/checkpoints/1")
     assert problem.status_code == 404 and 'href="/runbook/not-found"' in problem.text
+    headings = set()
     for name in page_files():
         page = client.get(f"/runbook/{name}")
-        assert page.status_code == 200 and "<h2>What to do</h2>" in page.text and "](" not in page.text
+        assert page.status_code == 200 and "](" not in page.text
+        headings.add(page_text(page.text, "h2"))
         for other in re.findall('<a href="([a-z-]+)"', page.text):
             assert client.get(f"/runbook/{other}").status_code == 200
+    (same,) = headings
+    wording.matches("page_runbook", same)
     assert client.get("/runbook/..%2Fsecret").status_code == client.get("/runbook/nothing").status_code == 404

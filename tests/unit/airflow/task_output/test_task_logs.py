@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,12 @@ from airflow.sdk.exceptions import AirflowTaskTerminated
 from milepost.airflow.operators.base import TRIGGER, JobOperator
 from milepost.airflow.operators.tasks import TriggerCheckpointOperator
 from milepost.protocol.records import errors
+from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance, run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+
+VARYING = {r"\b(bytes|ms) \d+(?:,\d{3})*": r"\1 {number}"}
+"""Sizes of objects and times, which differ between runs."""
 
 
 @pytest.fixture
@@ -36,12 +41,14 @@ def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> str:
     return caplog.text
 
 
+def told(log: str) -> list[str]:
+    """Return the messages of Milepost in the text of a log, without the place that logged them."""
+    lines = (re.fullmatch(r"[A-Z]+ +milepost\.[\w.]+:[\w.]+:\d+ (.*)", line) for line in log.splitlines())
+    return [line[1] for line in lines if line]
+
+
 def test_the_log_of_an_epoch_says_what_it_did_in_words(log: str) -> None:
-    for line in ("is planned: rows (objects 1, ", "rows in 2, rows out 2, ", "full bytes ", "sink table stands at ",
-                 "every subtask has acknowledged checkpoint 1, token 3: rows in 2, rows out 2, quality passed",
-                 "quality verdict of checkpoint 1: passed", "sink table: passed, rows 2, expectations 1",
-                 "subsumed: subsumed none, deleted objects 0"):  # fmt: skip
-        assert line in log, log
+    wording.matches("task_log", told(log), replace=VARYING)
     assert not [line for line in log.splitlines() if any(mark in line for mark in ("{'", "['", "=<", "=("))], (
         "no Python reprs"
     )
@@ -60,10 +67,9 @@ def test_a_later_try_says_what_it_means_for_the_earlier_ones(tmp_path: Path, cap
         with caplog.at_level(logging.INFO):
             trigger.execute(context)
         texts.append(caplog.text)
-    assert "epoch 1 is planned: rows (objects 1, " in texts[0] and "try 1" not in texts[0]
-    assert "try 2 of trigger_checkpoint goes on from what is stored: " in texts[1]
-    assert "epoch 1 was planned by an earlier try of this task" in texts[1]
-    assert all("checkpoint 1, timeline main, token " in text for text in texts)
+    assert "try 2" in texts[1] and "try 1" not in texts[0]
+    for text in texts:
+        wording.matches("task_log", told(text), replace=VARYING)
 
 
 def test_libraries_do_not_fill_the_log_of_a_task(log: str) -> None:
@@ -107,30 +113,25 @@ def logged(error: BaseException, written: io.BytesIO) -> dict[str, Any]:
 
 
 HINT = "milepost resume small"
-TOLD = "the epoch is vetoed. What to do: trigger small__operate: resume (on a shell: milepost resume small)."
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    "error",
     [
-        (errors.QualityGateFailed("the epoch is vetoed.", hint=HINT), TOLD),
-        (errors.SubtaskDeclined("object a.csv, line 2: no number", reason="BAD_RECORD"), "object a.csv, line 2"),
-        (errors.SubtaskDeclined("subtask 0/1 declined"), "subtask 0/1 declined"),
-        (errors.Fenced("token 7, current 9."), "fenced; trigger a new run: token 7, current 9."),
-        (
-            errors.Fenced("token 7, current 8.", hint=errors.NEWER_TRY),
-            "fenced: token 7, current 8. What to do: nothing: a newer try of the same run goes on with the epoch. ",
-        ),
-        (errors.StoreUnavailable("no answer.", hint="is it up?"), "no answer. What to do: is it up?."),
-        (AirflowTaskTerminated("run_epoch was told to stop."), "run_epoch was told to stop."),
+        errors.QualityGateFailed("the epoch is vetoed.", hint=HINT),
+        errors.SubtaskDeclined("object a.csv, line 2: no number", reason="BAD_RECORD"),
+        errors.SubtaskDeclined("subtask 0/1 declined"),
+        errors.Fenced("token 7, current 9."),
+        errors.Fenced("token 7, current 8.", hint=errors.NEWER_TRY),
+        errors.StoreUnavailable("no answer.", hint="is it up?"),
+        AirflowTaskTerminated("run_epoch was told to stop."),
     ],
     ids=["veto", "bad record", "decline", "fenced", "newer try", "asked again", "told to stop"],
 )
-def test_a_foreseen_error_is_logged_by_its_words_without_frames(
-    error: BaseException, told: str, runner_log: io.BytesIO
-) -> None:
+def test_a_foreseen_error_is_logged_by_its_words_without_frames(error: BaseException, runner_log: io.BytesIO) -> None:
     event = logged(error, runner_log)
-    assert event["event"].startswith(f"Task failed with exception: {told}")
+    assert str(error.args[0]) in event["event"]
+    wording.matches("task_log", event["event"])
     assert event["level"] == "error" and "exception" not in event and b"frames" not in runner_log.getvalue()
 
 
