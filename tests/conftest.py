@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from multiprocessing.util import Finalize
 from types import SimpleNamespace
 
 import hypothesis
@@ -115,8 +116,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # extension modules report what is not freed when the interpreter ends
-    for folder in filter(None, (AIRFLOW_HOME, NODE_CACHE, IN_MEMORY)):
+    for folder in (AIRFLOW_HOME, NODE_CACHE):
         shutil.rmtree(folder, ignore_errors=True)
+    if IN_MEMORY is not None:  # at exit, after multiprocessing has removed its own folder in it
+        Finalize(None, shutil.rmtree, (IN_MEMORY, True), exitpriority=-1_000)
 
 
 def pytest_report_header() -> str:

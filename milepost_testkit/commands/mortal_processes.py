@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +18,77 @@ from typing import Any
 import psutil
 
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost_testkit.commands.mortal_run import run_under
 from milepost_testkit.processes.processes import wait_until
 
 SECONDS = 480
 FAST_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """A JVM that lives for one epoch: no second compiler, one collector thread, its own classes trusted."""
+
+PRELOADED = (
+    "milepost.cli.main",
+    "milepost.cli.running.epochs",
+    "milepost.jobmaster.compatibility.preflight",
+    "milepost.jobmaster.leadership.lifecycle",
+    "milepost.jobmaster.metrics.aborted_epochs",
+    "milepost.jobmaster.observers.use_case_end",
+    "milepost.jobmaster.reports.checkpoint.details",
+    "milepost.jobmaster.reports.reports",
+    "milepost.jobmaster.retention.subsumption",
+    "milepost.jobmaster.run.epochs",
+    "milepost.jobmaster.run.judgement",
+    "milepost.jobmaster.run.restarts",
+    "milepost.lineage.settings",
+    "milepost.spark.driver.open_runner",
+    "milepost.spark.driver.runner",
+    "milepost_testkit.commands.mortal_run",
+    "milepost_testkit.runners.sparkless_runner",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "ruamel.yaml",
+)
+"""Modules that a run without Spark inherits from the process that it is forked from, instead of importing them."""
+
+
+class ForkedProcess:
+    """A run without Spark, forked from a process that has imported what it needs. Its interface is that of Popen."""
+
+    def __init__(self, plan: dict[str, Any], words: Sequence[str], environment: dict[str, str], output: Path) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*PRELOADED])
+        arguments = (plan, words, environment, output)
+        self._process = context.Process(target=_run_forked, args=arguments, daemon=True)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired("milepost", timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
+def _run_forked(plan: dict[str, Any], words: Sequence[str], environment: dict[str, str], output: Path) -> None:
+    """Become what a new process is: a session, a working directory, an environment and an output of its own."""
+    os.setsid()
+    os.chdir(output.parent)
+    os.environ.clear()
+    os.environ.update(environment)
+    with output.open("wb") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    sys.argv[1:] = words
+    run_under(plan)
 
 
 @dataclass(frozen=True)
@@ -32,7 +99,7 @@ class MortalProcess:
         home: its HOME and working directory, its own. output: what it and its JVM printed.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     home: Path
     output: Path
 
@@ -93,24 +160,11 @@ class MortalProcesses:
         not_here = ("XDG_", NODE_CACHE_VARIABLE)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_here)}
         ours = {"HOME": str(home), "JAVA_TOOL_OPTIONS": FAST_JVM}
-        command = [
-            sys.executable,
-            "-m",
-            "milepost_testkit.commands.mortal_run",
-            json.dumps(plan or {}),
-            *words,
-        ]
-        with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
-            process = subprocess.Popen(
-                command,
-                cwd=home,
-                env={**inherited, **ours, **(environment or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        run = MortalProcess(process, home, output)
+        whole = {**inherited, **ours, **(environment or {})}
+        if (plan or {}).get("spark", True):
+            run = MortalProcess(_started(plan or {}, words, whole, output), home, output)
+        else:
+            run = MortalProcess(ForkedProcess(plan or {}, words, whole, output), home, output)
         self.started.append(run)
         return run
 
@@ -124,6 +178,22 @@ class MortalProcesses:
             wait_until(lambda ended=left: all(map(_ended, ended)), seconds=60, what="the end of what a run has left")
             if run.process.poll() is None:
                 run.process.wait(60)
+
+
+def _started(
+    plan: dict[str, Any], words: Sequence[str], environment: dict[str, str], output: Path
+) -> subprocess.Popen[bytes]:
+    """Start a run as a program, whose JVM outlives it."""
+    with output.open("wb") as stream:  # a file: orphans would hold a pipe open for ever
+        return subprocess.Popen(
+            [sys.executable, "-m", "milepost_testkit.commands.mortal_run", json.dumps(plan), *words],
+            cwd=output.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def _ended(process: psutil.Process) -> bool:

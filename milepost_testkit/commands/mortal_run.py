@@ -20,7 +20,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from milepost.__main__ import main
 from milepost.jobmaster.job import context as job_context
@@ -128,20 +128,25 @@ def independent(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         os.close(writing)
 
 
-if __name__ == "__main__":
-    asked = json.loads(sys.argv.pop(1))
-    plan_stores(asked)
-    if asked.get("spark", True):
+def run_under(plan: dict[str, Any]) -> NoReturn:
+    """Run the command line of `sys.argv` under a plan, and end the process."""
+    plan_stores(plan)
+    if plan.get("spark", True):
         from pyspark import java_gateway
 
         java_gateway.Popen = independent
-        if "freeze_worker" in asked:
+        if "freeze_worker" in plan:
             from milepost_testkit.tasks.faults.frozen_worker import freeze_a_worker
 
-            freeze_a_worker(**asked["freeze_worker"])
+            freeze_a_worker(**plan["freeze_worker"])
     else:
         from milepost.spark.driver import runner
         from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
         runner.SparkEpochRunner = SparklessRunner  # type: ignore[misc, assignment]
     main()
+    raise AssertionError("unreachable: the command line ends the process")
+
+
+if __name__ == "__main__":
+    run_under(json.loads(sys.argv.pop(1)))
