@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,7 @@ def test_a_worker_that_runs_other_code_declines(job: FlightsJob, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr("milepost.epoch.code_hash.CODE_HASH", "f" * 64)
         declined(job, "CODE_MISMATCH", "the epoch was planned by code ffffffffffff")
-    recovers(job)
+    recovers(job, on_spark=True)
 
 
 def test_two_attempts_of_one_subtask_are_seen_only_by_comparing_all_acknowledgements(
@@ -186,7 +187,9 @@ def declined(job: FlightsJob, reason: str, says: str) -> None:
         assert not any(job.sink_store(name).list(f"{DATA}chk-{aborted.checkpoint_id:020}/"))
 
 
-def recovers(job: FlightsJob) -> None:
-    assert job.run().status == "completed"
+def recovers(job: FlightsJob, *, on_spark: bool = False) -> None:
+    """The next epoch is right. It needs Spark only where Spark's workers live on."""
+    with nullcontext() if on_spark else epochs_in_process():
+        assert job.run().status == "completed"
     job.assert_tables_equal_the_oracle()
     assert job.master().verify(deep=True).discarded == ()

@@ -29,8 +29,8 @@ LITTLE_MEMORY = 10_000
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> FlightsJob:
-    """A job with one completed epoch, to be copied."""
-    return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job").job
+    """A job with one completed epoch, to be copied. Its Spark and the Python workers live on."""
+    return RecoveringJob.healthy(tmp_path_factory.mktemp("healthy") / "job", on_spark=True).job
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_disk_that_fills_with_what_spark_shuffles_is_no_failure_of_the_job(rec
         outcome = milepost("run", recovering.job.spec_path)
     assert_clear_error(outcome, 8, "a disk does not take what Spark shuffles: File too large", "spark.local.dir")
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
-    recovering.recover(failed=False)
+    recovering.recover(failed=False, on_spark=True)
 
 
 def test_a_disk_that_fills_before_the_commit_point_leaves_nothing_complete(recovering: RecoveringJob) -> None:

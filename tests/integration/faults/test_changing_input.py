@@ -10,11 +10,11 @@ import pytest
 
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
+from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights import day_body, day_key
@@ -22,6 +22,7 @@ from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob, key_of
 from milepost_testkit.models.data.csv_oracle import expected_tables
 from milepost_testkit.rows.tables import assert_same_rows
+from milepost_testkit.runners.planes import Plane
 
 EVENT_TIME = "event_time: time_hour\n"
 
@@ -38,7 +39,9 @@ def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
     return RecoveringJob.copy_of(healthy, tmp_path / "job")
 
 
-def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFixture[str]) -> Outcome:
+def run_and(
+    strike: Callable[[], Any], job: FlightsJob, runner: EpochRunner, capsys: pytest.CaptureFixture[str]
+) -> Outcome:
     """Run one epoch as `milepost run` does, and strike once it is planned, before anything of it is read."""
 
     steps: list[str] = []
@@ -51,7 +54,7 @@ def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFi
     loaded = job.load()
     capsys.readouterr()
     try:
-        JobMaster(loaded).run(Session.cli(), SparkEpochRunner(), progress=at_step)
+        JobMaster(loaded).run(Session.cli(), runner, progress=at_step)
         code = 0
     except CheckpointError as error:
         code = report(error, Output())
@@ -61,12 +64,12 @@ def run_and(strike: Callable[[], Any], job: FlightsJob, capsys: pytest.CaptureFi
 
 
 def test_an_object_that_changes_between_plan_and_read_is_never_read(
-    recovering: RecoveringJob, capsys: pytest.CaptureFixture[str]
+    recovering: RecoveringJob, plane: Plane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """DESIGN 4: each object is read in the planned version, or not at all."""
     job = recovering.job
     fewer = day_body(3).rsplit(b"\n", 20)[0] + b"\n"
-    outcome = run_and(lambda: job.landing.put(day_key(3), fewer), job, capsys)
+    outcome = run_and(lambda: job.landing.put(day_key(3), fewer), job, plane(), capsys)
     assert_clear_error(outcome, 1, "SOURCE_OBJECT_CHANGED", "object 2013/01/03.csv", "Run again", "milepost resume")
     job.landing.put(day_key(3), day_body(3))
     recovering.assert_nothing_happened(aborted="SOURCE_OBJECT_CHANGED")
@@ -74,11 +77,11 @@ def test_an_object_that_changes_between_plan_and_read_is_never_read(
 
 
 def test_an_object_that_vanishes_between_plan_and_read_fails_the_epoch(
-    recovering: RecoveringJob, capsys: pytest.CaptureFixture[str]
+    recovering: RecoveringJob, plane: Plane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`on_missing: fail`."""
     job = recovering.job
-    outcome = run_and(lambda: job.landing.delete([day_key(3)]), job, capsys)
+    outcome = run_and(lambda: job.landing.delete([day_key(3)]), job, plane(), capsys)
     assert_clear_error(outcome, 1, "SOURCE_OBJECT_MISSING", "object 2013/01/03.csv", "on_missing", "milepost resume")
     job.land([3])
     recovering.assert_nothing_happened(aborted="SOURCE_OBJECT_MISSING")
@@ -86,12 +89,12 @@ def test_an_object_that_vanishes_between_plan_and_read_fails_the_epoch(
 
 
 def test_a_vanished_object_that_may_be_skipped_is_read_when_it_comes_back(
-    recovering: RecoveringJob, capsys: pytest.CaptureFixture[str]
+    recovering: RecoveringJob, plane: Plane, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`on_missing: skip`: it is not consumed, `show` names it, and nothing of it is lost once it is back."""
     job = recovering.job
     job.edit(job.spec_path.read_text(), {EVENT_TIME: f"{EVENT_TIME}    on_missing: skip\n"})
-    assert run_and(lambda: job.landing.delete([day_key(3)]), job, capsys).exit_code == 0
+    assert run_and(lambda: job.landing.delete([day_key(3)]), job, plane(), capsys).exit_code == 0
     shown = milepost("show", job.spec_path, "2", "--json").document()
     assert shown["sources"]["flights"]["missing"] == [key_of(3)] and shown["sources"]["flights"]["objects"] == 1
     job.land([3])
@@ -99,7 +102,7 @@ def test_a_vanished_object_that_may_be_skipped_is_read_when_it_comes_back(
     assert_equal_oracle(job, [[key_of(1), key_of(2)], [key_of(4)], [key_of(3)]])
 
 
-def test_an_object_rewritten_after_it_was_consumed_can_be_ignored(recovering: RecoveringJob) -> None:
+def test_an_object_rewritten_after_it_was_consumed_can_be_ignored(recovering: RecoveringJob, plane: Plane) -> None:
     """`on_change: ignore`: what was consumed stays, in its old version."""
     job = recovering.job
     job.edit(job.spec_path.read_text(), {EVENT_TIME: f"{EVENT_TIME}    on_change: ignore\n"})
@@ -110,7 +113,9 @@ def test_an_object_rewritten_after_it_was_consumed_can_be_ignored(recovering: Re
     assert_equal_oracle(job, [[key_of(1), key_of(2)], [key_of(3), key_of(4)]])
 
 
-def test_an_object_rewritten_after_it_was_consumed_can_be_read_again(recovering: RecoveringJob, tmp_path: Path) -> None:
+def test_an_object_rewritten_after_it_was_consumed_can_be_read_again(
+    recovering: RecoveringJob, plane: Plane, tmp_path: Path
+) -> None:
     """`on_change: reprocess`: the new version is new input; deduplication drops what the old one held too."""
     job = recovering.job
     job.edit(job.spec_path.read_text(), {EVENT_TIME: f"{EVENT_TIME}    on_change: reprocess\n"})
@@ -131,7 +136,7 @@ def test_an_object_rewritten_after_it_was_consumed_can_be_read_again(recovering:
         assert_same_rows(job.master().read(name), table, name)
 
 
-def test_an_empty_landing_prefix_is_a_valid_empty_epoch(tmp_path: Path) -> None:
+def test_an_empty_landing_prefix_is_a_valid_empty_epoch(tmp_path: Path, plane: Plane) -> None:
     """Issue: exit 0, nothing written but the job itself; and the first input is then read as ever."""
     job = RecoveringJob.unrun(tmp_path / "job")
     first = milepost("run", job.spec_path)
