@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -50,13 +51,20 @@ class AirflowRest:
         """
         if method not in _REPEATABLE:
             return self._ask(method, path, kwargs)
-        attempts = Retrying(
-            retry=retry_if_exception(_is_of_the_server),
-            wait=wait_random_exponential(multiplier=0.2, max=3.0),
-            stop=stop_after_delay(RETRY_S),
-            reraise=True,
-        )
-        return attempts(self._ask, method, path, kwargs)
+        return _attempts()(self._ask, method, path, kwargs)
+
+    def create(self, path: str, json: dict[str, Any]) -> None:
+        """Create what has a name of its own: a run, a Connection, a pool. Raises httpx.HTTPStatusError.
+
+        It is asked for again as in `ask`. A conflict with what an earlier attempt has created is no error.
+        """
+        for number, attempt in enumerate(_attempts()):
+            with attempt:
+                try:
+                    self._ask("POST", path, {"json": json})
+                except httpx.HTTPStatusError as error:
+                    if not number or error.response.status_code != httpx.codes.CONFLICT:
+                        raise
 
     def _ask(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
         for attempt in (1, 2):
@@ -99,8 +107,10 @@ class AirflowRest:
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None, **body: Any) -> str:
         """Trigger a run as the form does. Returns its run id."""
-        run = self.ask("POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf or {}} | body)
-        return str(run["dag_run_id"])
+        run_id = f"manual__{datetime.now(UTC).isoformat()}"
+        about = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}} | body
+        self.create(f"/dags/{dag_id}/dagRuns", about)
+        return str(about["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         return dict(self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}"))
@@ -172,6 +182,15 @@ class AirflowRest:
             if state in FINISHED_RUN:
                 return state
             time.sleep(interval_s)
+
+
+def _attempts() -> Retrying:
+    return Retrying(
+        retry=retry_if_exception(_is_of_the_server),
+        wait=wait_random_exponential(multiplier=0.2, max=3.0),
+        stop=stop_after_delay(RETRY_S),
+        reraise=True,
+    )
 
 
 def _is_of_the_server(error: BaseException) -> bool:

@@ -136,19 +136,24 @@ class AirflowInstance:
         """Return the text of a spec with the defaults of `_fields`."""
         return CARRIERS.format(**self._fields(name))
 
-    def add_job(
-        self, name: str, *, spec: str = CARRIERS, more: str = "", unpaused: bool = True, **values: Any
-    ) -> E2eJob:
-        """Write a job's spec, have the DAG file parsed again, and unpause its DAG.
+    def write_job(self, name: str, *, spec: str = CARRIERS, more: str = "", **values: Any) -> E2eJob:
+        """Write a job's spec. Before the start: the first parse of the DAG file finds it.
 
         Args:
             spec: a template; its fields get the defaults of `_fields`, `values` over them.
             more: further sections of the spec.
-            unpaused: False: the DAG stays paused.
         """
         folder = self.folder / "jobs" / name
         (folder / "landing").mkdir(parents=True)
-        job = E2eJob(self, name, folder, spec.format(**(self._fields(name) | values)) + more)
+        return E2eJob(self, name, folder, spec.format(**(self._fields(name) | values)) + more)
+
+    def add_job(self, name: str, *, unpaused: bool = True, **values: Any) -> E2eJob:
+        """Write a job's spec, have the DAG file parsed again, and unpause its DAG.
+
+        Args:
+            unpaused: False: the DAG stays paused. values: of `write_job`.
+        """
+        job = self.write_job(name, **values)
         self.parsed_until(lambda: job.dag_id in self.rest.dags(), f"{job.dag_id} is listed")
         if unpaused:
             self.rest.set_paused(job.dag_id, False)
@@ -168,7 +173,7 @@ class AirflowInstance:
         self.until(holds, what)
 
     def add_pool(self, name: str, slots: int) -> None:
-        self.rest.ask("POST", "/pools", json={"name": name, "slots": slots})
+        self.rest.create("/pools", {"name": name, "slots": slots})
 
     def set_slots(self, pool: str, slots: int) -> None:
         about = {"pool": pool, "slots": slots, "include_deferred": False}

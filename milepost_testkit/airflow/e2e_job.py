@@ -95,6 +95,9 @@ class E2eJob:
         body = "carrier,delay\n" + "".join(f"{carrier},{delay}\n" for carrier, delay in rows.items())
         (landing / f"{name}.csv").write_text(body)
 
+    def unpause(self) -> None:
+        self.airflow.rest.set_paused(self.dag_id, False)
+
     def trigger(self, **conf: bool) -> str:
         return self.airflow.rest.trigger(self.dag_id, dict(conf))
 

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import httpx
 import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.e2e_job import E2eJob
 
 
-def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowInstance) -> None:
-    """DESIGN 9: a plugin's routes have no login of their own; each carries Airflow's."""
-    job = airflow.add_job("shown")
+def shown(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[E2eJob | None]:
+    job = airflow.write_job("shown")
     job.land("a", {"AA": 1})
     job.master.trigger(Session.cli())
+    yield None
+    yield job
+
+
+def escaped(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[E2eJob | None]:
+    job = airflow.write_job("escaped")
+    job.land("a", {"AA": 1})
+    session = Session.cli()
+    checkpoint_id = job.master.trigger(session).checkpoint_id
+    job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
+    yield None
+    yield job
+
+
+def broken(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[tuple[E2eJob, str] | None]:
+    job = airflow.write_job("broken", spec="name: broken\nstorages: nowhere\n")
+    yield None
+    job.unpause()
+    yield job, job.trigger()
+
+
+@pytest.mark.scenario(begins=shown)
+def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowInstance, scenario: E2eJob) -> None:
+    """DESIGN 9: a plugin's routes have no login of their own; each carries Airflow's."""
+    job = scenario
     path = f"/milepost/jobs/{job.dag_id}/checkpoints"
 
     assert airflow.page(path, login=None).status_code == 401
@@ -33,24 +60,18 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
 
 
 def test_the_page_of_all_jobs_needs_a_login_and_shows_each_job_of_airflow_once(airflow: AirflowInstance) -> None:
-    job = airflow.add_job("listed")
     assert airflow.page("/milepost/jobs", login=None).status_code == 401
     page = airflow.page("/milepost/jobs")
     assert page.status_code == 200
-    assert page.text.count(f'href="/milepost/jobs/{job.dag_id}?job=listed"') == 1
+    assert page.text.count('href="/milepost/jobs/idle__epoch?job=idle"') == 1
     assert "initializing" in page.text
-    one = airflow.page(f"/milepost/jobs/{job.dag_id}")
-    assert one.status_code == 200 and f'href="/dags/{job.dag_id}" data-airflow' in one.text
+    one = airflow.page("/milepost/jobs/idle__epoch")
+    assert one.status_code == 200 and 'href="/dags/idle__epoch" data-airflow' in one.text
 
 
-def test_the_page_of_a_checkpoint_escapes_what_it_shows(airflow: AirflowInstance) -> None:
-    job = airflow.add_job("escaped")
-    job.land("a", {"AA": 1})
-    session = Session.cli()
-    checkpoint_id = job.master.trigger(session).checkpoint_id
-    job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
-
-    page = airflow.page(f"/milepost/jobs/{job.dag_id}/checkpoints/{checkpoint_id}")
+@pytest.mark.scenario(begins=escaped)
+def test_the_page_of_a_checkpoint_escapes_what_it_shows(airflow: AirflowInstance, scenario: E2eJob) -> None:
+    page = airflow.page(f"/milepost/jobs/{scenario.dag_id}/checkpoints/1")
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
     assert "<script>" not in page.text
@@ -70,12 +91,10 @@ def test_the_page_only_reads(airflow: AirflowInstance) -> None:
         assert answer.status_code == 405
 
 
-def test_a_broken_spec_is_a_red_run_of_its_own_job_only(airflow: AirflowInstance) -> None:
-    job = airflow.add_job("broken", spec="name: broken\nstorages: nowhere\n")
-
-    run_id, state = job.run()
-
-    assert state == "failed"
+@pytest.mark.scenario(begins=broken)
+def test_a_broken_spec_is_a_red_run_of_its_own_job_only(airflow: AirflowInstance, scenario: tuple[E2eJob, str]) -> None:
+    job, run_id = scenario
+    assert job.wait(run_id) == "failed"
     assert "storages" in job.log(run_id, "trigger_checkpoint")
     assert airflow.rest.import_errors() == []
     assert "idle__epoch" in airflow.rest.dags()

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import pytest
 
 from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.records.errors import Fenced
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS
+from milepost_testkit.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS, E2eJob
 from milepost_testkit.airflow.form_run import FormRun
 
 ALL_DONE = dict.fromkeys(TASKS, "success") | {"abort_checkpoint": "skipped"}
 NOTHING_DONE = dict.fromkeys(TASKS, "skipped") | {"abort_checkpoint": "skipped"}
+
+
+class Runs(NamedTuple):
+    """A job and two runs of it that were triggered one right after the other."""
+
+    job: E2eJob
+    first: str
+    second: str
+
+
+def gated(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[Runs | None]:
+    job = airflow.write_job("gated", more=GATE, tolerable=1)
+    job.land("a", {"AA": 2_000_000})
+    yield None
+    job.unpause()
+    yield Runs(job, job.trigger(), job.trigger())
+
+
+class Leased(NamedTuple):
+    """Attributes: held: the checkpoint that another session holds. runs: the second one takes over."""
+
+    other: Session
+    held: Triggered
+    runs: Runs
+
+
+def leased(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[Leased | None]:
+    """The second run is triggered while the first one runs: it waits in the queue, because `max_active_runs` is 1."""
+    job = airflow.write_job("leased")
+    job.land("a", {"AA": 5})
+    other = Session.cli()
+    held = job.master.trigger(other)
+    assert isinstance(held, Triggered)
+    yield None
+    job.unpause()
+    yield Leased(other, held, Runs(job, job.trigger(), job.trigger(take_over=True)))
 
 
 @pytest.mark.deep
@@ -90,13 +129,12 @@ def test_until_caught_up_triggers_one_run_per_epoch(airflow: AirflowInstance) ->
     assert job.table() == {"AA": (2, 3)}
 
 
-def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(airflow: AirflowInstance) -> None:
+@pytest.mark.scenario(begins=gated)
+def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(
+    airflow: AirflowInstance, scenario: Runs
+) -> None:
     """Rule 5, the abort path: the gate fails, the checkpoint is aborted with its reason. One failure is tolerated."""
-    gated = airflow.add_job("gated", more=GATE, tolerable=1)
-    gated.land("a", {"AA": 2_000_000})
-
-    green, red = gated.trigger(), gated.trigger()
-
+    gated, green, red = scenario
     assert (gated.wait(green), gated.wait(red)) == ("success", "failed")
     assert gated.states(green)["abort_checkpoint"] == "success"
     states = gated.states(red)
@@ -135,19 +173,12 @@ def test_spark_that_does_not_start_is_not_tolerated(airflow: AirflowInstance) ->
     assert job.statuses() == [(1, "aborted")]
 
 
-def test_a_run_beside_another_session_is_skipped_until_it_takes_over(airflow: AirflowInstance) -> None:
-    """Rule 4: the pending checkpoint is a lease. The next run skips, or takes over when a person says so.
-
-    The second run is triggered while the first one runs: it waits in the queue, because `max_active_runs` is 1.
-    """
-    job = airflow.add_job("leased")
-    job.land("a", {"AA": 5})
-    other = Session.cli()
-    held = job.master.trigger(other)
-    assert isinstance(held, Triggered)
-
-    skipped, taking_over = job.trigger(), job.trigger(take_over=True)
-
+@pytest.mark.scenario(begins=leased)
+def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
+    airflow: AirflowInstance, scenario: Leased
+) -> None:
+    """Rule 4: the pending checkpoint is a lease. The next run skips, or takes over when a person says so."""
+    other, held, (job, skipped, taking_over) = scenario
     assert (job.wait(skipped), job.states(skipped)) == ("success", NOTHING_DONE)
     assert (job.wait(taking_over), job.states(taking_over)) == ("success", ALL_DONE)
     runs = {run["dag_run_id"]: run for run in airflow.rest.runs(job.dag_id)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -21,15 +22,31 @@ def epoch(job: E2eJob) -> None:
     job.master.run(Session.cli(), SparklessRunner())
 
 
-@pytest.fixture(scope="module")
-def job(airflow: AirflowInstance) -> Iterator[E2eJob]:
-    """A job with three epochs, each of one object."""
-    job = airflow.add_job("back")
+class Back(NamedTuple):
+    """A job with three epochs, each of one object, and two runs that plan to roll it back to the first."""
+
+    job: E2eJob
+    rejected: FormRun
+    outdated: FormRun
+
+
+def back(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[Back | None]:
+    job = airflow.write_job("back")
     for name, rows in {"a": {"AA": 1}, "b": {"AA": 20, "UA": 300}, "c": {"UA": 4_000}}.items():
         job.land(name, rows)
         epoch(job)
     assert job.table() == TABLES[3]
-    return job
+    yield None
+    rejected, outdated = (FormRun(airflow, "back__operate", what="rollback", rollback_to="1") for _ in range(2))
+    yield Back(job, rejected, outdated)
+
+
+pytestmark = pytest.mark.scenario(begins=back)
+
+
+@pytest.fixture
+def job(scenario: Back) -> E2eJob:
+    return scenario.job
 
 
 @pytest.mark.deep
@@ -64,10 +81,10 @@ def test_a_plan_that_was_edited_is_not_what_was_approved(airflow: AirflowInstanc
     assert job.master.history() == history
 
 
-def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
+def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, scenario: Back) -> None:
     """Rejected: nothing is changed. The head has moved: plan again. Approved: every table is back, and epochs go on."""
+    job, rejected, outdated = scenario
     history = job.master.history()
-    rejected = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     shown = rejected.asked()
     assert shown["subject"] == "back: roll back to checkpoint 1"
     assert "epochs discarded: 2 (checkpoints 2, 3)" in shown["body"]
@@ -86,7 +103,6 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     assert rejected.note() == "milepost: back: roll back to checkpoint 1: rejected by admin"
     assert job.master.history() == history
 
-    outdated = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     outdated.asked()
     job.land("d", {"DL": 7})
     epoch(job)

@@ -19,16 +19,35 @@ from scripts.airflow_rest import AirflowRest
 
 OPERATE = "shared__operate"
 PAGES = ("", "/checkpoints", "/checkpoints/1", "/charts", "/summary", "/rewind", "/configuration", "/log")
+CLOSED = "from milepost.airflow.dags import load_jobs\n\nload_jobs(globals(), '.')\n"
 ACTORS = ("user", "op", "admin")
 """The roles that may trigger a DAG."""
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """Attributes: shared: of no team. closed: of a team that only the admin is allowed to see."""
+    """Attributes: shared: of no team. closed: of a team that only the admin is allowed to see.
+
+    waiting: a rollback that waits for its approval.
+    """
 
     shared: E2eJob
     closed: str
+    waiting: FormRun
+
+
+def roles(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[Jobs | None]:
+    shared = airflow.write_job("shared")
+    for name in ("a", "b"):
+        shared.land(name, {"AA": 1})
+        shared.master.run(Session.cli(), SparklessRunner())
+    (airflow.team / "closed.yaml").write_text(airflow.spec("closed"))
+    (airflow.team / "closed.py").write_text(CLOSED)
+    yield None
+    yield Jobs(shared, "closed__epoch", FormRun(airflow, OPERATE, what="rollback", rollback_to="1"))
+
+
+pytestmark = pytest.mark.scenario(begins=roles)
 
 
 @contextmanager
@@ -56,18 +75,16 @@ def team_of_its_own(airflow: AirflowInstance, bundle: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def jobs(airflow: AirflowInstance) -> Iterator[Jobs]:
-    shared = airflow.add_job("shared")
-    for name in ("a", "b"):
-        shared.land(name, {"AA": 1})
-        shared.master.run(Session.cli(), SparklessRunner())
+def closed_to_most(airflow: AirflowInstance) -> Iterator[None]:
     with team_of_its_own(airflow, "team"):
-        (airflow.team / "closed.yaml").write_text(airflow.spec("closed"))
-        file = airflow.team / "closed.py"
-        file.write_text("from milepost.airflow.dags import load_jobs\n\nload_jobs(globals(), '.')\n")
         airflow.until(lambda: "closed__epoch" in airflow.rest.dags(), "the DAGs of the team's file")
-        yield Jobs(shared, "closed__epoch")
-        file.unlink()
+        yield
+        (airflow.team / "closed.py").unlink()
+
+
+@pytest.fixture
+def jobs(scenario: Jobs, closed_to_most: None) -> Jobs:
+    return scenario
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -117,7 +134,7 @@ def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, job
         refused(viewer, "PATCH", f"/dags/{dag_id}", json={"is_paused": True})
     assert {dag_id: len(airflow.rest.runs(dag_id)) for dag_id in runs} == runs
 
-    waiting = FormRun(airflow, OPERATE, what="rollback", rollback_to="1")
+    waiting = jobs.waiting
     waiting.asked()
     assert waiting.shown_to(viewer)["subject"] == "shared: roll back to checkpoint 1"
     with pytest.raises(httpx.HTTPStatusError, match="403"):

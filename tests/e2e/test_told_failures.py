@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from milepost.airflow.page_urls import form_url
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.airflow.e2e_job import CARRIERS
+from milepost_testkit.airflow.e2e_job import CARRIERS, E2eJob
 from milepost_testkit.airflow.form_run import FormRun
 from milepost_testkit.servers.mail_server import mail_server
 
@@ -18,23 +22,31 @@ TOLD = CARRIERS.replace(
 )
 
 
-def test_a_failed_epoch_and_a_failed_act_are_mailed_with_the_way_on(airflow: AirflowInstance) -> None:
+def told(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[E2eJob | None]:
+    job = airflow.write_job("told", spec=TOLD)
+    job.land("a", {"AA": 1})
+    job.master.trigger(Session.cli())
+    job.master.cancel()
+    yield None
+    job.unpause()
+    yield job
+
+
+@pytest.mark.scenario(begins=told)
+def test_a_failed_epoch_and_a_failed_act_are_mailed_with_the_way_on(airflow: AirflowInstance, scenario: E2eJob) -> None:
+    job = scenario
     with mail_server() as server:
         mail = {"connection_id": "mail", "conn_type": "smtp", "host": "127.0.0.1", "port": server.port}
-        airflow.rest.ask("POST", "/connections", json=mail | {"extra": '{"disable_ssl": true, "disable_tls": true}'})
-        job = airflow.add_job("told", spec=TOLD)
-        job.land("a", {"AA": 1})
-        job.master.trigger(Session.cli())
-        job.master.cancel()
+        airflow.rest.create("/connections", mail | {"extra": '{"disable_ssl": true, "disable_tls": true}'})
 
+        act_run = FormRun(airflow, "told__operate", what="rollback", rollback_to="99")
         run_id, state = job.run()
 
         states = job.states(run_id)
         assert (state, states["trigger_checkpoint"], states["run_epoch"]) == ("failed", "failed", "upstream_failed")
-        airflow.until(lambda: server.mails, "the mail about the epoch")
-        FormRun(airflow, "told__operate", what="rollback", rollback_to="99").wait()
-        airflow.until(lambda: len(server.mails) == 2, "the mail about the act")
-    epoch, act = server.mails
+        assert act_run.wait() == "failed"
+        airflow.until(lambda: len(server.mails) == 2, "the mails about the epoch and the act")
+    epoch, act = sorted(server.mails, key=lambda mail: mail["Subject"])
     assert epoch["Subject"].startswith("told__epoch: ") and act["Subject"].startswith("told__operate: ")
     body = epoch.get_payload()[0].get_payload(decode=True).decode()
     assert "has ended and is never run again" in body and "trigger told__operate: start" in body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,29 +15,37 @@ from milepost_testkit.servers.s3_servers import Ministack
 LEFT = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
 
 
-@pytest.fixture
-def triggerer(airflow: AirflowInstance) -> Iterator[None]:
-    airflow.stack.start_service("triggerer")
-    airflow.until(lambda: airflow.rest.is_healthy("triggerer"), "the triggerer is up")
-    yield
-    airflow.stack.stop("triggerer")
+class Woken(NamedTuple):
+    """A job whose objects are in a bucket that notifies a queue."""
+
+    job: E2eJob
+    bucket: str
+    queue: str
 
 
-def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_shows(
-    airflow: AirflowInstance, ministack: Ministack, triggerer: None
-) -> None:
-    """The bucket tells a queue, which the triggerer watches; a message is deleted once Airflow has the event."""
-    add_connections(airflow, ministack)
+def woken(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[Woken | None]:
+    ministack: Ministack = request.getfixturevalue("ministack")
     bucket = ministack.new_bucket()
     queue = told_queue(ministack, bucket)
     places = {name: f"s3://{bucket}/{name}" for name in ("storage", "landing", "lake")}
     more = f"store: {{conn_id: lake}}\nschedule: {{sqs: {queue}}}\n"
-    job = airflow.add_job("woken", more=more, **places, spark="conn_id: spark_here")
+    job = airflow.write_job("woken", more=more, **places, spark="conn_id: spark_here")
+    yield None
+    ministack.client.put_object(Bucket=bucket, Key="landing/a.csv", Body=b"carrier,delay\nAA,5\n")
+    add_connections(airflow, ministack)
+    airflow.stack.start_service("triggerer")
+    job.unpause()
+    airflow.reparse()
+    yield Woken(job, bucket, queue)
+
+
+@pytest.mark.scenario(begins=woken)
+def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_shows(
+    airflow: AirflowInstance, ministack: Ministack, scenario: Woken
+) -> None:
+    """The bucket tells a queue, which the triggerer watches; a message is deleted once Airflow has the event."""
+    job, bucket, queue = scenario
     airflow.parsed_until(lambda: is_watched(airflow, queue), "the queue is watched")
-
-    for name in ("a", "b"):
-        ministack.client.put_object(Bucket=bucket, Key=f"landing/{name}.csv", Body=b"carrier,delay\nAA,5\n")
-
     (first, *_) = airflow.until(lambda: job.finished_runs(1), "the run that the objects have started")
     assert (first["run_type"], first["state"]) == ("asset_triggered", "success")
     airflow.until(lambda: waiting(ministack, queue) == {"0"}, "no message is left")
@@ -59,7 +67,7 @@ def add_connections(airflow: AirflowInstance, server: Ministack) -> None:
     lake = {"conn_type": "milepost_s3", **keys, "extra": json.dumps({"endpoint_url": server.endpoint_url})}
     spark = {"conn_type": "spark_connect", "host": host, "port": int(port), "password": airflow.stack.spark_token}
     for conn_id, about in (("lake", lake), ("spark_here", spark)):
-        airflow.rest.ask("POST", "/connections", json={"connection_id": conn_id, **about})
+        airflow.rest.create("/connections", {"connection_id": conn_id, **about})
 
 
 def told_queue(server: Ministack, bucket: str) -> str:
