@@ -16,22 +16,32 @@ from xdist.scheduler import LoadScopeScheduling
 
 SHARED = {
     "Airflow": ("tests/e2e/",),
+    "Spark Connect": (
+        "tests/integration/docs/",
+        "tests/integration/servers/test_connections",
+        "tests/integration/servers/test_spark_connect",
+    ),
     "Spark": ("tests/integration/", "tests/chaos/test_workers", "tests/unit/spark/", "tests/unit/testing/on_spark/"),
 }
-"""What one process runs, because it is expensive to start: the one Airflow, the one JVM that the process owns."""
+"""What one process runs because it is expensive to start: the one Airflow, a Spark server, the process's own JVM."""
 
 SHARES_NOTHING = (
     "tests/integration/epochs/pace/test_min_pause",
     "tests/integration/epochs/workers/test_new_process",
     "tests/integration/epochs/workers/test_task_imports",
     "tests/integration/faults/test_limited_workers",
-    "tests/integration/docs/",
     "tests/integration/installed/",
     "tests/integration/servers/",
     "tests/integration/tables/",
     "tests/unit/spark/driver/",
 )
 """Folders and files below those that start a Spark of their own or need none: any process may run them."""
+
+_SCOPES: dict[str, str | None] = {
+    **{prefix: name for name, prefixes in SHARED.items() for prefix in prefixes},
+    **dict.fromkeys(SHARES_NOTHING),
+}
+"""Scope by prefix. The longest prefix of a test decides. None: the test's file."""
 
 IN_PROCESS = "[in process"
 """In the name of a test that runs on Spark in the deep ring, and in any process without it: see the fixture `plane`."""
@@ -43,9 +53,10 @@ DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
 def scope_of(nodeid: str) -> str:
     """Return the unit that one process runs: a shared resource, or else the test's file."""
     file = nodeid.split("::", 1)[0]
-    if nodeid.startswith(SHARES_NOTHING) or IN_PROCESS in nodeid:
+    if IN_PROCESS in nodeid:
         return file
-    return next((name for name, folders in SHARED.items() if nodeid.startswith(folders)), file)
+    prefix = max(filter(nodeid.startswith, _SCOPES), key=len, default="")
+    return _SCOPES.get(prefix) or file
 
 
 @pytest.hookimpl(trylast=True)

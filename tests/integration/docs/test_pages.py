@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.servers.connect_server import ConnectServer, connect_server
+from milepost_testkit.servers.connect_server import ConnectServer
 from scripts.stack import REMOTE_VARIABLE
 from scripts.transcripts import page_environ, pages, run_page
 
@@ -19,14 +18,8 @@ IN_EVERY_RUN = ("README.md",)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("spark")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def environ(server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    named = {REMOTE_VARIABLE: server.remote, TOKEN_VARIABLE: server.stack.spark_token}
+def environ(spark_connect: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    named = {REMOTE_VARIABLE: spark_connect.remote, TOKEN_VARIABLE: spark_connect.stack.spark_token}
     return page_environ(tmp_path_factory.mktemp("page"), named)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -17,31 +17,38 @@ from milepost_testkit.servers.connect_server import ConnectServer, connect_serve
 from milepost_testkit.servers.s3_servers import Seaweed
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A Spark server whose processes have no credentials of any store, with Spark's UI and event log."""
-    folder = tmp_path_factory.mktemp("connect")
-    (folder / "events").mkdir()
-    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (folder / "events").as_uri()}
+@pytest.fixture
+def observed(tmp_path: Path) -> Iterator[ConnectServer]:
+    """A Spark server with Spark's UI and event log."""
+    (tmp_path / "events").mkdir()
+    events = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": (tmp_path / "events").as_uri()}
     ui = {"spark.ui.enabled": "true", "spark.ui.port": str(free_ports(1)[0])}
-    with connect_server(folder / "server", events | ui) as server:
+    with connect_server(tmp_path / "server", events | ui) as server:
         yield server
 
 
 @pytest.fixture
-def job(seaweed: Seaweed, server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConnectedJob:
-    for name, value in lake_connection(seaweed).items():
-        monkeypatch.setenv(name, value)
-    spark = f"spark-connect://:{server.stack.spark_token}@{server.remote.removeprefix('sc://')}"
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK", spark)
-    return ConnectedJob.connected(tmp_path / "job", seaweed, "spark: {conn_id: spark")
+def connect(
+    seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[ConnectServer], ConnectedJob]:
+    """Makes a job that finds its store and a Spark server by Connections. The server has no credentials of a store."""
+
+    def connected(server: ConnectServer) -> ConnectedJob:
+        for name, value in lake_connection(seaweed).items():
+            monkeypatch.setenv(name, value)
+        spark = f"spark-connect://:{server.stack.spark_token}@{server.remote.removeprefix('sc://')}"
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK", spark)
+        return ConnectedJob.connected(tmp_path / "job", seaweed, "spark: {conn_id: spark")
+
+    return connected
 
 
 @pytest.mark.deep
 def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
-    job: ConnectedJob, server: ConnectServer, seaweed: Seaweed
+    connect: Callable[[ConnectServer], ConnectedJob], observed: ConnectServer, seaweed: Seaweed
 ) -> None:
     """Not the plan, nor a log, Spark's UI and event log, a checkpoint, or what a command says (TABLES 1.15)."""
+    server, job = observed, connect(observed)
     job.land([1, 2])
     ran = milepost_process("run", job.spec_path, "-v")
     assert ran.exit_code == 0, ran.stderr
@@ -49,7 +56,8 @@ def test_only_an_epoch_s_tasks_have_the_credentials_of_its_connection(
     words = (["show", "--json"], ["show", "--spec"], ["status"], ["history", "--json"], ["lint", "--json"], ["doctor"])
     said = [ran, *(milepost(command, job.spec_path, *options) for command, *options in words)]
     assert [one.exit_code for one in said] == [0] * len(said)
-    own = [file for file in server.folder.parent.rglob("*") if file.is_file() and file.name != "spark-token"]
+    folders = (server.folder, server.folder.parent / "events")
+    own = [file for one in folders for file in one.rglob("*") if file.is_file() and file.name != "spark-token"]
     texts = [
         *(f"{one.stdout}{one.stderr}".encode() for one in said),
         *shown_by_spark(server),
@@ -77,8 +85,9 @@ def stores_of(job: ConnectedJob) -> list[ObjectStore]:
 
 
 def test_wrong_credentials_name_the_connection_and_lose_nothing(
-    job: ConnectedJob, server: ConnectServer, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[[ConnectServer], ConnectedJob], spark_connect: ConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    job = connect(spark_connect)
     job.land([1, 2])
     with monkeypatch.context() as wrong:
         wrong.setenv("AIRFLOW_CONN_LAKE", f"aws://somebody:a-wrong-secret@/?endpoint_url={job.objects.endpoint_url}")
@@ -86,7 +95,7 @@ def test_wrong_credentials_name_the_connection_and_lose_nothing(
         assert_clear_error(refused, 8, "no valid credentials", "Correct login and password of Connection lake")
         assert "a-wrong-secret" not in refused.stderr
     with monkeypatch.context() as wrong:
-        address = server.remote.removeprefix("sc://")
+        address = spark_connect.remote.removeprefix("sc://")
         wrong.setenv("AIRFLOW_CONN_SPARK", f"spark-connect://:a-wrong-token@{address}")
         refused = milepost("run", job.spec_path)
         assert_clear_error(refused, 8, "the token was refused", "the password of Connection spark")

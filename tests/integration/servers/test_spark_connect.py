@@ -28,7 +28,7 @@ from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, 
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section
 from milepost_testkit.processes.processes import stop_tree, wait_until
-from milepost_testkit.servers.connect_server import ConnectServer, connect_server
+from milepost_testkit.servers.connect_server import ConnectServer
 from scripts.stack import SPARK
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
@@ -122,10 +122,9 @@ class HeldJob:
         return sorted((row["k"], row["form"]) for row in rows)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as server:
-        yield server
+@pytest.fixture
+def server(spark_connect: ConnectServer) -> ConnectServer:
+    return spark_connect
 
 
 @pytest.fixture(autouse=True)
@@ -264,7 +263,7 @@ def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
     is_closed = connect._is_closed
     monkeypatch.setattr(connect, "_is_closed", lambda *to: asked.append(to[-1]) or is_closed(*to))
     remote = parse_remote(server.remote)
-    for number in range(1, 10):
+    for number in range(1, 6):
         asked.clear()
         session = connect._session_of(remote, runner.plan)
         assert session.session_id == connect.session_id(runner.plan, number)
