@@ -19,7 +19,7 @@ from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
-from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.codec.packing import expand_handles, pack, shorten_handles, unpack
 from milepost.protocol.codec.records import dump, from_json, load_document, to_json
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -251,8 +251,8 @@ class CheckpointMetadata:
         document = to_json(self)
         sources = {name: _packed_source(item) for name, item in document["sources"].items()}
         tables = {name: _packed_table(item) for name, item in document["tables"].items()}
-        document |= {"plan": shortened(document["plan"]), "sources": sources, "tables": tables}
-        document |= {name: packed(document[name]) for name in _PACKED}
+        document |= {"plan": shorten_handles(document["plan"]), "sources": sources, "tables": tables}
+        document |= {name: pack(document[name]) for name in _PACKED}
         if not document["dimensions"]:  # most jobs have none
             del document["dimensions"]
         return dump(document)
@@ -300,10 +300,10 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     try:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
-        whole = {"plan": restored(document["plan"]), "sources": sources, "tables": tables}
+        whole = {"plan": expand_handles(document["plan"]), "sources": sources, "tables": tables}
         whole |= {
-            "tasks": [_completed(task) for task in unpacked(document["tasks"])],
-            "shares": unpacked(document["shares"]),
+            "tasks": [_completed(task) for task in unpack(document["tasks"])],
+            "shares": unpack(document["shares"]),
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateCorrupt(f"{key}: not a readable checkpoint: {error!r}", hint=_VERIFY) from error
@@ -325,19 +325,19 @@ def _completed(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
-    shorter: dict[str, Any] = shortened(item)
-    return shorter | {"consumed": packed(shorter["consumed"])}
+    shorter: dict[str, Any] = shorten_handles(item)
+    return shorter | {"consumed": pack(shorter["consumed"])}
 
 
 def _packed_table(item: Mapping[str, Any]) -> dict[str, Any]:
-    shorter: dict[str, Any] = shortened(item)
-    return shorter | {"records": packed(shorter["records"])}
+    shorter: dict[str, Any] = shorten_handles(item)
+    return shorter | {"records": pack(shorter["records"])}
 
 
 def _unpacked_table(item: Mapping[str, Any]) -> Any:
-    return restored({**item, "records": unpacked(item["records"])})
+    return expand_handles({**item, "records": unpack(item["records"])})
 
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
     # A checkpoint from before sources forgot anything has no horizon; an early one does not name empty objects.
-    return restored({"horizon_ms": None, "empty": [], **item, "consumed": unpacked(item["consumed"])})
+    return expand_handles({"horizon_ms": None, "empty": [], **item, "consumed": unpack(item["consumed"])})

@@ -45,4 +45,4 @@ def scratch_file(what: str, *, who: str = "") -> Iterator[IO[bytes]]:
 
 def _refused(what: str, error: OSError, who: str, now_true: str) -> EnvironmentUnusable:
     elsewhere = "set TMPDIR to a folder on another disk"
-    return unusable_disk_error(tempfile.gettempdir(), what, error, elsewhere=elsewhere, now_true=now_true, who=who)
+    return unusable_disk_error(tempfile.gettempdir(), what, error, alternative=elsewhere, now_true=now_true, prefix=who)

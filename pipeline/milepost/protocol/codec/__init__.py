@@ -1,1 +1,1 @@
-"""The stored form of the manifest log, byte by byte."""
+"""The manifest log and other stored records as canonical JSON."""

@@ -1,4 +1,4 @@
-"""A stored list of garbage names the keys of one transition; the manifest names the list by its digest (I8)."""
+"""Encode and decode stored garbage lists. A list holds the keys of one transition; the manifest refers to it (I8)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from milepost.protocol.manifest.upkeep.garbage import newest_of
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import GarbageList
 
-_HINT = "milepost gc finds again what it named"
+_HINT = "milepost gc lists its keys again"
 
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of one list, each once; `version`: of the head that it was made from."""
+    """The distinct keys of one list. `version`: of the head that the list was made from."""
 
     stored_format: ClassVar[str] = "milepost.garbage/1"
 
@@ -26,22 +26,22 @@ class _Keys:
 
 
 def encode_list(keys: Collection[str], version: int) -> tuple[str, bytes]:
-    """Return the digest and the body of a list of garbage.
+    """Return the digest and the body of a garbage list.
 
     Args:
-        keys: each once. version: of the head that it is made from.
+        keys: distinct keys. version: of the head that the list is made from.
     """
     body = encode(_Keys(tuple(keys), version))
     return sha256(body).hexdigest(), body
 
 
-def decode_list(body: bytes, named: GarbageList) -> tuple[str, ...]:
-    """Return the keys of a list. Raises StateCorrupt: it is not what the manifest names."""
-    what = f"list of garbage {named.sha256}"
-    keys = decode(_Keys, body, what, hint=_HINT).keys if sha256(body).hexdigest() == named.sha256 else ()
-    if len(keys) != named.count or newest_of(keys) != named.newest:
+def decode_list(body: bytes, expected: GarbageList) -> tuple[str, ...]:
+    """Return the keys of a list. Raises StateCorrupt: it is not the list that the manifest refers to."""
+    what = f"garbage list {expected.sha256}"
+    keys = decode(_Keys, body, what, hint=_HINT).keys if sha256(body).hexdigest() == expected.sha256 else ()
+    if len(keys) != expected.count or newest_of(keys) != expected.newest:
         raise StateCorrupt(
-            f"{what}: expected {named.count} keys below checkpoints up to {named.newest} with this digest, got"
+            f"{what}: expected {expected.count} keys below checkpoints up to {expected.newest} with this digest, got"
             f" {len(body)} other bytes. Nothing was deleted.",
             hint=_HINT,
         )

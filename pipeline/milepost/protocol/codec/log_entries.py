@@ -1,9 +1,10 @@
-"""The entries of the manifest log, and what compaction leaves of one: the key stays taken, the state goes (I6).
+"""Entries of the manifest log, and the tombstones that compaction replaces them with (I6).
 
-A tombstone is a pure function of the entry that it replaces, so whoever writes it, and however often or late, writes
-the same bytes. It keeps what is asked of old versions: whose write has the version, what happened when, which
-checkpoints it began or ended, and the id that the next trigger would have taken, by which the version of any trigger is
-found without walking the log (ids rise strictly with versions, I5). Of a completion also what a replay needs.
+A tombstone keeps the key taken and drops the state. It is a pure function of its entry, so every writer, however often
+or late, writes the same bytes. It retains what old versions are still read for: the write id, the time, the event's
+type, the checkpoints it started or ended, and `next_checkpoint_id`. Checkpoint ids increase with versions (I5), so a
+binary search over `next_checkpoint_id` finds the version of any trigger. For a completion it also retains what a
+replay needs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LogEntry:
 
     Attributes:
         version: equals `state.version`.
-        write_id: unique to one attempt to write: after a lost reply its writer knows its own entry by it (I1).
+        write_id: unique to one attempt to write. After a lost reply the writer recognizes its own entry by it (I1).
     """
 
     version: int
@@ -46,13 +47,13 @@ class LogEntry:
 
     @property
     def next_checkpoint_id(self) -> CheckpointId:
-        """Of the state: as `Tombstone.next_checkpoint_id`, so that a trigger is found among entries of both kinds."""
+        """That of the state. Named as in `Tombstone`, so that both kinds can be searched for a trigger."""
         return self.state.next_checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """What one manifest version says that happened, without the state that it led to: a fraction of the work."""
+    """The event of one manifest version without the resulting state, which is far cheaper to decode."""
 
     version: int
     event: Event
@@ -60,14 +61,14 @@ class LoggedEvent:
 
 @dataclass(frozen=True, slots=True)
 class CompletedEpoch:
-    """What the log keeps for ever of a completed checkpoint: its place in a lineage, and what its epoch was to read.
+    """What the log retains permanently of a completed checkpoint: its ancestry, and the input of its epoch.
 
     Attributes:
         parent: checkpoint it continued; 0 for the first.
         token: the winning one.
         plan: the input record.
-        watermark: at its end, as its summary says it; None: none yet.
-        imported: no epoch made it: it was restored or bootstrapped, and no recorded input leads to it.
+        watermark: at the end of the epoch, as in its summary; None: none yet.
+        imported: it was restored or bootstrapped instead of computed, so no recorded input reproduces it.
     """
 
     checkpoint_id: CheckpointId
@@ -84,12 +85,12 @@ class Tombstone:
     """One compacted manifest version.
 
     Attributes:
-        write_id: of the entry that was there: a writer that lost its reply still knows its own by it (I1).
-        at_ms, event: when it was made, and the name of its event's type.
-        next_checkpoint_id: of the state that it had led to.
-        checkpoint_ids: those that the event concerned, ascending; () for subsumptions, which may have many.
-        reason: of an abort, by the name of its CheckpointFailureReason; None for all others.
-        completed: of a completion; None for all others.
+        write_id: of the replaced entry: a writer that lost its reply still recognizes its entry by it (I1).
+        at_ms, event: when the event happened, and the name of its type.
+        next_checkpoint_id: of the replaced entry's state.
+        checkpoint_ids: checkpoints of the event, ascending; () for subsumptions, which may have many.
+        reason: of an abort: the name of its CheckpointFailureReason. None for other events.
+        completed: of a completion. None for other events.
     """
 
     version: int
@@ -104,15 +105,22 @@ class Tombstone:
 
 _DIGEST_CHARACTERS = 43
 _UTC = "+00:00"
-"""What every watermark ends with, but the one that ends the event time."""
+"""Suffix of every watermark except ``end``, the end of event time."""
 
 CompletedRow = tuple[int, int, int, str, int, str | None, int]
 TombstoneRow = tuple[int, str, int, str, int, tuple[int, ...], str | None, CompletedRow | None]
-"""As it is stored: by position, for names would take half of the bytes."""
+"""The stored form. Fields have positions instead of names, which would double the size::
+
+    ["milepost.tombstone/1", 7, "w7", 1700, "CheckpointCompleted", 4, [3], null,
+     [3, 2, 6, "q6urq6ur…q6s", 210, "2026-01-01T00:00:00", 0]]
+
+is version 7, which completed checkpoint 3: epoch 3, parent 2, token 6, an input record of 210 bytes with the SHA-256
+``abab…ab`` in base64, a watermark in UTC, not imported.
+"""
 
 
 def completed_epoch(checkpoint: CompletedCheckpoint) -> CompletedEpoch:
-    """Return what is kept for ever of a completed checkpoint."""
+    """Return what is retained permanently of a completed checkpoint."""
     watermark = checkpoint.summary.get("watermark")
     return CompletedEpoch(
         checkpoint.checkpoint_id,
@@ -126,10 +134,10 @@ def completed_epoch(checkpoint: CompletedCheckpoint) -> CompletedEpoch:
 
 
 def tombstone_of(entry: LogEntry) -> Tombstone:
-    """Return what is left of an entry.
+    """Return the tombstone that replaces an entry.
 
     Raises:
-        ProtocolViolation: its input record is not named by its content, so that a tombstone cannot name it.
+        ProtocolViolation: the input record's key does not contain its digest, so the tombstone could not name it.
     """
     event = entry.event
     completed = completed_epoch(event.checkpoint) if isinstance(event, CheckpointCompleted) else None
@@ -151,27 +159,27 @@ def tombstone_of(entry: LogEntry) -> Tombstone:
 
 
 def event_name(entry: LogEntry | Tombstone) -> str:
-    """Return the name of the type of an entry's event."""
+    """Return the type name of an entry's event."""
     return entry.event if isinstance(entry, Tombstone) else type(entry.event).__name__
 
 
 def completion_of(entry: LogEntry | LoggedEvent | Tombstone) -> CompletedEpoch | None:
-    """Return what is kept for ever of the checkpoint that an entry completed; None: it completed none."""
+    """Return the retained part of the checkpoint that an entry completed; None: it completed none."""
     if isinstance(entry, Tombstone):
         return entry.completed
     return completed_epoch(entry.event.checkpoint) if isinstance(entry.event, CheckpointCompleted) else None
 
 
 def aborted_by(entry: LogEntry | LoggedEvent | Tombstone) -> tuple[CheckpointId, ...]:
-    """Return the checkpoints that an entry gave up."""
+    """Return the checkpoints that an entry aborted."""
     if isinstance(entry, Tombstone):
         return entry.checkpoint_ids if entry.event in _ABORTING else ()
     return tuple(aborted.pending.checkpoint_id for aborted in aborts_of(entry.event))
 
 
 def to_row(tombstone: Tombstone) -> TombstoneRow:
-    """Return a tombstone as it is stored."""
-    done = tombstone.completed
+    """Return the stored form of a tombstone."""
+    completed = tombstone.completed
     return (
         tombstone.version,
         tombstone.write_id,
@@ -181,34 +189,34 @@ def to_row(tombstone: Tombstone) -> TombstoneRow:
         tombstone.checkpoint_ids,
         tombstone.reason,
         None
-        if done is None
+        if completed is None
         else (
-            done.epoch,
-            done.parent,
-            done.token,
-            urlsafe_b64encode(bytes.fromhex(done.plan.sha256)).decode().rstrip("="),
-            done.plan.size,
-            None if done.watermark is None else done.watermark.removesuffix(_UTC),
-            int(done.imported),
+            completed.epoch,
+            completed.parent,
+            completed.token,
+            urlsafe_b64encode(bytes.fromhex(completed.plan.sha256)).decode().rstrip("="),
+            completed.plan.size,
+            None if completed.watermark is None else completed.watermark.removesuffix(_UTC),
+            int(completed.imported),
         ),
     )
 
 
 def from_row(row: TombstoneRow) -> Tombstone:
-    """Return the tombstone that `to_row` made a row of. Raises ValueError: it cannot have."""
-    version, write_id, at_ms, event, next_checkpoint_id, ids, reason, done = row
+    """Return the tombstone of a stored row. Raises ValueError: `to_row` cannot have made the row."""
+    version, write_id, at_ms, event, next_checkpoint_id, ids, reason, completed = row
     tombstone = Tombstone(
         version,
         write_id,
         at_ms,
         event,
         CheckpointId(next_checkpoint_id),
-        tuple(CheckpointId(one) for one in ids),
+        tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids),
         reason,
-        None if done is None else _completed(ids, done),
+        None if completed is None else _completed(ids, completed),
     )
     if to_row(tombstone) != row:
-        raise ValueError(f"not as it would be written: {row}")
+        raise ValueError(f"not in canonical form: {row}")
     return tombstone
 
 
@@ -216,7 +224,7 @@ def _completed(ids: tuple[int, ...], row: CompletedRow) -> CompletedEpoch:
     epoch, parent, token, digest, size, watermark, imported = row
     (checkpoint_id,) = ids
     if len(digest) != _DIGEST_CHARACTERS:
-        raise ValueError(f"{digest!r} is no digest of an input record")
+        raise ValueError(f"{digest!r} is not the digest of an input record")
     sha256 = urlsafe_b64decode(digest + "=").hex()
     return CompletedEpoch(
         CheckpointId(checkpoint_id),

@@ -1,14 +1,25 @@
-"""Packing writes records of one kind as columns: what they share is said once.
+"""Pack lists of similar records into columns, so that shared values are stored once.
 
 Works on JSON values, before the strict reader sees them. A column is one of
 
 * ``{"all": value}``: every record has this value,
-* ``{"of": {field: column}}``, ``{"of": [columns]}``: every record has an object with these fields, a list of these,
-* ``{"steps": [integers]}``: the first record's integer, then how far each is above the one before it,
-* ``{"each": [values]}``: one value per record; with ``"text": [prefix, suffix]``, what stands between the two.
+* ``{"of": {field: column}}``, ``{"of": [columns]}``: every record is an object with these fields, or a list of these,
+* ``{"steps": [integers]}``: the first record's integer, then the difference of each record to the one before it,
+* ``{"each": [values]}``: one value per record; with ``"text": [prefix, suffix]``, the text between the two.
 
-And a handle whose key has its digest says it once: ``{"key": "inputs/{sha256}.json", "sha256": …, "size": …}``. No key
-that a handle refers to has braces of its own: they are made by `layout`, of names that are checked.
+For example, these three records::
+
+    {"id": 7,  "at": 100, "sinks": ["a"], "file": "chk-7/x"}
+    {"id": 8,  "at": 130, "sinks": ["a"], "file": "chk-8/x"}
+    {"id": 10, "at": 190, "sinks": ["a"], "file": "chk-10/x"}
+
+become::
+
+    {"of": {"id": {"steps": [7, 1, 2]}, "at": {"steps": [100, 30, 60]}, "sinks": {"all": ["a"]},
+            "file": {"each": ["7", "8", "10"], "text": ["chk-", "/x"]}}}
+
+A handle whose key contains its digest stores the digest once: ``{"key": "inputs/{sha256}.json", "sha256": …, "size":
+…}``. Braces cannot occur in the key of a handle otherwise: `layout` makes keys from validated names.
 """
 
 from __future__ import annotations
@@ -23,35 +34,35 @@ _HANDLE = {"key", "sha256", "size"}
 _DIGEST = "{sha256}"
 
 
-def shortened(value: Any) -> Any:
-    """Return a JSON value whose handles say their digest once."""
+def shorten_handles(value: Any) -> Any:
+    """Return a JSON value whose handles contain their digest only once."""
     return _with_keys(value, lambda key, digest: key.replace(digest, _DIGEST))
 
 
-def restored(value: Any) -> Any:
-    """Return what `shortened` was given."""
+def expand_handles(value: Any) -> Any:
+    """Undo `shorten_handles`."""
     return _with_keys(value, lambda key, digest: key.replace(_DIGEST, digest))
 
 
-def _with_keys(value: object, changed: Callable[[str, str], str]) -> object:
+def _with_keys(value: object, change_key: Callable[[str, str], str]) -> object:
     if isinstance(value, list):
-        return [_with_keys(item, changed) for item in value]
+        return [_with_keys(item, change_key) for item in value]
     if not isinstance(value, dict):
         return value
     match value:
         case {"key": str(key), "sha256": str(digest)} if digest and value.keys() == _HANDLE:
-            return {**value, "key": changed(key, digest)}
-    return {name: _with_keys(item, changed) for name, item in value.items()}
+            return {**value, "key": change_key(key, digest)}
+    return {name: _with_keys(item, change_key) for name, item in value.items()}
 
 
-def packed(records: list[object]) -> list[object] | Column:
-    """Return two or more records as a column; what a column does not shorten, or could not count, as it is."""
+def pack(records: list[object]) -> list[object] | Column:
+    """Return a list of records as a column, or unchanged if a column is not shorter or would lose their number."""
     column = _column(records) if records else {}
     return column if "of" in column else records
 
 
-def unpacked(stored: Any) -> Any:
-    """Return what `packed` was given; what is no column is returned as it is. Raises ValueError: it is a broken one."""
+def unpack(stored: Any) -> Any:
+    """Undo `pack`; anything but an object is returned unchanged. Raises ValueError: it is not a valid column."""
     if not isinstance(stored, dict):
         return stored
     counts = set(_counts(stored))
@@ -90,14 +101,14 @@ def _common_prefix(texts: Sequence[str]) -> str:
 
 
 def _counts(column: object) -> Sequence[int]:
-    """Return how many records each column of values has. Raises ValueError: it is no column."""
+    """Return the lengths of all columns of values within a column. Raises ValueError: it is not a column."""
     match column:
         case {"all": _, **rest} if not rest:
             return ()
         case {"of": dict(columns), **rest} if not rest:
-            return [count for one in columns.values() for count in _counts(one)]
+            return [count for column in columns.values() for count in _counts(column)]
         case {"of": list(columns), **rest} if not rest:
-            return [count for one in columns for count in _counts(one)]
+            return [count for column in columns for count in _counts(column)]
         case {"steps": list(steps), **rest} if not rest and all(type(step) is int for step in steps):
             return (len(steps),)
         case {"each": list(values), "text": [str(), str()], **rest} if not rest and all(
@@ -112,10 +123,10 @@ def _counts(column: object) -> Sequence[int]:
 def _values(column: Column, count: int) -> list[object]:
     match column:
         case {"of": dict(columns)}:
-            fields = {name: _values(one, count) for name, one in columns.items()}
-            return [{name: values[at] for name, values in fields.items()} for at in range(count)]
+            fields = {name: _values(column, count) for name, column in columns.items()}
+            return [{name: values[index] for name, values in fields.items()} for index in range(count)]
         case {"of": list(columns)}:
-            return [list(parts) for parts in zip(*(_values(one, count) for one in columns), strict=True)]
+            return [list(parts) for parts in zip(*(_values(column, count) for column in columns), strict=True)]
         case {"steps": list(steps)}:
             return list(accumulate(steps))
         case {"each": list(values), "text": [prefix, suffix]}:

@@ -1,6 +1,7 @@
-"""Readers make values of JSON what a record's types say, or name the place where one does not fit.
+"""Build the readers that convert JSON values to a record's field types.
 
-A reader is made once per type. The types that there are, and what a record may declare, are told in `records`.
+Each type's reader is built once. A reader raises Mismatch with the path of the value that does not fit. The supported
+types and declarations are described in `records`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.stored_fields import AS_IS, OMIT_NONE, StoredAs, StoredName
 
 EVENT_TAG = "type"
-"""Key of the name of an event's type."""
+"""Key of an event's type name."""
 
 FORMAT_KEY = "format"
 SCALARS = {int: "an integer", str: "text", bool: "true or false", float: "a float"}
@@ -28,7 +29,7 @@ Reader: TypeAlias = Callable[[object], Any]
 
 
 class Mismatch(Exception):
-    """A value that does not fit; the path and the expectation are for the StateCorrupt that it becomes."""
+    """A value that does not fit. Its path and the expectation become part of a StateCorrupt."""
 
     def __init__(self, expectation: str) -> None:
         super().__init__(expectation)
@@ -38,16 +39,16 @@ class Mismatch(Exception):
         return f"{self._path or 'it'}: {self._expectation}"
 
     def within(self, step: str) -> Mismatch:
-        """Say one step more of the way to the value, from the inside out."""
+        """Prepend a step to the path of the value; called from the inside out."""
         self._path = step + self._path
         return self
 
 
-_ANOTHER_PLACE = "start under another storage, the sink at another path; or put back what lay there"
+_OTHER_STORAGE_HINT = "start under another storage or with another sink path, or restore the previous object"
 
 
 class UnexpectedFormat(Mismatch):
-    """A stored object that another version of Milepost wrote, or nobody; never to be taken for one that is absent.
+    """A stored object that another version of Milepost, or another program, wrote. Never treat it as absent.
 
     Attributes:
         remedy: what to do.
@@ -55,20 +56,20 @@ class UnexpectedFormat(Mismatch):
 
     def __init__(self, expected: str, got: object) -> None:
         name, _, number = expected.rpartition("/")
-        later = re.fullmatch(re.escape(name) + r"/(\d{1,9})", got) if isinstance(got, str) else None
-        newer = later is not None and int(later[1]) > int(number)
+        match = re.fullmatch(re.escape(name) + r"/(\d{1,9})", got) if isinstance(got, str) else None
+        newer = match is not None and int(match[1]) > int(number)
         who = "a newer Milepost" if newer else "an earlier Milepost, or by something else"
         super().__init__(f"was written by {who}: expected the format {expected}, got {_short(got)}")
-        self.remedy = "use that version" if newer else _ANOTHER_PLACE
+        self.remedy = "use that version" if newer else _OTHER_STORAGE_HINT
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-def check_format(found: object, expected: str) -> None:
-    """Raise OtherFormat unless what a stored object says of itself is this format."""
-    if type(found) is not str or found != expected:
-        raise UnexpectedFormat(expected, found)
+def check_format(actual: object, expected: str) -> None:
+    """Raise UnexpectedFormat unless a stored object declares this format."""
+    if type(actual) is not str or actual != expected:
+        raise UnexpectedFormat(expected, actual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,11 @@ class StoredField:
     """One field of a stored record.
 
     Attributes:
-        name: the record's. key: the stored one.
-        plain: types of values that it has as they are; empty when `read` has to look at each.
-        read: makes its value of JSON. write: makes the stored form; None when the value is stored as it is.
-        as_is: its value is JSON already. omit_none: None is left out.
-        required: a row may not end before it.
+        name: the record's field name. key: the stored one.
+        plain: types of values that need no conversion; empty if `read` must examine each value.
+        read: converts from JSON. write: converts to the stored form; None: the value is stored unchanged.
+        as_is: its value is JSON already. omit_none: None is omitted.
+        required: a stored row must include it.
     """
 
     name: str
@@ -95,7 +96,7 @@ class StoredField:
 
 @cache
 def reader_of(kind: Any) -> Reader:
-    """Return what makes a value of JSON one of `kind`, or raises Mismatch; made once per type."""
+    """Return the reader of a type: it converts a JSON value or raises Mismatch. Built once per type."""
     if isinstance(kind, NewType):
         return reader_of(kind.__supertype__)
     if kind is object or kind is Any:
@@ -138,17 +139,17 @@ def _number(value: object) -> object:
 
 
 def _range(value: object) -> object:
-    """Return a half-open range that is not empty."""
+    """Return a half-open, non-empty range."""
     if not isinstance(value, list) or [type(bound) for bound in value] != [int, int] or not 0 <= value[0] < value[1]:
         raise _expected("a range [start, stop)", value)
     return range(value[0], value[1])
 
 
 def _annotated(kind: Any, marks: tuple[Any, ...]) -> Reader:
-    """Return a value that its type's functions look at, or that is made of its stored form."""
+    """Read a value through its stored form, then check it with the validators of its type."""
     stored = next((mark for mark in marks if isinstance(mark, StoredAs)), None)
     reader = reader_of(kind if stored is None else stored.kind)
-    faults: list[Callable[[Any], str | None]] = [mark for mark in marks if callable(mark)]
+    validators: list[Callable[[Any], str | None]] = [mark for mark in marks if callable(mark)]
 
     def read(value: object) -> object:
         item = reader(value)
@@ -157,17 +158,17 @@ def _annotated(kind: Any, marks: tuple[Any, ...]) -> Reader:
                 item = stored.read(item)
             except (ValueError, StateCorrupt) as error:
                 raise Mismatch(str(error)) from error
-        for fault in faults:
-            wrong = fault(item)
-            if wrong is not None:
-                raise Mismatch(wrong)
+        for validate in validators:
+            fault = validate(item)
+            if fault is not None:
+                raise Mismatch(fault)
         return item
 
     return read
 
 
 def _union(options: tuple[Any, ...]) -> Reader:
-    """Return an optional value, a number, or one of the events, told apart by their tag."""
+    """Read an optional value, a number, or one of several events that differ in their tag."""
     present = tuple(option for option in options if option is not types.NoneType)
     if len(present) == 1:
         reader = reader_of(present[0])
@@ -179,14 +180,14 @@ def _union(options: tuple[Any, ...]) -> Reader:
 
 
 def _event(kinds: tuple[type[Event], ...]) -> Reader:
-    """Return one of these events, told apart by its tag."""
-    known = {kind.__name__: _record(kind) for kind in kinds}
+    """Read one of these events, selected by its tag."""
+    readers = {kind.__name__: _record(kind) for kind in kinds}
 
     def read(value: object) -> object:
         tag = value.get(EVENT_TAG) if isinstance(value, dict) else None
-        if not isinstance(value, dict) or not isinstance(tag, str) or tag not in known:
-            raise _expected(f"one of {sorted(known)} as its `{EVENT_TAG}`", tag if isinstance(value, dict) else value)
-        return known[tag]({key: item for key, item in value.items() if key != EVENT_TAG})
+        if not isinstance(value, dict) or not isinstance(tag, str) or tag not in readers:
+            raise _expected(f"one of {sorted(readers)} as its `{EVENT_TAG}`", tag if isinstance(value, dict) else value)
+        return readers[tag]({key: item for key, item in value.items() if key != EVENT_TAG})
 
     return read
 
@@ -197,20 +198,20 @@ def _mapping(kind: Any) -> Reader:
     def read(value: object) -> object:
         if not isinstance(value, dict):
             raise _expected("an object", value)
-        key, found = "", {}
+        key, values = "", {}
         try:
             for key, item in value.items():
-                found[key] = reader(item)
+                values[key] = reader(item)
         except Mismatch as mismatch:
             mismatch.within(f".{key}")
             raise
-        return found
+        return values
 
     return read
 
 
 def _array(kind: Any) -> Reader:
-    """Return an array of any length of one kind."""
+    """Read an array of any length whose items have one type."""
     reader = reader_of(kind)
     plain = {kind} if kind in SCALARS else None
 
@@ -219,20 +220,20 @@ def _array(kind: Any) -> Reader:
             raise _expected("an array", value)
         if plain is not None and set(map(type, value)) == plain:
             return tuple(value)
-        found: list[object] = []
+        items: list[object] = []
         try:
             for item in value:
-                found.append(reader(item))
+                items.append(reader(item))
         except Mismatch as mismatch:
-            mismatch.within(f"[{len(found)}]")
+            mismatch.within(f"[{len(items)}]")
             raise
-        return tuple(found)
+        return tuple(items)
 
     return read
 
 
 def _tuple(kinds: tuple[Any, ...]) -> Reader:
-    """Return an array of a kind each."""
+    """Read an array of fixed length whose items have a type each."""
     readers = [reader_of(kind) for kind in kinds]
 
     def read(value: object) -> object:
@@ -240,14 +241,14 @@ def _tuple(kinds: tuple[Any, ...]) -> Reader:
             raise _expected("an array", value)
         if len(value) != len(readers):
             raise _expected(f"an array of {len(readers)}", value)
-        found: list[object] = []
+        items: list[object] = []
         try:
             for reader, item in zip(readers, value, strict=True):
-                found.append(reader(item))
+                items.append(reader(item))
         except Mismatch as mismatch:
-            mismatch.within(f"[{len(found)}]")
+            mismatch.within(f"[{len(items)}]")
             raise
-        return tuple(found)
+        return tuple(items)
 
     return read
 
@@ -276,15 +277,15 @@ def _record(kind: type) -> Reader:
         if value.keys() != keys:
             unknown, missing = sorted(value.keys() - keys), sorted(keys - value.keys())
             raise Mismatch(f"{kind.__name__} has unknown keys {unknown} and lacks {missing}")
-        key, found = "", {}
+        key, values = "", {}
         try:
             for name, key, plain, reader in plan:
                 item = value[key]
-                found[name] = item if type(item) in plain else reader(item)
+                values[name] = item if type(item) in plain else reader(item)
         except Mismatch as mismatch:
             mismatch.within(f".{key}")
             raise
-        record = kind(**found)
+        record = kind(**values)
         if checked:
             _check(record)
         return record
@@ -293,15 +294,15 @@ def _record(kind: type) -> Reader:
 
 
 def _row(kind: type) -> Reader:
-    """Return a record that is stored as an array of its fields."""
+    """Read a record that is stored as an array of its fields."""
     checked = hasattr(kind, "check")
 
     def read(value: object) -> object:
-        plan, least, shapes = _row_plan(kind)
-        if not isinstance(value, list) or not least <= len(value) <= len(plan):
+        plan, min_length, plain_shapes = _row_plan(kind)
+        if not isinstance(value, list) or not min_length <= len(value) <= len(plan):
             raise _expected(f"an array ({kind.__name__}: {', '.join(field.key for field in plan)})", value)
-        found = value if tuple(map(type, value)) in shapes else _parts(plan, value)
-        record = kind(*found)
+        items = value if tuple(map(type, value)) in plain_shapes else _read_row_items(plan, value)
+        record = kind(*items)
         if checked:
             _check(record)
         return record
@@ -309,39 +310,41 @@ def _row(kind: type) -> Reader:
     return read
 
 
-def _parts(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
-    found: list[object] = []
+def _read_row_items(plan: tuple[StoredField, ...], row: list[object]) -> list[object]:
+    items: list[object] = []
     try:
         for field, item in zip(plan, row, strict=False):
-            found.append(item if type(item) in field.plain else field.read(item))
+            items.append(item if type(item) in field.plain else field.read(item))
     except Mismatch as mismatch:
-        mismatch.within(f"[{len(found)}]")
+        mismatch.within(f"[{len(items)}]")
         raise
-    return found
+    return items
 
 
 @cache
 def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, frozenset[tuple[type, ...]]]:
-    """Return the fields of a row, how many it has at least, and the types of those that need no look at each value."""
+    """Return the fields of a row, its minimal length, and the type tuples whose values need no conversion."""
     plan = fields_of(kind)
     return plan, sum(field.required for field in plan), frozenset(product(*(field.plain for field in plan)))
 
 
 def _check(record: Any) -> None:
-    wrong = record.check()
-    if wrong is not None:
-        raise Mismatch(wrong)
+    fault = record.check()
+    if fault is not None:
+        raise Mismatch(fault)
 
 
 @cache
 def _plan(kind: type) -> tuple[frozenset[str], tuple[tuple[str, str, frozenset[type], Reader], ...]]:
     """Return the stored keys of a record, and per field its name, key, plain types and reader."""
     plan = fields_of(kind)
-    return frozenset(field.key for field in plan), tuple((one.name, one.key, one.plain, one.read) for one in plan)
+    return frozenset(field.key for field in plan), tuple(
+        (field.name, field.key, field.plain, field.read) for field in plan
+    )
 
 
 def plan_of(kind: type) -> object:
-    """Return what reads the fields of a record, which the first of its type finds out."""
+    """Return the cached plan for reading the fields of a record type."""
     return _row_plan(kind) if getattr(kind, "stored_as_row", False) else _plan(kind)
 
 

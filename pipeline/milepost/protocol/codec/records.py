@@ -1,20 +1,20 @@
-"""Stored records as canonical JSON, and back: strict in both directions.
+"""Encode and decode stored records as canonical JSON, strictly in both directions.
 
-A stored record is a frozen dataclass; its fields' types say what is stored. Canonical: keys sorted, no spaces, no NaN.
-One value has one encoding, so equal bytes mean equal records. Strict: an unknown or missing key or a value of another
-type is StateCorrupt, and nothing is guessed.
+A stored record is a frozen dataclass whose field types define what is stored. Canonical: keys sorted, no spaces, no
+NaN. A value has exactly one encoding, so equal bytes mean equal records. Strict: an unknown or missing key, or a value
+of another type, raises StateCorrupt; nothing is guessed.
 
-What a record may declare beside its fields:
+A record may declare, besides its fields:
 
-* ``check(self) -> str | None``: what is wrong with values that fit one by one; None when they belong together.
-* ``stored_format: ClassVar[str]``: ``milepost.<kind>/<version>``, written as the key ``format``, demanded when read;
-  another one is refused by name.
-* ``stored_as_row: ClassVar[bool] = True``: stored as an array of its fields, in order. The last ones may be missing
-  when they have defaults.
+* ``check(self) -> str | None``: what is wrong with a combination of values that are valid individually, or None.
+* ``stored_format: ClassVar[str]``: ``milepost.<kind>/<version>``, stored under the key ``format`` and required when
+  read; the error for any other format names both.
+* ``stored_as_row: ClassVar[bool] = True``: stored as an array of its fields, in order. Trailing fields with defaults
+  may be missing.
 
-Types of fields: int, float, str, bool, ``int | float``, object, Any, enums of text, records, events (told apart by
-their ``type``), ``range`` as ``[start, stop]``, tuples and Sequence as arrays, dict and Mapping from text, each of them
-or None, and the kinds of `stored_fields`.
+Field types: int, float, str, bool, ``int | float``, object, Any, enums of text, records, events (identified by their
+``type``), ``range`` as ``[start, stop]``, tuples and Sequence as arrays, dict and Mapping from text, each of these
+or None, and the types of `stored_fields`.
 """
 
 from __future__ import annotations
@@ -45,33 +45,34 @@ Record = TypeVar("Record")
 
 RESTORE_HINT = "Restore this object, or roll back to an older checkpoint."
 _PLAIN = {*SCALARS, NoneType}
-"""Types of values that are JSON as they are."""
+"""Types of values that are valid JSON unchanged."""
 
 EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
 def encode(record: object) -> bytes:
-    """Return the canonical JSON of a dataclass made of records, tuples, enums and JSON values."""
+    """Return the canonical JSON of a dataclass of records, tuples, enums and JSON values."""
     return dump(to_json(record))
 
 
 def prepare_codec(kind: type) -> None:
-    """Find out how records of this type are written and read, ahead of the first one.
+    """Build and cache the encoder and decoder of a record type before its first use.
 
-    Raises: TypeError, NameError: it is no type of what can be stored.
+    Raises:
+        TypeError, NameError: the type cannot be stored.
     """
     if _form_of(kind) is not None:
         plan_of(kind)
 
 
 def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: object) -> Record:
-    """Return the record that `encode` had written.
+    """Return the record that `encode` wrote.
 
     Args:
-        kind: the dataclass. body: its JSON. what: names the object in errors, usually its key.
+        kind: the dataclass. body: its JSON. what: names the object in errors, usually by its key.
         hint, details: of the error.
     Raises:
-        StateCorrupt: it is not that record.
+        StateCorrupt: the body is not such a record.
     """
     return from_json(kind, load(body, what, hint=hint, **details), what, hint=hint, **details)
 
@@ -80,7 +81,7 @@ def to_json(record: object) -> Any:
     """Return the JSON value of a record: dicts, lists, strings, numbers, booleans and None only.
 
     Raises:
-        TypeError: it holds something that JSON does not have.
+        TypeError: it contains a value without a JSON form.
     """
     if type(record) in _PLAIN:
         return record
@@ -102,10 +103,10 @@ def to_json(record: object) -> Any:
 
 
 def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTORE_HINT, **details: object) -> Record:
-    """Return the record of a JSON value. Raises StateCorrupt, naming `what` and the place; arguments as in `decode`."""
-    reads: Any = kind  # a type, and so hashable
+    """Return the record of a JSON value. Raises StateCorrupt with `what` and the path; arguments as in `decode`."""
+    reader_type: Any = kind  # a type, and so hashable
     try:
-        record: Record = reader_of(reads)(value)
+        record: Record = reader_of(reader_type)(value)
     except UnexpectedFormat as other:
         raise _other_format(what, other, details) from other
     except Mismatch as mismatch:
@@ -114,7 +115,7 @@ def from_json(kind: type[Record], value: object, what: str, *, hint: str = RESTO
 
 
 def dump(value: object) -> bytes:
-    """Return the canonical bytes of a JSON value, ASCII alone: a name that is no text has a form too."""
+    """Return the canonical bytes of a JSON value, in ASCII, so that names with surrogates can be encoded too."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -122,7 +123,7 @@ def load(body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: o
     """Return the JSON value of a stored object.
 
     Raises:
-        StateCorrupt: it is none, or a key appears twice; arguments as in `decode`.
+        StateCorrupt: the body is not JSON, or a key appears twice; arguments as in `decode`.
     """
     try:
         value: object = json.loads(body, object_pairs_hook=_unique, parse_constant=_refuse_constant)
@@ -135,10 +136,10 @@ def load(body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: o
 def load_document(
     stored_format: str, body: bytes | str, what: str, *, hint: str = RESTORE_HINT, **details: object
 ) -> dict[str, Any]:
-    """Return the JSON object of a stored document whose parts are unpacked before they are read.
+    """Return the JSON object of a stored document that is unpacked before its records are read.
 
     Raises:
-        StateCorrupt: it is none, or of another format; arguments as in `decode`.
+        StateCorrupt: it is not an object, or has another format; arguments as in `decode`.
     """
     value = load(body, what, hint=hint, **details)
     if not isinstance(value, dict):
@@ -148,7 +149,7 @@ def load_document(
 
 
 def load_row(stored_format: str, body: bytes | str, what: str) -> list[Any]:
-    """Return a stored array without its first item, which is its format. Raises StateCorrupt."""
+    """Return a stored array without its first item, the format. Raises StateCorrupt."""
     value = load(body, what)
     if not isinstance(value, list):
         raise StateCorrupt(f"{what}: expected an array that begins with its format. Nothing was changed.")
@@ -156,9 +157,9 @@ def load_row(stored_format: str, body: bytes | str, what: str) -> list[Any]:
     return value[1:]
 
 
-def _require_format(expected: str, found: object, what: str, details: Mapping[str, object]) -> None:
+def _require_format(expected: str, actual: object, what: str, details: Mapping[str, object]) -> None:
     try:
-        check_format(found, expected)
+        check_format(actual, expected)
     except UnexpectedFormat as other:
         raise _other_format(what, other, details) from other
 
@@ -180,12 +181,12 @@ def _refuse_constant(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How records of one type are stored.
+    """The stored form of a record type.
 
     Attributes:
-        fields: of each its stored key, its name, what makes its stored form, None when it is stored as it is,
-            whether it is JSON already, and whether None is left out.
-        as_row: as an array. constants: what an object has beside its fields.
+        fields: per field its stored key, its name, its converter to the stored form (None: stored unchanged),
+            whether it holds JSON already, and whether None is omitted.
+        as_row: stored as an array. constants: keys that the object has besides its fields.
     """
 
     fields: tuple[tuple[str, str, Callable[[Any], object] | None, bool, bool], ...]

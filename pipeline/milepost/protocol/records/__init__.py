@@ -1,1 +1,1 @@
-"""The vocabulary of the protocol: ids, records, reasons, errors, and where an object of a job lies."""
+"""Records, ids, errors and object keys that the protocol is written in."""

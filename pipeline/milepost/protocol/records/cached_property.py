@@ -1,7 +1,7 @@
-"""A property that is computed once per object, whatever another object of its class waits for meanwhile.
+"""A `cached_property` that holds no lock while it computes.
 
-Python 3.11 computes `functools.cached_property` under one lock for all objects of the class: of two jobs that one
-process has opened, the second would wait for the store of the first.
+In Python 3.11 `functools.cached_property` has one lock for all objects of a class. When one process has two jobs open,
+the second would wait until the first has read its store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     class cached_property(functools.cached_property):
-        """`functools.cached_property` as Python 3.12 has it; of several threads all get what the first one computed."""
+        """`functools.cached_property` as in Python 3.12; concurrent callers all get the value that was stored first."""
 
         def __get__(self, instance: object, owner: type[Any] | None = None) -> Any:
             if instance is None:

@@ -1,4 +1,4 @@
-"""The records of one checkpoint: what was triggered, by whom, and what was completed."""
+"""Records of one checkpoint: the trigger, its leader, and the completed checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.protocol.records.stored_fields import OwnKey
 
 
 class CheckpointStatus(Enum):
-    """Pending until exactly one of complete and abort wins (I9); a completed one may be subsumed later."""
+    """PENDING ends in exactly one of COMPLETED and ABORTED (I9). COMPLETED may become SUBSUMED later."""
 
     PENDING = "pending"
     COMPLETED = "completed"
@@ -25,7 +25,7 @@ class CheckpointStatus(Enum):
 
 
 class CheckpointKind(Enum):
-    """Whose it is: a CHECKPOINT belongs to the job and is subsumed, a SAVEPOINT to a person and never is."""
+    """Who owns it: the job owns a CHECKPOINT and subsumes it; a person owns a SAVEPOINT, which is never subsumed."""
 
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
@@ -33,7 +33,7 @@ class CheckpointKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectHandle:
-    """Reference to one immutable stored object: nobody finds it by name, and a reader checks it (I7).
+    """Reference to one immutable stored object. Readers reach it only by this handle, and verify its content (I7).
 
     Attributes:
         key: relative to the job's root.
@@ -48,13 +48,13 @@ class ObjectHandle:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease, as far as another machine can judge it (I10).
+    """The holder of a lease, described so that another machine can judge whether it is alive (I10).
 
     Attributes:
         kind: ``cli`` or ``airflow``.
         host: host name, for people.
-        pid, create_time_ms: the process; only a CLI run's are ever used to prove it dead, and only on its own machine.
-        machine: where that pid means something: one boot of one kernel, one namespace of pids. None: nobody can tell.
+        pid, create_time_ms: the process. They prove a holder dead only for a CLI run, and only on its own machine.
+        machine: scope in which the pid is valid: one boot of one kernel, one pid namespace. None: unknown.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The session that triggered last on a timeline, and the token that fences all others (I3)."""
+    """The session that last triggered on a timeline, and the token that fences all earlier sessions (I3)."""
 
     session_id: SessionId
     token: FencingToken
@@ -75,11 +75,11 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The Airflow run that an epoch belongs to; None fields for a CLI run.
+    """The Airflow run that an epoch belongs to; every field is None for a CLI run.
 
     Attributes:
         logical_date: ISO 8601; None for a run without one.
-        bundle: the DAG bundle that the trigger ran from, `name`, or `name@version` where it has a version.
+        bundle: the DAG bundle of the trigger, `name`, or `name@version` if it is versioned.
     """
 
     dag_id: str | None = None
@@ -99,14 +99,14 @@ class SubtaskKey:
 
 @dataclass(frozen=True, slots=True)
 class PendingCheckpoint:
-    """A triggered checkpoint: the lease of its session until the deadline (I10).
+    """A triggered checkpoint. It is also its session's lease, until the deadline (I10).
 
     Attributes:
-        checkpoint_id, epoch: its identity; epoch is head's epoch + 1.
+        checkpoint_id, epoch: its identity; the epoch is the head's epoch + 1.
         token: fencing token in force: of the trigger, then of the last rebind.
         base: checkpoint it starts from; 0 is the empty state.
         plan: the input record: object versions per source, and caps (``inputs/<sha256>.json``).
-        expected: subtasks that must acknowledge.
+        expected: subtasks that must acknowledge it.
         trigger_time_ms, deadline_ms: the store's clock; each rebind renews the deadline.
         prefixes: tokens whose directories ``chk-<id>/t<token>/`` may hold files, ascending.
     """
@@ -127,16 +127,16 @@ class PendingCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class CompletedCheckpoint:
-    """A retained checkpoint; all else about it is in the object `metadata` refers to.
+    """A retained checkpoint. `metadata` refers to the object that describes everything else about it.
 
     Attributes:
         parent: checkpoint it continued; 0 for the first.
-        token: the winning one: of `metadata`, and of the prefix that holds the checkpoint's own files.
-        session_id, holder: of the session that triggered it, also when another one adopted it (I10).
-        version: of the manifest, that completed it: the number that its commit to each table carries (I14).
+        token: the winning token: the one in `metadata`, and of the prefix that holds the checkpoint's own files.
+        session_id, holder: of the session that triggered it, even if another session adopted it (I10).
+        version: manifest version that completed it. The checkpoint's commit to each table carries this number (I14).
         sinks: every sink of the checkpoint.
-        unconfirmed: those that have not yet confirmed its commit; such a checkpoint is never subsumed (I8).
-        summary: what `list` shows without opening `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
+        unconfirmed: sinks that have not confirmed their commit yet. Such a checkpoint is never subsumed (I8).
+        summary: what `list` shows without reading `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
     """
 
     checkpoint_id: CheckpointId

@@ -1,4 +1,4 @@
-"""Disks of a machine that do not take, or give back, what they are asked to: told in one way, whoever asked."""
+"""Error for a local disk that is full or does not work, formatted the same for every caller."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from milepost.protocol.records.errors import EnvironmentUnusable
 
 
 def unusable_disk_error(
-    folder: str, what: str, error: OSError, *, elsewhere: str, now_true: str, who: str = ""
+    folder: str, verb_phrase: str, error: OSError, *, alternative: str, now_true: str, prefix: str = ""
 ) -> EnvironmentUnusable:
-    """Return what to raise for a folder that is of no use: its disk is full, or does not work.
+    """Return the error to raise for a folder that cannot be used.
 
     Args:
-        what: it cannot do, as "take an object". elsewhere: how to choose another folder, as "set TMPDIR to a folder on
-            another disk". now_true: a sentence. who: whose it is, and a colon.
+        verb_phrase: what the folder cannot do, such as "take an object".
+        alternative: how to choose another folder, such as "set TMPDIR to a folder on another disk".
+        now_true: a sentence about the state of things now.
+        prefix: names the owner of the folder, with a colon and a space.
     """
     return EnvironmentUnusable(
-        f"{who}{folder} cannot {what} ({error}). {now_true}",
-        hint=f"Free space there, or {elsewhere}.",
+        f"{prefix}{folder} cannot {verb_phrase} ({error}). {now_true}",
+        hint=f"Free space there, or {alternative}.",
         directory=folder,
     )

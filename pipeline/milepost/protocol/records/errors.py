@@ -1,7 +1,7 @@
 """Errors, typed by what the caller must do about them.
 
-Wording of every message: who, what, expected and got, what is now true, what to do.
-A new class is only warranted by a new reaction of the caller.
+Every message says, in this order: who, what, expected and got, what is true now, what to do.
+Add a class only if callers must react to it in a new way.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import ClassVar
 
 
 class Action(Enum):
-    """What whoever receives the error must do.
+    """What the receiver of the error must do.
 
     Attributes:
-        RETRY: the same again, once what is there now has been read.
-        SKIP: nothing: somebody else does it, or it is done.
-        ABORT_CHECKPOINT: give the epoch up; nothing of it becomes visible.
-        STOP: no more by itself; a person decides.
-        FIX_INPUT: put right what was given: the request, the data or the machine. Then again.
+        RETRY: read the current state, then try again.
+        SKIP: nothing. Another session does it, or it is done.
+        ABORT_CHECKPOINT: abort the epoch; nothing of it becomes visible.
+        STOP: stop. A person decides.
+        FIX_INPUT: correct the request, the data or the machine, then try again.
     """
 
     RETRY = "retry"
@@ -31,13 +31,13 @@ class Action(Enum):
 
 
 class CheckpointError(Exception):
-    """Base of all errors that Milepost raises on purpose.
+    """Base of all errors that Milepost raises deliberately.
 
     Attributes:
-        action: the reaction that the class asks for.
+        action: the reaction that the class requires.
         exit_code: what the CLI exits with (DESIGN 8.2: 1 failed, 2 usage, 3 not found,
             4 fenced or conflict, 5 quality, 6 timeout, 7 corrupt, 8 environment).
-        hint: what to do, one line, or "" when the message already says it.
+        hint: what to do, one line; "" if the message already says it.
         details: ids and values for ``--json``, JSON-compatible.
     """
 
@@ -51,17 +51,17 @@ class CheckpointError(Exception):
         self.details = details
 
     def add_hint(self, step: str) -> None:
-        """Say one more thing to do, behind the hint that is there."""
+        """Append a step to the hint."""
         self.hint = f"{self.hint.rstrip('.')}. {step}" if self.hint else step
 
     def full_message(self, between: str = " ") -> str:
-        """Return the message and, where there is one, the hint behind it."""
+        """Return the message, followed by the hint if there is one."""
         return f"{self.message}{between}{self.hint}" if self.hint else self.message
 
 
 @contextmanager
 def with_hint(kind: type[CheckpointError], hint: str) -> Iterator[None]:
-    """Give the errors of a kind that leave the block this hint, unless they have one of their own."""
+    """Give errors of this kind that leave the block a hint, unless they have their own."""
     try:
         yield
     except kind as error:
@@ -77,51 +77,51 @@ class InvalidRequest(CheckpointError):
 
 
 class SourceChanged(CheckpointError):
-    """A consumed object now has another version: the data must be put right, or the spec must say what that means."""
+    """A consumed object has another version now. Correct the data, or declare in the spec how to treat changes."""
 
     action = Action.FIX_INPUT
     exit_code = 1
 
 
 class NotFound(CheckpointError):
-    """What was named (a job, a checkpoint, a sink, an object) does not exist."""
+    """The named job, checkpoint, sink or object does not exist."""
 
     action = Action.FIX_INPUT
     exit_code = 3
 
 
 class EnvironmentUnusable(CheckpointError):
-    """The machine or a service cannot be used as configured: credentials, bucket, Java, disk, store rules."""
+    """The machine or a service cannot be used as configured: credentials, bucket, Java, disk, store semantics."""
 
     action = Action.FIX_INPUT
     exit_code = 8
 
 
 class SparkLost(EnvironmentUnusable):
-    """The Spark of an epoch went away amid it, or had no core for it; one that has some runs the same epoch."""
+    """Spark went away during an epoch, or had no free core for it. The same epoch can run again on another Spark."""
 
     action = Action.RETRY
 
 
 class JobNotRunnable(CheckpointError):
-    """No epoch is triggered until a person acts: the job is FAILED or has ended, or its sinks do not answer."""
+    """No epoch is triggered until a person acts: the job is FAILED or has ended, or its sinks are unavailable."""
 
     action = Action.STOP
     exit_code = 1
 
 
 class ProtocolViolation(CheckpointError):
-    """An event that is illegal in the present state; the state is untouched. A bug of ours or of a peer."""
+    """An event that is illegal in the current state. The state is unchanged. A bug in Milepost or in a peer."""
 
     action = Action.STOP
     exit_code = 1
 
 
 NEW_RUN = "trigger a new run"
-"""What a fenced run is to do whose checkpoint is over, or another's."""
+"""Hint for a fenced run whose checkpoint is finished, or belongs to another run."""
 
 NEWER_TRY = "nothing: a newer try of the same run goes on with the epoch"
-"""What a fenced try is to do whose run has begun another."""
+"""Hint for a fenced try: its run has started a newer try."""
 
 
 class Fenced(CheckpointError):
@@ -139,21 +139,21 @@ class Busy(CheckpointError):
 
 
 class Subsumed(CheckpointError):
-    """What is asked for is about a checkpoint that completed and is subsumed by now: there is nothing left to do."""
+    """The request concerns a checkpoint that completed and has been subsumed since: nothing is left to do."""
 
     action = Action.SKIP
     exit_code = 3
 
 
 class CommitConflict(CheckpointError):
-    """Somebody else's transition took the version; ours did not land. Read the head and decide again."""
+    """Another session's transition took the version, so ours did not land. Read the head and decide again."""
 
     action = Action.RETRY
     exit_code = 4
 
 
 class PlanOutdated(CommitConflict):
-    """What a person approved is not so any more, and nothing was changed. Make a new plan, and look at it."""
+    """A plan that a person approved no longer holds. Nothing was changed. Make a new plan and review it."""
 
     action = Action.STOP
 
@@ -166,14 +166,14 @@ class Superseded(CheckpointError):
 
 
 class CommitOutcomeUnknown(CheckpointError):
-    """Nobody knows whether the write landed. Delete nothing; read back before trying again."""
+    """It is unknown whether the write landed. Delete nothing; read back before retrying."""
 
     action = Action.RETRY
     exit_code = 1
 
 
 class StoreUnavailable(CheckpointError):
-    """The store did not answer, or answered with a fault of its own."""
+    """The store did not answer, or answered with an error of its own."""
 
     action = Action.RETRY
     exit_code = 8
@@ -187,7 +187,7 @@ class StateCorrupt(CheckpointError):
 
 
 class SubtaskDeclined(CheckpointError):
-    """A subtask answered the checkpoint with a decline; the checkpoint must be aborted."""
+    """A subtask declined the checkpoint, so the checkpoint must be aborted."""
 
     action = Action.ABORT_CHECKPOINT
     exit_code = 1

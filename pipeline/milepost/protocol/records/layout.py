@@ -1,4 +1,7 @@
-"""The keys of a job's control objects, relative to `<storage>/<job>/`. Ids are 20 digits, so byte order is id order."""
+"""Object keys of a job, relative to `<storage>/<job>/`.
+
+Numbers are zero-padded to 20 digits, so byte order is numeric order.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,35 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 
 MANIFEST_PREFIX = "manifest/"
 INPUTS_PREFIX = "inputs/"
-"""Where input records lie, named by their content."""
+"""Input records, named by their content."""
 
 CHECKPOINTS_PREFIX = "chk-"
 METADATA_NAME = "_metadata"
 METRICS_NAME = "metrics/"
-"""Below a token prefix: what each Spark attempt measured. Nothing refers to it."""
+"""Below a token prefix: measurements of each Spark attempt. Nothing refers to them."""
 
 SAVEPOINTS_PREFIX = "savepoints/"
-"""Below it ``<name>/<creation>/``: self-contained copies of checkpoints, each a person's."""
+"""Followed by ``<name>/<creation>/``: self-contained copies of checkpoints, owned by people."""
 
 VETOES_PREFIX = "vetoes/"
-"""Below it ``<id>.json``: failing rows of an epoch that the quality gate vetoed. Only people read it."""
+"""Followed by ``<id>.json``: failing rows of an epoch that the quality gate vetoed. Only people read them."""
 
 GARBAGE_PREFIX = "garbage/"
-"""Below it ``<sha256>.json``: lists of garbage, named by their content."""
+"""Followed by ``<sha256>.json``: lists of garbage, named by their content."""
 
 SINKS_PREFIX = "sinks/"
-"""Below it, by sink: ``marks/<number>.json``: which contents a table carries, whose commit names one by its number;
-``tables/<location>.json``: a table from before or after a migration; ``files/``: what a table in a database, which has
-no path, is a projection of, laid out as below a path."""
+"""Followed by the sink's name and one of
+
+* ``marks/<number>.json``: describes table contents; the table's commit refers to a mark by its number,
+* ``tables/<location>.json``: a table from before or after a migration,
+* ``files/``: the files that a database table is a projection of, laid out as below a path.
+"""
 
 PROBE_PREFIX = "_probe/"
-"""Where the start-up probe writes, and removes, its objects. Nothing ever refers to one."""
+"""Where the start-up probe writes and deletes its objects. Nothing ever refers to them."""
 
 SAVEPOINT_DOCUMENT = "savepoint.json"
-"""Written last into a savepoint's root: without it there is no savepoint."""
+"""Written last into a savepoint's root; without it the savepoint does not exist."""
 
 _VERSION_CEILING = 10**19
 _DIGITS = 20
@@ -51,17 +57,17 @@ _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0
 
 
 def marks_prefix(sink: str) -> str:
-    """Return where the marks of one sink lie."""
+    """Return the prefix of the marks of one sink."""
     return f"{SINKS_PREFIX}{sink}/marks/"
 
 
 def staged_files_prefix(sink: str) -> str:
-    """Return where the files of one sink lie whose table is in a database."""
+    """Return the prefix of the files of a sink whose table is in a database."""
     return f"{SINKS_PREFIX}{sink}/files/"
 
 
 def sink_of_staged_file(key: str) -> str | None:
-    """Return the sink below whose `staged_files_prefix` a key lies; None for a key outside of all of them."""
+    """Return the sink whose `staged_files_prefix` contains the key; None for any other key."""
     match = _STAGED_FILE.match(key)
     return None if match is None else match[1]
 
@@ -76,7 +82,7 @@ def is_mark_key(key: str) -> bool:
 
 
 def registered_tables_prefix(sink: str) -> str:
-    """Return where the tables of one sink are registered that a migration knows of."""
+    """Return the prefix of the tables of one sink that a migration has registered."""
     return f"{SINKS_PREFIX}{sink}/tables/"
 
 
@@ -90,7 +96,12 @@ def is_registered_table_key(key: str) -> bool:
 
 
 def manifest_key(version: int) -> str:
-    """Return the key of one manifest version; the head has the smallest key, so one LIST of one key finds it.
+    """Return the key of one manifest version.
+
+    Newer versions have smaller keys, so a LIST of one key finds the head::
+
+        version 1 -> manifest/09999999999999999999.json
+        version 2 -> manifest/09999999999999999998.json
 
     Raises:
         InvalidRequest: version is not in 1..10**19 - 1.
@@ -110,22 +121,22 @@ def manifest_version(key: str) -> int:
 
 
 def input_key(sha256: str) -> str:
-    """Return the key of the input record with this content."""
+    """Return the key of the input record with this digest."""
     return f"{INPUTS_PREFIX}{sha256}.json"
 
 
 def garbage_list_key(sha256: str) -> str:
-    """Return the key of the list of garbage with this content."""
+    """Return the key of the garbage list with this digest."""
     return f"{GARBAGE_PREFIX}{sha256}.json"
 
 
 def checkpoint_prefix(checkpoint_id: CheckpointId) -> str:
-    """Return ``chk-<id>/``: everything that any attempt wrote for one checkpoint."""
+    """Return ``chk-<id>/``: everything that any attempt writes for one checkpoint."""
     return f"{CHECKPOINTS_PREFIX}{checkpoint_id:0{_DIGITS}d}/"
 
 
 def token_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return ``chk-<id>/t<token>/``: the only place where the holder of that token writes (I3)."""
+    """Return ``chk-<id>/t<token>/``: the only prefix below which the holder of that token writes (I3)."""
     return f"{checkpoint_prefix(checkpoint_id)}t{token:0{_DIGITS}d}/"
 
 
@@ -135,44 +146,44 @@ def metadata_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 
 
 def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key that the driver of `run_epoch` rewrites while it works (I10)."""
+    """Return the key of the object that the driver of `run_epoch` rewrites while it works (I10)."""
     return token_prefix(checkpoint_id, token) + "_heartbeat"
 
 
 def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
+    """Return the key of the object that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
     return token_prefix(checkpoint_id, token) + "_aborted"
 
 
 def staged_veto_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key under which the holder of that token leaves the failing rows of a vetoed epoch."""
+    """Return the key under which the holder of that token stores the failing rows of a vetoed epoch."""
     return token_prefix(checkpoint_id, token) + "_veto"
 
 
 def veto_key(checkpoint_id: CheckpointId) -> str:
-    """Return the key under which the failing rows of an epoch lie that was aborted for them."""
+    """Return the key of the failing rows of an epoch that was aborted because of them."""
     return f"{VETOES_PREFIX}{checkpoint_id:0{_DIGITS}d}.json"
 
 
 def is_veto_key(key: str) -> bool:
-    """Say whether a key is one of `veto_key`."""
+    """Return whether `veto_key` makes this key."""
     return _VETO_KEY.fullmatch(key) is not None
 
 
 def savepoint_name_fault(name: str) -> str | None:
-    """Say why a text cannot name a savepoint, or None. Digits alone are refused: they mean a checkpoint's id."""
+    """Return why a text cannot name a savepoint, or None. Digits alone are refused: they mean a checkpoint id."""
     if not _SAVEPOINT_NAME.fullmatch(name):
         return "expected 1 to 63 of a-z, 0-9, '_' and '-', the first a letter or a digit"
     return "digits alone are the id of a checkpoint" if name.isdigit() else None
 
 
 def savepoint_root(name: str, creation: str) -> str:
-    """Return ``savepoints/<name>/<creation>/``, where one creation of a savepoint writes, and nobody else ever.
+    """Return ``savepoints/<name>/<creation>/``, where only one creation of one savepoint ever writes.
 
     Args:
-        creation: 32 lower-case hexadecimal digits, new for each try: no key of a disposed one is ever taken again.
+        creation: 32 lower-case hexadecimal digits, new for each try, so no key of a disposed savepoint is reused.
     Raises:
-        InvalidRequest: the name, or the creation, is none.
+        InvalidRequest: the name or the creation is invalid.
     """
     prefix = f"{SAVEPOINTS_PREFIX}{name}/{creation}/"
     fault = savepoint_name_fault(name) or (None if _SAVEPOINT_ROOT.fullmatch(prefix) else "it has no valid creation")
@@ -182,43 +193,43 @@ def savepoint_root(name: str, creation: str) -> str:
 
 
 def savepoint_root_of_key(key: str) -> str | None:
-    """Return the ``savepoints/<name>/<creation>/`` below which a key lies; None for a key outside of all of them."""
+    """Return the ``savepoints/<name>/<creation>/`` that contains the key; None for any other key."""
     match = _SAVEPOINT_ROOT.match(key)
     return None if match is None else match[0]
 
 
 def copy_pin_name(root: str) -> str:
-    """Return the name of the pin that is held while a savepoint is copied below this root: until then it is in use."""
+    """Return the name of the pin that protects this root while a savepoint is copied below it."""
     return f"copy to {root}"
 
 
 def checkpoint_of_key(key: str) -> CheckpointId | None:
-    """Return the checkpoint below whose prefix a key lies; None for a key outside of all of them."""
+    """Return the checkpoint whose prefix contains the key; None for any other key."""
     match = _CHECKPOINT_KEY.match(key)
     return None if match is None else CheckpointId(int(match[1]))
 
 
 def token_prefix_of_key(key: str) -> str | None:
-    """Return the ``chk-<id>/t<token>/`` below which a key lies; None for a key outside of all of them."""
+    """Return the ``chk-<id>/t<token>/`` that contains the key; None for any other key."""
     match = _CHECKPOINT_KEY.match(key)
     return None if match is None or match[2] is None else match[0]
 
 
 def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
-    """Return the checkpoint and the token of exactly a ``chk-<id>/t<token>/``; None for anything else."""
+    """Return the checkpoint and the token of a ``chk-<id>/t<token>/``; None for anything else."""
     match = _CHECKPOINT_KEY.fullmatch(prefix)
     return None if match is None or match[2] is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
 
 
 def is_job_directory(prefix: str) -> bool:
-    """Say whether a prefix is the directory of a checkpoint, a token, a token's metrics or a savepoint, as a whole."""
+    """Return whether a prefix is a whole directory of a checkpoint, token, token's metrics or savepoint."""
     return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
 
 
 def key_fault(key: str) -> str | None:
-    """Say why a stored reference must not be followed, or None: it has to stay below the job's own prefix.
+    """Return why a stored reference must not be followed, or None. It must stay below the job's own prefix.
 
-    A stored key is not trusted (DESIGN 9): it may come from an object that this job's token did not write.
+    Stored keys are untrusted (DESIGN 9): the object they come from may have been written by another session.
     """
     if not key:
         return "it is empty"

@@ -1,4 +1,4 @@
-"""Locations are texts that mean absolute URLs of storage, sources and sinks."""
+"""Parse and validate locations: the URLs and paths of storage, sources and sinks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SQLITE_FILE = re.compile(r"(sqlite(?:\+\w+)?:///)(?![/:]|file:)(.+)")
 
 
 def location_problem(text: str) -> str | None:
-    """Return why `text` is no location, or None: ``s3://bucket/…``, ``file:///abs/…`` or a path."""
+    """Return why `text` is not a valid location, or None: ``s3://bucket/…``, ``file:///abs/…`` or a path."""
     if not text.strip() or CONTROL.search(text):
         return "expected s3://bucket/…, file:///abs/… or a path relative to the spec"
     if len(text) > _MAX_CHARACTERS:
@@ -32,7 +32,7 @@ def location_problem(text: str) -> str | None:
 
 
 def endpoint_problem(text: str) -> str | None:
-    """Return why `text` is no S3 endpoint, or None; what it holds is not repeated, for it may be a secret."""
+    """Return why `text` is not an S3 endpoint, or None. The reason never repeats `text`, which may contain a secret."""
     if not text:
         return None
     match = SCHEME.fullmatch(text)
@@ -47,14 +47,14 @@ def endpoint_problem(text: str) -> str | None:
 
 
 def file_url(path: object) -> str:
-    """Return the URL of an absolute path: spaces and Unicode stand for themselves, only ``%`` is escaped."""
+    """Return the URL of an absolute path. Only ``%`` is escaped; spaces and Unicode are kept."""
     return "file://" + posixpath.normpath(str(path)).replace("%", "%25")
 
 
 def absolute_url(text: str, folder: object) -> str:
-    """Return the absolute URL of a location; a relative one begins at `folder`, which is absolute.
+    """Return the absolute URL of a location; a relative one is resolved against `folder`, which is absolute.
 
-    In a ``file`` URL only ``%`` is escaped: spaces and other characters stand for themselves.
+    In a ``file`` URL only ``%`` is escaped; spaces and other characters are kept.
     """
     match = SCHEME.fullmatch(text)
     if match is None:
@@ -65,7 +65,7 @@ def absolute_url(text: str, folder: object) -> str:
 
 
 def database_uri(text: str, folder: object) -> str:
-    """Return the URI of a database; a relative file of SQLite begins at `folder`, which is absolute."""
+    """Return the URI of a database; a relative SQLite file is resolved against `folder`, which is absolute."""
     match = _SQLITE_FILE.fullmatch(text)
     if match is None:
         return text

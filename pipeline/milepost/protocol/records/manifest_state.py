@@ -1,8 +1,8 @@
-"""The value that the manifest log holds, and the records that it consists of.
+"""The manifest state: the whole control state of a job, and its parts.
 
-All control state of a job is one small value, `ManifestState` (I2). These records say what *is*; `coordinator.py`
-says how one becomes the next; `codec/entries.py` turns them into canonical JSON and back.
-Times are integer milliseconds of the store's clock, UTC. Keys are relative to `<storage>/<job>/`.
+It is one small value (I2). These records hold the state; `coordinator.py` computes the next one, and
+`codec/entries.py` converts it to and from canonical JSON. Times are integer milliseconds of the store's clock, UTC.
+Keys are relative to `<storage>/<job>/`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from milepost.protocol.records.stored_fields import OwnPrefix
 
 
 class JobStatus(Enum):
-    """RUNNING may trigger; FAILED needs `resume`; FINISHED and CANCELED end the incarnation, `start` opens the next."""
+    """RUNNING may trigger. FAILED needs `resume`. FINISHED and CANCELED end the incarnation; `start` opens the next."""
 
     RUNNING = "running"
     FAILED = "failed"
@@ -31,13 +31,13 @@ class JobStatus(Enum):
 
 
 ENDED_STATUSES = (JobStatus.FINISHED, JobStatus.CANCELED)
-"""The incarnation has a result and is never run again (I4)."""
+"""Statuses in which the incarnation has a result and never runs again (I4)."""
 
 
 class TimelineRole(Enum):
-    """LIVE is the one that the schedule continues and the sinks follow; a FORK is open work beside it.
+    """LIVE: the schedule continues it and the sinks follow it. FORK: open work alongside the live timeline.
 
-    An ABANDONED one is history: one may go back to its checkpoints until retention takes them.
+    ABANDONED: history. Its checkpoints remain valid rollback targets until retention drops them.
     """
 
     LIVE = "live"
@@ -47,7 +47,7 @@ class TimelineRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Until `until_ms` only this session may trigger on the live timeline: the last stretch of a fast-forward."""
+    """Only this session may trigger on the live timeline until `until_ms`: the last step of a fast-forward."""
 
     session_id: SessionId
     until_ms: int
@@ -55,14 +55,14 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One lineage of checkpoints, with its own leader, pending checkpoint and head (I2).
+    """One line of checkpoints, with its own leader, pending checkpoint and head (I2).
 
     Attributes:
-        parent: where it comes from: the nearest earlier timeline of which something is retained, and the last
-            checkpoint of it that is on this lineage, 0 for the empty state. None for the first timeline of a job.
-        head: newest completed checkpoint: one of its own, or the one it starts from.
-        live_from: its checkpoints above this one were completed while it was live, those up to it are a replay; 0 for
-            one that began as the live one. None: the job never was on it.
+        parent: where it starts: the nearest earlier timeline with a retained checkpoint, and the last checkpoint of
+            that timeline on this line; 0 for the empty state. None for the first timeline of a job.
+        head: newest completed checkpoint: its own, or the one it starts from.
+        live_from: its checkpoints above this id were completed while it was live; those up to it are a replay. 0 for
+            a timeline that began as the live one. None: it was never live.
     """
 
     timeline_id: TimelineId
@@ -77,13 +77,13 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What sinks must show after the newest switch or realignment; over when no sink is left.
+    """What sinks must show after the newest switch or realignment. It ends when no sink is left.
 
     Attributes:
         decision: manifest version of the newest one: the number that each table's commit carries (I14).
-        timeline, checkpoint_id: the live one and its head, which the tables are to show; checkpoint 0 is the empty one.
-        sinks: those that have yet to follow.
-        realigned: those of them whose table a person has given up for the job's state, whatever it shows by now.
+        timeline, checkpoint_id: the live timeline and its head, which tables must show; checkpoint 0 is empty.
+        sinks: those that still have to follow.
+        realigned: those among them whose table a person overrides with the job's state, whatever it shows now.
     """
 
     decision: int
@@ -95,7 +95,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """A key (or a whole prefix, ending in ``/``) that lost its last reference in manifest version `since_version`."""
+    """A key, or a whole prefix ending in ``/``, that lost its last reference in manifest version `since_version`."""
 
     prefix: OwnPrefix
     since_version: int
@@ -104,13 +104,13 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class GarbageList:
-    """A list of garbage in an object of its own: what it names is garbage from manifest version `since_version` on.
+    """A garbage list in an object of its own. The keys it names are garbage from manifest version `since_version` on.
 
     Attributes:
-        sha256: of the object, which lies at ``garbage/<sha256>.json``.
-        count: how many keys it names. done: how many of them, from the first on, are dealt with.
-        newest: the greatest checkpoint below which one of them lies.
-        since_version, since_ms: of a list that was folded, those of its youngest part.
+        sha256: of the object, which is stored at ``garbage/<sha256>.json``.
+        count: number of keys it names. done: how many of them, counted from the first, are dealt with.
+        newest: greatest checkpoint id among its keys.
+        since_version, since_ms: for a folded list, those of its youngest part.
     """
 
     sha256: str
@@ -122,7 +122,7 @@ class GarbageList:
 
 
 class CleanUp(Enum):
-    """DIRTY until what the end of an incarnation left to do is done, then CLEAN for ever (I4)."""
+    """DIRTY until the clean-up after the end of an incarnation is done, then CLEAN permanently (I4)."""
 
     DIRTY = "dirty"
     CLEAN = "clean"
@@ -130,12 +130,12 @@ class CleanUp(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How an incarnation ended: once it is there, that incarnation is never run again (I4).
+    """How an incarnation ended. An incarnation with a result never runs again (I4).
 
     Attributes:
-        status: FINISHED or CANCELED; FAILED is no result, a person may still resume.
+        status: FINISHED or CANCELED. FAILED is not a result: a person may still resume.
         clean_up: whether sinks are published and staged files discarded.
-        at_ms: when it ended. head: newest completed checkpoint of the live timeline then; 0 for none.
+        at_ms: when it ended. head: newest completed checkpoint of the live timeline at that time; 0 for none.
         detail: one sentence for people.
     """
 
@@ -149,10 +149,10 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A reader's hold on a retained checkpoint: it is a root of retention while it is listed (I8).
+    """A reader's hold on a retained checkpoint. While it is listed, the checkpoint is a root of retention (I8).
 
     Attributes:
-        name: of the reader, unique in the list. until_ms: after it, the next trigger takes the pin off the list.
+        name: of the reader, unique. until_ms: the first trigger after this time removes the pin.
     """
 
     name: str
@@ -162,11 +162,11 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A self-contained copy of a completed checkpoint that a person owns; its checkpoint is never subsumed (I8).
+    """A self-contained copy of a completed checkpoint, owned by a person. The checkpoint is never subsumed (I8).
 
     Attributes:
-        name: unique in the list. location: where the copy lies; None: below ``savepoints/<name>/`` of the job, else an
-            absolute URL.
+        name: unique. location: where the copy is stored: an absolute URL, or None for ``savepoints/<name>/`` of the
+            job.
         document: of its ``savepoint.json``; the key is relative to the savepoint's root.
     """
 
@@ -179,14 +179,14 @@ class Savepoint:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Failed epochs in a row: each checkpoint id counts once, a success resets (Flink's CheckpointFailureManager).
+    """Consecutive failed epochs. Each checkpoint id counts once; a success resets (Flink's CheckpointFailureManager).
 
     Attributes:
         consecutive: counted failures since the last success or `resume`.
-        counted: ids already counted since then, ascending, at most the newest 256.
+        counted: ids already counted since then, ascending, the newest 256 at most.
         last_success: newest completed checkpoint; failures of ids up to it are ignored.
         last_reason, last_detail: of the newest failure, counted or not; None after a success.
-        last_checkpoint: the checkpoint it belongs to; 0 when there is none.
+        last_checkpoint: the checkpoint of that failure; 0 for none.
     """
 
     consecutive: int = 0
@@ -203,21 +203,20 @@ class ManifestState:
 
     Attributes:
         version: of the manifest entry that carries this state; the first is 1.
-        next_checkpoint_id: the id that the next trigger takes (I5).
+        next_checkpoint_id: id of the next trigger (I5).
         live: the timeline that the schedule continues.
-        timelines: the live one, open forks, and abandoned ones of which something is retained.
-        checkpoints: retained ones, of all timelines, ascending by id.
-        last_scheduled_logical_date: ISO 8601 with offset: greatest one of a completed run of type `scheduled`.
-        completed_sessions: newest 32 sessions that completed a checkpoint, oldest first, also of subsumed ones.
-        aborted_sessions: newest 32 sessions whose checkpoint was aborted, oldest first.
+        timelines: the live one, open forks, and abandoned ones with a retained checkpoint.
+        checkpoints: retained checkpoints of all timelines, ascending by id.
+        last_scheduled_logical_date: greatest logical date of a completed `scheduled` run, ISO 8601 with offset.
+        completed_sessions: newest 32 sessions that completed a checkpoint, even a subsumed one; oldest first.
+        aborted_sessions: newest 32 sessions whose checkpoint was aborted; oldest first.
         results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
-        pins: by name.
-        compacted: up to this version the entries of the log are tombstones; of those that follow, some may be.
-        garbage, garbage_lists: what lost its last reference: a few keys here, all others in lists, by version.
-        reconciliation: set from a switch of the live timeline until every sink has followed; None at all other times.
-        savepoints: by name.
-        key_hash_secret: what the key hash of state that begins empty is keyed with: 32 hexadecimal digits, never shown
-            or logged.
+        pins: sorted by name.
+        compacted: log entries up to this version are tombstones; later ones may be.
+        garbage, garbage_lists: keys that lost their last reference: a few here, all others in lists, by version.
+        reconciliation: set from a switch of the live timeline until every sink has followed; otherwise None.
+        savepoints: sorted by name.
+        key_hash_secret: keys the key hash of state that starts empty. 32 hexadecimal digits, never shown or logged.
     """
 
     job: str
@@ -243,11 +242,11 @@ class ManifestState:
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""
-        wanted = self.live if timeline_id is None else timeline_id
+        name = self.live if timeline_id is None else timeline_id
         for timeline in self.timelines:
-            if timeline.timeline_id == wanted:
+            if timeline.timeline_id == name:
                 return timeline
-        raise KeyError(wanted)
+        raise KeyError(name)
 
     def checkpoint(self, checkpoint_id: CheckpointId) -> CompletedCheckpoint | None:
         """Return the retained checkpoint of that id; None when it is not retained."""

@@ -1,7 +1,7 @@
-"""Kinds of fields that stored records declare: a type, and what each of its values must keep.
+"""Field types of stored records: a Python type, and what its values must satisfy.
 
-A record's field is declared as ``size: Count``; the codec reads the type, then asks each function behind it what is
-wrong with the value. What fields must keep together is said by the record's own `check`.
+A record declares a field as ``size: Count``. The codec reads the type, then calls each validator in its annotation.
+Rules about several fields are in the record's own `check`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """The stored form of a field whose values JSON does not have; for a field as a whole, not for a part of one.
+    """The stored form of a field whose values have no JSON form. Applies to a whole field, not to a part of it.
 
     Attributes:
         kind: type of the stored form, as a record would declare it.
-        write: makes the stored form. read: its inverse; raises ValueError or StateCorrupt.
+        write: converts to the stored form. read: its inverse; raises ValueError or StateCorrupt.
     """
 
     kind: Any
@@ -32,7 +32,7 @@ class StoredAs:
 
 @dataclass(frozen=True, slots=True)
 class StoredName:
-    """The key under which a field is stored that the record calls something else."""
+    """The key under which a field is stored, if it differs from the field's name."""
 
     name: str
 
@@ -40,16 +40,16 @@ class StoredName:
 T = TypeVar("T")
 
 OMIT_NONE = "if known"
-"""Mark of a field of a document that is left out where it is None; such a document is never read back."""
+"""Mark of a field that is omitted if it is None, in documents that are never read back."""
 
 OmitNone: TypeAlias = Annotated[T | None, OMIT_NONE]
 
 AS_IS = "as is"
-"""Mark of a field that holds JSON already: it is written without being looked at."""
+"""Mark of a field that already holds JSON: it is written unexamined."""
 
 
 def int_keys(kind: Any) -> StoredAs:
-    """Return the stored form of a mapping from integers to a kind: JSON's keys are text."""
+    """Return the stored form of a mapping with integer keys; JSON keys are text."""
     return StoredAs(dict[str, kind], _text_keys, _number_keys)
 
 
@@ -65,23 +65,23 @@ def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def own_prefix_fault(key: str) -> str | None:
-    """Say why a stored key, or prefix ending in ``/``, must not be followed, or None (DESIGN 9)."""
+    """Return why a stored key, or prefix ending in ``/``, must not be followed, or None (DESIGN 9)."""
     fault = key_fault(key)
     return None if fault is None else f"{key!r} must stay below the job's prefix: {fault}"
 
 
 def own_key_fault(key: str) -> str | None:
-    """Say why a stored key cannot be that of one object of the job, or None."""
+    """Return why a stored key cannot be that of one object of the job, or None."""
     return f"{key!r} names no object: it ends in `/`" if key.endswith("/") else own_prefix_fault(key)
 
 
 def sha256_fault(digest: str) -> str | None:
-    """Say why a text is no SHA-256 in lower-case hexadecimal digits, or None."""
+    """Return why a text is no SHA-256 in lower-case hexadecimal digits, or None."""
     return None if _SHA256.fullmatch(digest) else f"expected 64 hexadecimal digits, got {digest[:80]!r}"
 
 
 def count_fault(number: float) -> str | None:
-    """Say why a number cannot count or measure something, or None."""
+    """Return why a number cannot count or measure something, or None."""
     return None if number >= 0 else f"expected at least 0, got {number}"
 
 

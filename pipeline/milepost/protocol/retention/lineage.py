@@ -26,7 +26,7 @@ def ancestry(state: ManifestState, checkpoint_id: CheckpointId) -> tuple[Complet
 
 
 def continues(state: ManifestState, timeline_id: TimelineId, checkpoint_id: CheckpointId) -> bool | None:
-    """Say whether the live head continues a checkpoint of a timeline, retained or not; None: the list tells no more."""
+    """Return whether the live head continues a checkpoint of a timeline, retained or not; None: unknown by now."""
     live = state.timeline()
     if all(timeline.timeline_id != timeline_id for timeline in state.timelines):
         return None

@@ -17,7 +17,7 @@ _CHECKPOINTS_PER_GRACE = 10
 
 
 def look_is_due(state: ManifestState, grace_ms: int) -> bool:
-    """Say whether the epoch that has just completed is one that looks for files to prune.
+    """Return whether the epoch that has just completed is one that looks for files to prune.
 
     A look reads what every retained checkpoint needs, and nothing can go sooner than a grace period later: so the first
     epoch of each grace period looks, of each two when more than ten checkpoints are retained, of each three beyond
@@ -35,7 +35,7 @@ def look_is_due(state: ManifestState, grace_ms: int) -> bool:
 
 
 def may_be_listed(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
-    """Say whether a file that this token staged can be garbage of this job at all.
+    """Return whether a file that this token staged can be garbage of this job at all.
 
     It cannot when its checkpoint is pending or newer than a pending one, or when no session of the job can have
     written it: then it is somebody else's.
@@ -47,7 +47,7 @@ def may_be_listed(state: ManifestState, checkpoint_id: CheckpointId, token: Fenc
 def may_prune(
     state: ManifestState, session_id: SessionId | None, since_version: int, since_ms: int, now_ms: int, grace_ms: int
 ) -> bool:
-    """Say whether files may be deleted that were listed at `since_version`, when they are still needed by nothing.
+    """Return whether files may be deleted that were listed at `since_version`, when they are still needed by nothing.
 
     As for the job's own garbage: the grace period is over, so that whoever had looked at the table before has read what
     it found; every checkpoint that is pending now was triggered after the listing; and a session that leads, leads

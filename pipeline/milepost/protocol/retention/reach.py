@@ -81,7 +81,7 @@ class Listed:
     keys: frozenset[str]
 
     def covers(self, key: str) -> bool:
-        """Say whether an object is garbage."""
+        """Return whether an object is garbage."""
         owner = token_prefix_of_key(key)
         directories = [savepoint_root_of_key(key), owner]
         checkpoint_id = checkpoint_of_key(key)
@@ -193,7 +193,7 @@ def published_proof(checkpoint_id: CheckpointId) -> str:
 
 
 def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
-    """Say whether everything below ``chk-<id>/`` is live: the id is that of a pending checkpoint, or above one."""
+    """Return whether everything below ``chk-<id>/`` is live: the id is that of a pending checkpoint, or above one."""
     lowest = lowest_pending(state)
     return lowest is not None and checkpoint_id >= lowest
 

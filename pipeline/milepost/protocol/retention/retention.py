@@ -183,7 +183,7 @@ def handle_conflicts(references: Iterable[tuple[str, ObjectHandle]]) -> tuple[st
 
 
 def is_discarded(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
-    """Say whether it is known that nothing which this token staged will ever be published; unknown is False.
+    """Return whether it is known that nothing which this token staged will ever be published; unknown is False.
 
     Known are aborted checkpoints (the newest that the state remembers), and losing tokens of retained ones.
     """

@@ -77,7 +77,7 @@ def _stored(tasks: Sequence[Task], parent: str) -> Iterator[str]:
                 parent,
                 "take what the tasks of an epoch do",
                 error,
-                elsewhere="name a folder on another disk: `spark.local.dir` below `spark.conf`",
+                alternative="name a folder on another disk: `spark.local.dir` below `spark.conf`",
                 now_true="Nothing was run.",
             ) from error
         yield folder

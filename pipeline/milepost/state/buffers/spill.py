@@ -93,7 +93,7 @@ def _of_task(directory: str, what: str) -> Iterator[None]:
             directory,
             f"{what} what does not fit in a task's memory",
             error,
-            elsewhere="set MILEPOST_CACHE_DIR to a folder on another disk",
+            alternative="set MILEPOST_CACHE_DIR to a folder on another disk",
             now_true="Nothing of this epoch is visible.",
         ) from error
 

@@ -26,7 +26,7 @@ from milepost.protocol.codec.log_entries import (
     event_name,
     tombstone_of,
 )
-from milepost.protocol.codec.packing import unpacked
+from milepost.protocol.codec.packing import unpack
 from milepost.protocol.codec.records import decode, encode, from_json, to_json
 from milepost.protocol.manifest.transaction.events import (
     EVENT_TYPES,
@@ -160,7 +160,7 @@ def document(entry: LogEntry = ABORTED) -> dict[str, Any]:
     """An entry with its columns as records."""
     value = json.loads(encode_entry(entry))
     state = value["state"]
-    state |= {name: unpacked(stored) for name, stored in state.items() if isinstance(stored, dict) and "of" in stored}
+    state |= {name: unpack(stored) for name, stored in state.items() if isinstance(stored, dict) and "of" in stored}
     return dict(value)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.packing import packed, restored, shortened, unpacked
+from milepost.protocol.codec.packing import expand_handles, pack, shorten_handles, unpack
 from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
 from milepost.protocol.manifest.upkeep.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
 from milepost.protocol.records.checkpoints import SubtaskKey
@@ -43,13 +43,13 @@ _RECORDS = st.lists(
 @given(_RECORDS)
 @example([{"at": "ab"}, {"at": "acb"}])
 def test_what_is_packed_comes_back_as_it_was_types_included(records: list[object]) -> None:
-    assert dumps(unpacked(packed(records)), sort_keys=True) == dumps(records, sort_keys=True)
+    assert dumps(unpack(pack(records)), sort_keys=True) == dumps(records, sort_keys=True)
 
 
 def test_records_become_columns_that_say_once_what_is_alike() -> None:
     one = {"id": 1, "run": {"dag": "a", "at": "chk-1/_metadata"}, "flag": True, "summary": {"rows": 1, "late": 0}}
     two = {"id": 2, "run": {"dag": "a", "at": "chk-12/_metadata"}, "flag": True, "summary": {"rows": 2}}
-    assert packed([one, two]) == {
+    assert pack([one, two]) == {
         "of": {
             "id": {"steps": [1, 1]},
             "run": {"of": {"dag": {"all": "a"}, "at": {"each": ["", "2"], "text": ["chk-1", "/_metadata"]}}},
@@ -57,13 +57,13 @@ def test_records_become_columns_that_say_once_what_is_alike() -> None:
             "summary": {"each": [{"rows": 1, "late": 0}, {"rows": 2}]},
         }
     }
-    assert packed([["a", 1], ["b", 1]]) == {"of": [{"each": ["a", "b"], "text": ["", ""]}, {"all": 1}]}
-    assert packed([one]) == [one] and packed([one, one]) == [one, one]
+    assert pack([["a", 1], ["b", 1]]) == {"of": [{"each": ["a", "b"], "text": ["", ""]}, {"all": 1}]}
+    assert pack([one]) == [one] and pack([one, one]) == [one, one]
 
 
 def test_what_is_no_column_is_left_to_the_strict_reader() -> None:
     for value in (None, 7, ["x"], [{}, 7]):
-        assert unpacked(value) == value
+        assert unpack(value) == value
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_a_handle_says_its_digest_once_and_nothing_else_is_touched() -> None:
     handle = {"key": f"inputs/{'a' * 64}.json", "sha256": "a" * 64, "size": 7}
     short = {**handle, "key": "inputs/{sha256}.json"}
     file = {**handle, "rows": 1}
-    assert shortened({"plans": [handle], "file": file, "n": 1}) == {"plans": [short], "file": file, "n": 1}
-    assert restored({"plans": [short], "file": file, "n": 1}) == {"plans": [handle], "file": file, "n": 1}
-    assert restored(shortened({"key": "", "sha256": "", "size": 0})) == {"key": "", "sha256": "", "size": 0}
+    assert shorten_handles({"plans": [handle], "file": file, "n": 1}) == {"plans": [short], "file": file, "n": 1}
+    assert expand_handles({"plans": [short], "file": file, "n": 1}) == {"plans": [handle], "file": file, "n": 1}
+    assert expand_handles(shorten_handles({"key": "", "sha256": "", "size": 0})) == {"key": "", "sha256": "", "size": 0}
 
 
 def test_a_retained_checkpoint_more_costs_half_of_what_the_first_one_does() -> None:

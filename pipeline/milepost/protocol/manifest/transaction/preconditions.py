@@ -49,7 +49,7 @@ from milepost.protocol.retention.retention import MAX_UNCONFIRMED, lowest_pendin
 
 
 def leads(state: ManifestState, session_id: SessionId) -> bool:
-    """Say whether the session leads the live timeline."""
+    """Return whether the session leads the live timeline."""
     leader = state.timeline().leader
     return leader is not None and leader.session_id == session_id
 

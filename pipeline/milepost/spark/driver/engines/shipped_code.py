@@ -97,6 +97,6 @@ def _write(archive: Path) -> None:
             str(archive.parent),
             "take the code that is sent to Spark's executors",
             error,
-            elsewhere="set XDG_CACHE_HOME to a folder on another disk",
+            alternative="set XDG_CACHE_HOME to a folder on another disk",
             now_true="Nothing was run.",
         ) from error
