@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import milepost
-import milepost.protocol.retention.lineage
+import milepost.protocol.retention.ancestry
 import milepost.state.runs.runs
 from milepost.epoch.code_hash import CODE_HASH, hash_package
 from milepost_testkit.processes.processes import REPOSITORY, run_python
@@ -52,7 +52,7 @@ def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str
 
 
 def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Path) -> None:
-    strict, loose = milepost.protocol.retention.lineage.__file__, milepost.state.runs.runs.__file__
+    strict, loose = milepost.protocol.retention.ancestry.__file__, milepost.state.runs.runs.__file__
     canary = tmp_path / "canary.py"
     for place, text, expected in (
         (strict, LOOSE, "type-arg"),

@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import Busy, CheckpointError, CommitConfli
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.protocol.retention.retention import RetentionPolicy, deletable, lowest_pending, subsumable, unreferenced
 from milepost_testkit import profiles
 from milepost_testkit.jobs.job_log import TIMEOUT_MS, JobLog
@@ -439,7 +439,7 @@ class Timelines(RuleBasedStateMachine):
             if timeline.role is not TimelineRole.ABANDONED:
                 assert timeline.head == self.job.heads[timeline.timeline_id]
                 walked = set(self.job.lineage(int(timeline.head))) & self.job.retained
-                assert {one.checkpoint_id for one in lineage(state, timeline)} == walked
+                assert {one.checkpoint_id for one in timeline_ancestry(state, timeline)} == walked
         assert len(state.timelines) <= 1 + len(self.job.forks) + len(self.job.retained)
 
     @invariant()
@@ -455,7 +455,7 @@ class Timelines(RuleBasedStateMachine):
     @invariant()
     def every_table_can_go_on_from_what_it_shows_to_the_live_head(self) -> None:
         """I8, I14: both ends of the difference are retained; once it has followed, what is owed is between them."""
-        lineage = self.job.lineage(self.job.heads[self.job.live])
+        timeline_ancestry = self.job.lineage(self.job.heads[self.job.live])
         for sink, table in self.job.tables.items():
             if table.shows is None:
                 continue
@@ -463,7 +463,7 @@ class Timelines(RuleBasedStateMachine):
             if sink not in self.job.must_follow:
                 owed = {number for number in self.job.owed if sink in self.job.owed[number]}
                 shown = self.job.lineage(table.shows)
-                assert [*shown, *sorted(owed.difference(shown))] == lineage
+                assert [*shown, *sorted(owed.difference(shown))] == timeline_ancestry
 
     @invariant()
     def the_state_is_what_the_model_owes(self) -> None:

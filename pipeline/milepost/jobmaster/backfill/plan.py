@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction.preconditions import ended
 from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.spec.load.load import from_text
 from milepost.spec.values.times.durations import in_us
 from milepost.spec.values.times.timestamps import EPOCH, parse_timestamp
@@ -203,7 +203,7 @@ def _check_continuable(
     except InvalidRequest as error:
         if base is None or base.final:
             raise
-        before = [one for one in lineage(state, state.timeline()) if one.checkpoint_id < base.checkpoint_id]
+        before = [one for one in timeline_ancestry(state, state.timeline()) if one.checkpoint_id < base.checkpoint_id]
         fits = next((one for one in reversed(before) if not context.metadata(one).in_flight_bytes), None)
         at = NO_CHECKPOINT if fits is None else fits.checkpoint_id
         error.hint = f"fork where nothing was in flight: --from-checkpoint {at} ({checkpoint_name(at)})"
@@ -219,7 +219,7 @@ def is_judged(request: BackfillRequest, base: CheckpointMetadata | None) -> bool
 
 
 def _fork_point(context: JobContext, state: ManifestState, request: BackfillRequest) -> CheckpointId:
-    live = lineage(state, state.timeline())
+    live = timeline_ancestry(state, state.timeline())
     if request.from_checkpoint is not None:
         wanted = CheckpointId(request.from_checkpoint)
         if wanted == NO_CHECKPOINT or any(one.checkpoint_id == wanted for one in live):

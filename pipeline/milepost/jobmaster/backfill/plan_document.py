@@ -22,7 +22,7 @@ from milepost.jobmaster.leadership.table_previews import (
 )
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.stored_fields import StoredName
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.spec.graph.compatibility import UNCHANGED
 
 
@@ -149,7 +149,7 @@ def _kept_ahead(plan: BackfillPlan) -> tuple[KeptAhead, ...]:
     from_us = plan.request.from_us
     if from_us is None or plan.base is None:
         return ()
-    live = lineage(plan.state, plan.state.timeline())
+    live = timeline_ancestry(plan.state, plan.state.timeline())
     found = []
     for name, source in sorted(plan.base.sources.items()):
         if source.furthest_us is not None and source.ahead_since is not None and source.furthest_us >= from_us:

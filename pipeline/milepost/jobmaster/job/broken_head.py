@@ -12,7 +12,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.storage.checked import read_handle
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def newest_whole_ancestor(context: JobContext, state: ManifestState) -> Checkpoi
             table_problems(context, name, contents) for name, contents in tables
         )
 
-    newest_first = lineage(state, state.timeline())[::-1]
+    newest_first = timeline_ancestry(state, state.timeline())[::-1]
     if not newest_first or is_whole(newest_first[0]):
         return None
     return next((one.checkpoint_id for one in newest_first[1:] if is_whole(one)), NO_CHECKPOINT)

@@ -19,7 +19,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
-from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, detail_for, reason_for, with_reason
+from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
 from milepost.protocol.manifest.decisions import decide
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
@@ -268,7 +268,7 @@ class Leadership:
             summary=summary_of(metadata),
             swept=swept,
         )
-        with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+        with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *UNCONFIRMED_WRITE_ERRORS):
             begun = self.context.begin(request)
         completed = self.completed(begun.state, pending.checkpoint_id)
 

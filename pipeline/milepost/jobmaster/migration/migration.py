@@ -49,7 +49,7 @@ from milepost.protocol.manifest.transaction.requests import FastForwardRequest, 
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, PlanOutdated
 from milepost.protocol.records.ids import SessionId, TimelineId
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 
 _LOG = logging.getLogger(__name__)
 

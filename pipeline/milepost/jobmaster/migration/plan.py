@@ -19,7 +19,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.errors import Busy, InvalidRequest, JobNotRunnable
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 
 __all__ = [
     "MIGRATING",

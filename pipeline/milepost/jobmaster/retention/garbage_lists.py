@@ -15,7 +15,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key
 from milepost.protocol.records.manifest_state import GarbageList, ManifestState
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.retention.reach import Listed
+from milepost.protocol.retention.reach import GarbageKeys
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 _LOG = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ def read_list(store: ObjectStore, named: GarbageList) -> tuple[str, ...]:
         return ()
 
 
-def listed_in(store: ObjectStore, state: ManifestState) -> Listed:
+def listed_in(store: ObjectStore, state: ManifestState) -> GarbageKeys:
     """Return all that a manifest value lists as garbage."""
     keys = {entry.prefix for entry in state.garbage}
     for one in state.garbage_lists:
         keys.update(read_list(store, one)[one.done :])
-    return Listed(frozenset(keys))
+    return GarbageKeys(frozenset(keys))
 
 
 def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace_ms: int) -> None:

@@ -28,7 +28,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, sink_of_staged_file
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.protocol.retention.reach import CheckpointOutcome, Listed
+from milepost.protocol.retention.reach import CheckpointOutcome, GarbageKeys
 from milepost.protocol.retention.retention import handle_conflicts, root_in_job
 from milepost.storage.checked import read_handle
 
@@ -101,7 +101,7 @@ class JobReach:
     objects: Mapping[str, ObjectStat]
     references: Mapping[str, Reference]
     outcomes: Mapping[CheckpointId, CheckpointOutcome]
-    listed: Listed
+    listed: GarbageKeys
     tables: tuple[TableReach, ...]
     roots: tuple[str, ...]
     faults: tuple[str, ...]

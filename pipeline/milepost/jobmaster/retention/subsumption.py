@@ -32,7 +32,7 @@ from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import checkpoint_prefix, token_of_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.protocol.retention.retention import (
     RetentionPolicy,
     deletable,
@@ -313,7 +313,7 @@ def _readable(context: JobContext, state: ManifestState) -> dict[CheckpointId, C
     One that a rollback has left because it is corrupt must not stop the job: it is left out, and logged.
     Raises: StateCorrupt: one of the live lineage cannot be read.
     """
-    live = lineage(state, state.timeline())
+    live = timeline_ancestry(state, state.timeline())
 
     def read(checkpoint: CompletedCheckpoint) -> CheckpointMetadata | None:
         try:

@@ -27,7 +27,7 @@ from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.pruning import look_is_due, may_prune
+from milepost.protocol.retention.pruning import is_scan_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class PrunePlan:
 
 def is_look_due(state: ManifestState, timeout_ms: int) -> bool:
     """Return whether the epoch that has just completed looks at the tables; asked of the state before it subsumes."""
-    return look_is_due(state, minimum_grace_ms(timeout_ms))
+    return is_scan_due(state, minimum_grace_ms(timeout_ms))
 
 
 def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

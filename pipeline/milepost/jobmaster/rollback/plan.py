@@ -30,7 +30,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
-from milepost.protocol.retention.lineage import ancestry, lineage
+from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
 from milepost.spec.values.times.timestamps import parse_timestamp
 from milepost.storage.checked import stat_handle
 
@@ -185,7 +185,7 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
             f"{moment.isoformat()} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
             hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
         )
-    live = lineage(state, state.timeline())
+    live = timeline_ancestry(state, state.timeline())
     fitting = [checkpoint for checkpoint in live if checkpoint.trigger_time_ms <= at_ms]
     if not fitting:
         oldest = (
@@ -231,7 +231,7 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
         now = None
     unreadable = now is None and head is not None
     goal = state.checkpoint(target)
-    left = [one for one in lineage(state, state.timeline()) if one not in ancestry(state, target)]
+    left = [one for one in timeline_ancestry(state, state.timeline()) if one not in checkpoint_ancestry(state, target)]
     previews = preview_sinks(context, then)
     tables = {name for metadata in (now, then) if metadata is not None for name in metadata.tables}
     skipped = tuple(sorted(tables - set(previews)))

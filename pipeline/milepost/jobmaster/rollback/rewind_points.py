@@ -30,7 +30,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
-from milepost.protocol.retention.lineage import ancestry, lineage
+from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 _VERSION = ["key", "etag"]
@@ -115,7 +115,7 @@ class _Points:
 
     def __init__(self, context: JobContext, state: ManifestState, points: Sequence[CompletedCheckpoint]) -> None:
         self._context, self._state = context, state
-        self._live = tuple(one.checkpoint_id for one in lineage(state, state.timeline()))
+        self._live = tuple(one.checkpoint_id for one in timeline_ancestry(state, state.timeline()))
         wanted = {one.checkpoint_id for one in points} | ({state.timeline().head} - {NO_CHECKPOINT})
         read = parallel_map(context.store, self._read, sorted(wanted))
         self._metadata = dict(zip(sorted(wanted), read, strict=True))
@@ -128,7 +128,7 @@ class _Points:
         state = self._state
         at = NO_CHECKPOINT if checkpoint is None else checkpoint.checkpoint_id
         live = checkpoint is None or at in self._live
-        kept = {one.checkpoint_id: one for one in ancestry(state, at)}
+        kept = {one.checkpoint_id: one for one in checkpoint_ancestry(state, at)}
         known: dict[str, Any] = {
             "checkpoint_id": int(at),
             "live": live,

@@ -41,7 +41,7 @@ from milepost.jobmaster.run.tables.maintenance_plans import maintenance_plans
 from milepost.jobmaster.run.tables.preparation import Preparation
 from milepost.protocol.codec.records import from_json
 from milepost.protocol.exchange.acknowledgements import Verified, verify
-from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, with_reason
+from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
@@ -96,7 +96,7 @@ def run_opened_epoch(
         with leaving_times(context, opened.pending, verified.acknowledgements):
             metadata = attempt.results(plan, answers, verified, preparation)
             metadata = replace(metadata, **_times(context.store, clock, answers, planned))
-            with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *NOT_WRITTEN):
+            with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *UNCONFIRMED_WRITE_ERRORS):
                 handle = context.write_metadata(metadata)
     clock.end()
     return EpochReport(metadata, handle, clock.ms("write"), clock.requests("write") - own_put(context.store))

@@ -1,1 +1,1 @@
-"""Failures: what they count for a job, and when an epoch is run again."""
+"""Failures: their abort reasons, how they count, and when an epoch restarts."""

@@ -1,7 +1,7 @@
-"""Abort reasons follow from an error's class and the step that failed: one table for every caller.
+"""Map errors to abort reasons, by their class and the step that failed.
 
-A reason comes from the class of the error, unless the step that failed says more than the class does (`with_reason`): a
-store that does not answer is IO_EXCEPTION while rows are read, and FINALIZE_CHECKPOINT_FAILURE once all have answered.
+The step takes precedence if it says more than the class (`with_reason`): a store that does not answer is IO_EXCEPTION
+while rows are read, and FINALIZE_CHECKPOINT_FAILURE after all subtasks have acknowledged.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _REASONS: tuple[tuple[type[CheckpointError], CheckpointFailureReason], ...] = (
 )
 
 
-NOT_WRITTEN: tuple[type[CheckpointError], ...] = (StoreUnavailable, CommitOutcomeUnknown, CommitConflict)
-"""What a write raises when it may not have landed although nothing is wrong with the machine or the request."""
+UNCONFIRMED_WRITE_ERRORS: tuple[type[CheckpointError], ...] = (StoreUnavailable, CommitOutcomeUnknown, CommitConflict)
+"""Errors of a write that may not have landed, with nothing wrong with the machine or the request."""
 
 
 @contextmanager
 def with_reason(reason: CheckpointFailureReason, *kinds: type[CheckpointError]) -> Iterator[None]:
-    """Give the errors of these kinds that leave the block this reason, unless they state one of their own."""
+    """Give errors of these kinds that leave the block this reason, unless they carry their own."""
     try:
         yield
     except kinds as error:
@@ -48,9 +48,9 @@ def with_reason(reason: CheckpointFailureReason, *kinds: type[CheckpointError]) 
 
 
 def reason_for(error: BaseException) -> CheckpointFailureReason:
-    """Return the reason that the error carries in `details`, else that of its class.
+    """Return the reason in the error's `details`, or else that of its class.
 
-    An error that is not ours is a failed task: a bug, or Spark's own. A person's Ctrl-C is INTERRUPTED.
+    An error of another class is a failed task: a bug, or Spark's. A person's Ctrl-C is INTERRUPTED.
     """
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return CheckpointFailureReason.INTERRUPTED
@@ -65,7 +65,7 @@ def reason_for(error: BaseException) -> CheckpointFailureReason:
 
 
 def detail_for(error: BaseException) -> str:
-    """Return what the error says, for people: a decline's own words, without the frame that its message gives them."""
+    """Return the error's text for people; for a decline, the subtask's own words without the surrounding message."""
     if isinstance(error, CheckpointError):
         return str(error.details.get("detail") or error.message)
     if isinstance(error, KeyboardInterrupt):

@@ -1,7 +1,10 @@
-"""The failure manager adds failed epochs up to a FAILED job: Flink's, as pure functions.
+"""Count failed epochs towards a FAILED job. Flink's failure manager, as pure functions.
 
-Each checkpoint id counts once; a failure of an id up to the last success is ignored; a success resets; only counted
-reasons count (`reasons.py`).
+Each checkpoint id counts once. A failure of an id up to the last success is ignored. A success resets the counters.
+Only counted reasons count (`reasons.py`). For example, with two tolerable failures::
+
+    checkpoint 7 fails, 8 fails, 8 fails again, 9 fails    consecutive 1, 2, 2, 3: not tolerated
+    checkpoint 7 fails, 8 completes, 7 fails again         consecutive 1, 0, 0
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ MAX_DETAIL_CHARACTERS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class FailureVerdict:
-    """What one failure means.
+    """The consequence of one failure.
 
     Attributes:
-        failures: the counters after it. counted: whether it raised them. tolerated: whether the job may go on.
+        failures: the counters after it. counted: whether it raised them. tolerated: whether the job may continue.
     """
 
     failures: Failures
@@ -30,8 +33,8 @@ class FailureVerdict:
 
 
 def printable_detail(detail: str) -> str:
-    """Return a text that can be stored: at most 2,000 characters, all of which have a UTF-8 form."""
-    # A lone surrogate (an odd file name) has none: it must not make the abort itself impossible.
+    """Return a text that can be stored: at most 2,000 characters, all encodable as UTF-8."""
+    # A lone surrogate (from an odd file name) is not encodable, and must not make the abort itself impossible.
     detail = detail.encode("utf-8", "backslashreplace").decode()
     return detail if len(detail) <= MAX_DETAIL_CHARACTERS else detail[: MAX_DETAIL_CHARACTERS - 1] + "…"
 
@@ -43,16 +46,16 @@ def record_failure(
 
     Args:
         failures: the counters before.
-        checkpoint_id: whose failure. reason: why. detail: for people; kept up to 2,000 characters.
-        tolerable: that many failures in a row are tolerated; the next one is not. None: all are.
+        checkpoint_id: that failed. reason: why. detail: for people; cut to 2,000 characters.
+        tolerable: number of consecutive failures that are tolerated; None: all are.
     """
     detail = printable_detail(detail)
-    noted = replace(failures, last_reason=reason.value, last_detail=detail, last_checkpoint=checkpoint_id)
+    after = replace(failures, last_reason=reason.value, last_detail=detail, last_checkpoint=checkpoint_id)
     if not reason.counted or checkpoint_id <= failures.last_success or checkpoint_id in failures.counted:
-        return FailureVerdict(noted, counted=False, tolerated=True)
+        return FailureVerdict(after, counted=False, tolerated=True)
     counted = tuple(sorted((*failures.counted, checkpoint_id)))[-MAX_COUNTED_IDS:]
-    noted = replace(noted, consecutive=failures.consecutive + 1, counted=counted)
-    return FailureVerdict(noted, counted=True, tolerated=tolerable is None or noted.consecutive <= tolerable)
+    after = replace(after, consecutive=failures.consecutive + 1, counted=counted)
+    return FailureVerdict(after, counted=True, tolerated=tolerable is None or after.consecutive <= tolerable)
 
 
 def record_success(failures: Failures, checkpoint_id: CheckpointId) -> Failures:

@@ -1,10 +1,10 @@
-"""Restart strategies decide whether and when a failed epoch is run again.
+"""Restart strategies: decide whether and when a failed epoch runs again.
 
-A strategy is what the spec says; `RestartHistory` is what has happened; `restart_after` folds one more failure into it.
-Time is an argument, in milliseconds of one monotonic clock, and so is jitter: the edge draws it.
+The spec defines a strategy, `RestartHistory` holds past failures, and `restart_after` adds one more failure to it. Time
+is an argument, in milliseconds of one monotonic clock. So is jitter, which the caller draws.
 
 Source: Flink's restart strategies (fixed delay, exponential delay, failure rate), and its rule that a failure which
-another attempt cannot cure is never restarted.
+another attempt cannot fix never causes a restart.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FixedDelay:
     """Up to `attempts` restarts, each after the same delay.
 
     Attributes:
-        attempts: restarts of one run, however many of its epochs complete in between; at least 1.
+        attempts: restarts per run, regardless of how many of its epochs complete in between; at least 1.
     """
 
     attempts: int
@@ -42,12 +42,14 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialDelay:
-    """A delay that grows with each restart, up to a limit; it falls back to the first one after a quiet time.
+    """A delay that grows with each restart, up to a limit, and returns to the initial one after a quiet period.
+
+    With `initial_ms` 1000, `multiplier` 2 and `max_ms` 5000, the delays are 1000, 2000, 4000, 5000, 5000, … ms.
 
     Attributes:
-        multiplier: above 1. jitter: fraction of the delay, 0 to 1, by which it may differ.
-        reset_threshold_ms: no failure for that long starts over.
-        attempts: restarts since it started over; None = any number.
+        multiplier: above 1. jitter: fraction of the delay, 0 to 1, by which it may vary.
+        reset_threshold_ms: this long without a failure resets the delay and the count.
+        attempts: restarts since the last reset; None: any number.
     """
 
     initial_ms: int
@@ -60,7 +62,7 @@ class ExponentialDelay:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """A restart after each failure, as long as not more than so many failures fall into one interval."""
+    """Restart after each failure, unless more than `max_failures` occur within one interval."""
 
     max_failures: int
     interval_ms: int
@@ -72,10 +74,10 @@ RestartStrategy = NoRestart | FixedDelay | ExponentialDelay | FailureRate
 
 @dataclass(frozen=True, slots=True)
 class RestartHistory:
-    """The failures that a strategy counts.
+    """Past failures, as far as the strategy counts them.
 
     Attributes:
-        failures_ms: when they were, oldest first, as far as the strategy still counts them.
+        failures_ms: times of the failures, oldest first.
     """
 
     failures_ms: tuple[int, ...] = ()
@@ -86,7 +88,7 @@ class RestartAfter:
     """Run again from the last completed checkpoint, after this delay.
 
     Attributes:
-        words: which restart it is and by which rule, for people.
+        words: number of the restart and its rule, for people.
     """
 
     delay_ms: int
@@ -95,7 +97,7 @@ class RestartAfter:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The failure ends the run; `words` say why, for people."""
+    """The failure ends the run; `words` is the reason, for people."""
 
     words: str
 
@@ -103,9 +105,9 @@ class GiveUp:
 RestartDecision = RestartAfter | GiveUp
 
 _CURABLE = (SubtaskDeclined, StoreUnavailable, CommitConflict, CheckpointExpired)
-"""Not CommitOutcomeUnknown: what landed must be read first, which the next run does."""
+"""Excludes CommitOutcomeUnknown: the next run must first read back what landed."""
 
-_SAME_AGAIN = frozenset(
+_DETERMINISTIC_REASONS = frozenset(
     {
         CheckpointFailureReason.QUALITY_GATE_FAILED,
         CheckpointFailureReason.QUALITY_GATE_ERROR,
@@ -120,29 +122,33 @@ _SAME_AGAIN = frozenset(
         CheckpointFailureReason.ENVIRONMENT_UNUSABLE,
     }
 )
-"""A function of data, spec and code: the same epoch fails in the same way."""
+"""These depend on data, spec and code only, so the same epoch fails again."""
 
 
 def is_curable(error: BaseException) -> bool:
-    """Return whether another attempt may succeed where this one failed, with nobody changing anything.
+    """Return whether another attempt may succeed without anyone changing anything.
 
-    A subtask that declined because of its data or code, a gate's veto, a bad spec, a fenced session or an unusable
-    machine fail again; a store that did not answer, a broken Spark job or a deadline may not. An error that names the
-    checkpoint that `completed` is of no failed epoch: after the commit point the next run publishes what is left.
+    Bad data or code, a gate's veto, a bad spec, a fenced session or an unusable machine fail again. A store that did
+    not answer, a failed Spark job or a missed deadline may not. An error whose details name a `completed` checkpoint
+    does not belong to a failed epoch: after the commit point the next run publishes what is left.
     """
     if isinstance(error, SparkLost):
         return True
-    return isinstance(error, _CURABLE) and "completed" not in error.details and reason_for(error) not in _SAME_AGAIN
+    return (
+        isinstance(error, _CURABLE)
+        and "completed" not in error.details
+        and reason_for(error) not in _DETERMINISTIC_REASONS
+    )
 
 
 def restart_after(
     strategy: RestartStrategy, history: RestartHistory, error: CheckpointError, now_ms: int, jitter: float
 ) -> tuple[RestartDecision, RestartHistory]:
-    """Decide about one failed epoch, and count it.
+    """Decide about one failed epoch and add it to the history.
 
     Args:
-        history: of the run so far; a completed epoch leaves it as it is.
-        now_ms: of a monotonic clock. jitter: in [-1, 1]: how much of its jitter an exponential delay takes.
+        history: of this run so far; completed epochs do not change it.
+        now_ms: by a monotonic clock. jitter: in [-1, 1]: the share of its jitter that an exponential delay applies.
     """
     if isinstance(strategy, NoRestart):
         return GiveUp("the restart strategy is none"), history
@@ -155,7 +161,7 @@ def restart_after(
             return GiveUp(f"all {strategy.attempts} restarts are used up"), counted
         return RestartAfter(strategy.delay_ms, f"restart {number} of {strategy.attempts}"), counted
     if isinstance(strategy, FailureRate):
-        recent = tuple(at for at in history.failures_ms if now_ms - at < strategy.interval_ms)
+        recent = tuple(time_ms for time_ms in history.failures_ms if now_ms - time_ms < strategy.interval_ms)
         counted = RestartHistory((*recent, now_ms))
         number = len(counted.failures_ms)
         if number > strategy.max_failures:
@@ -167,12 +173,12 @@ def restart_after(
 def _exponential(
     strategy: ExponentialDelay, history: RestartHistory, now_ms: int, jitter: float
 ) -> tuple[RestartDecision, RestartHistory]:
-    quiet = bool(history.failures_ms) and now_ms - history.failures_ms[-1] >= strategy.reset_threshold_ms
-    counted = replace(history, failures_ms=(now_ms,) if quiet else (*history.failures_ms, now_ms))
+    is_reset = bool(history.failures_ms) and now_ms - history.failures_ms[-1] >= strategy.reset_threshold_ms
+    counted = replace(history, failures_ms=(now_ms,) if is_reset else (*history.failures_ms, now_ms))
     number = len(counted.failures_ms)
     if strategy.attempts is not None and number > strategy.attempts:
         return GiveUp(f"all {strategy.attempts} restarts are used up"), counted
     delay_ms = min(float(strategy.max_ms), strategy.initial_ms * strategy.multiplier ** min(number - 1, 1_000))
     delay_ms = min(float(strategy.max_ms), max(0.0, delay_ms * (1 + strategy.jitter * jitter)))
-    of = f" of {strategy.attempts}" if strategy.attempts is not None else ""
-    return RestartAfter(round(delay_ms), f"restart {number}{of}"), counted
+    limit = f" of {strategy.attempts}" if strategy.attempts is not None else ""
+    return RestartAfter(round(delay_ms), f"restart {number}{limit}"), counted

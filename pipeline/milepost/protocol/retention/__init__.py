@@ -1,1 +1,1 @@
-"""Retention rules: which checkpoints stay, what they reach, and what nothing reaches any more (I8)."""
+"""Which checkpoints are retained, what they refer to, and what may be deleted (I8)."""

@@ -1,4 +1,4 @@
-"""The handle check compares a stored body with its handle (I7): one rule for every reader."""
+"""Verify a stored body against its handle (I7). All readers share this rule."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ MISSING = "the object is missing"
 
 
 def handle_fault(body: bytes, handle: ObjectHandle) -> str | None:
-    """Return how a body differs from what its handle recorded, one clause; None when it is the same."""
+    """Return how a body differs from its handle, as one clause; None if it matches."""
     digest = hashlib.sha256(body).hexdigest() if len(body) == handle.size else ""
     return digest_fault(len(body), digest, handle)
 
 
 def digest_fault(size: int, sha256: str, handle: ObjectHandle) -> str | None:
-    """Return how a body of this size and SHA-256 differs from what its handle recorded; None when it does not.
+    """Return how a body of this size and SHA-256 differs from its handle, as one clause; None if it matches.
 
     Args:
-        sha256: not looked at where the size is another.
+        sha256: ignored if the size differs.
     """
     if size != handle.size:
         return f"expected {handle.size} bytes, got {size}"

@@ -1,44 +1,46 @@
-"""Pruning rules say when published files of a sink's table may go (I8); what it needs is the sink's to say.
+"""When published files of a sink's table may be deleted (I8). The sink decides which files its table needs.
 
-A file that a complete look at one manifest version found needed by neither the newest head of its table nor a retained
-checkpoint is needed by no later version: checkpoints leave the retained ones and never come back, new ones name new
-files, and a table only ever returns to what it showed, or would show, at a retained one. So a list of such files is no
-authority. It proves since when nobody can have begun to read them; what is deleted is proven again at that moment.
+Suppose a complete scan at one manifest version finds that neither the table's newest head nor any retained checkpoint
+needs a file. Then no later version needs it: dropped checkpoints are never retained again, new checkpoints name new
+files, and a table only ever returns to what it showed, or would have shown, at a retained checkpoint. So a list of
+such files grants no permission to delete. It only proves since when no reader can have started to read them; the need
+is checked again at the moment of deletion.
 """
 
 from __future__ import annotations
 
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.protocol.retention.retention import lowest_pending
 
 _CHECKPOINTS_PER_GRACE = 10
 
 
-def look_is_due(state: ManifestState, grace_ms: int) -> bool:
-    """Return whether the epoch that has just completed is one that looks for files to prune.
+def is_scan_due(state: ManifestState, grace_ms: int) -> bool:
+    """Return whether the epoch that has just completed must scan for files to prune.
 
-    A look reads what every retained checkpoint needs, and nothing can go sooner than a grace period later: so the first
-    epoch of each grace period looks, of each two when more than ten checkpoints are retained, of each three beyond
-    twenty, and so on. A clock that stands still makes nothing due twice; one epoch that looks in vain does no harm.
+    A scan reads what every retained checkpoint needs, and nothing can be deleted sooner than a grace period later. So
+    the first epoch of each grace period scans; with more than ten retained checkpoints the first of every two grace
+    periods, with more than twenty of every three, and so on. If the clock stands still no scan is due twice, and a
+    scan that finds nothing does no harm.
 
     Args:
-        state: before this epoch's subsumption, so that the checkpoint before the head is still there.
+        state: before this epoch's subsumption, so that the checkpoint before the head is still included.
     """
-    completed = lineage(state, state.timeline())
+    completed = timeline_ancestry(state, state.timeline())
     if len(completed) < 2:
         return bool(completed)
     every_ms = grace_ms * -(-len(state.checkpoints) // _CHECKPOINTS_PER_GRACE)
-    before, newest = (one.trigger_time_ms // every_ms for one in completed[-2:])
+    before, newest = (checkpoint.trigger_time_ms // every_ms for checkpoint in completed[-2:])
     return before != newest
 
 
 def may_be_listed(state: ManifestState, checkpoint_id: CheckpointId, token: FencingToken) -> bool:
-    """Return whether a file that this token staged can be garbage of this job at all.
+    """Return whether a file that this token staged can ever be this job's garbage.
 
-    It cannot when its checkpoint is pending or newer than a pending one, or when no session of the job can have
-    written it: then it is somebody else's.
+    It cannot if its checkpoint is pending or newer than a pending one, or if no session of this job can have written
+    it: then it belongs to another job.
     """
     lowest = lowest_pending(state)
     return 0 < checkpoint_id < (state.next_checkpoint_id if lowest is None else lowest) and token <= state.version
@@ -47,15 +49,15 @@ def may_be_listed(state: ManifestState, checkpoint_id: CheckpointId, token: Fenc
 def may_prune(
     state: ManifestState, session_id: SessionId | None, since_version: int, since_ms: int, now_ms: int, grace_ms: int
 ) -> bool:
-    """Return whether files may be deleted that were listed at `since_version`, when they are still needed by nothing.
+    """Return whether files that were listed at `since_version`, and are still not needed, may be deleted.
 
-    As for the job's own garbage: the grace period is over, so that whoever had looked at the table before has read what
-    it found; every checkpoint that is pending now was triggered after the listing; and a session that leads, leads
-    with a token that was granted after it.
+    The rules are those of the job's own garbage. The grace period is over, so earlier readers of the table have
+    finished. Every pending checkpoint was triggered after the listing. A leading session's token was granted after it.
 
     Args:
-        state: a freshly read head. session_id: who deletes; None: somebody who leads nothing.
-        since_ms, now_ms: of the clock of the sink's store.
+        state: a freshly read head.
+        session_id: the session that deletes; None: a session that does not lead.
+        since_ms, now_ms: by the clock of the sink's store.
     """
     if session_id is not None:
         leader = state.timeline().leader

@@ -1,8 +1,8 @@
-"""Every stored object has one status: needed, in use, waiting to be deleted, or reached by nothing (I8).
+"""Classify stored objects: needed, in use, waiting for deletion, or unreachable (I8).
 
-The facts are one manifest value and the keys that a complete walk of every root found. They only prove something when
-the objects were listed *before* the manifest was read: then whatever was listed is by now referenced, in use, listed as
-garbage, or will never be any of these again.
+The inputs are one manifest value and the keys that a complete walk of every root reached. They prove something only if
+the objects were listed *before* the manifest was read: then each listed object is by now referenced, in use or listed
+as garbage, or never will be again.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ _INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
 
 
 class ObjectStatus(Enum):
-    """Why an object stays, or that nothing keeps it."""
+    """Why an object is retained, or that nothing requires it."""
 
-    LOG = "entry of the manifest log, or of a sink's chain of heads: a key of either is never freed"
+    LOG = "entry of the manifest log or of a sink's chain of heads, whose keys are never freed"
     REFERENCED = "referenced by a root"
-    IN_USE = "below a checkpoint that is pending, or newer than a pending one; or of a savepoint that is being copied"
-    OWNED = "measurements of a retained checkpoint: they go with it"
-    LISTED = "listed as garbage: deleted once it is due"
-    UNCLAIMED = "input record of no completed epoch: a trigger may still name it, so it is kept"
-    UNREACHABLE = "nothing refers to it, and nothing can any more"
-    KEPT = "of a table of which it is not known now what retained checkpoints need, or about to be published: it stays"
-    EXPIRED = "failing rows of a vetoed epoch, older than they are kept for: nothing refers to them any more"
-    PROBE = "left by a start-up probe that was killed: nothing ever refers to it"
-    REPLACED_LIST = "list of garbage that no version names any more, or one that is about to be named"
-    FOREIGN = "not part of the job's layout: not ours to delete"
+    IN_USE = "below a checkpoint that is pending or newer than a pending one, or part of a savepoint being copied"
+    OWNED = "measurements of a retained checkpoint, deleted together with it"
+    LISTED = "listed as garbage, deleted once it is due"
+    UNCLAIMED = "input record of no completed epoch, retained because a trigger may still name it"
+    UNREACHABLE = "nothing refers to it, and nothing can refer to it again"
+    KEPT = "retained: part of a table whose needs are not known now, or about to be published"
+    EXPIRED = "failing rows of a vetoed epoch, past their retention time and no longer referenced"
+    PROBE = "left by a killed start-up probe; nothing ever refers to it"
+    REPLACED_LIST = "garbage list that no version names any more, or that is about to be named"
+    FOREIGN = "not part of the job's layout, so Milepost never deletes it"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOutcome:
-    """How one checkpoint ended, as the manifest log tells.
+    """How one checkpoint ended, according to the manifest log.
 
     Attributes:
-        version: of the entry that says so.
-        winner: the token that completed it; None when it was aborted.
+        version: of the entry that records it.
+        winner: the token that completed it; None if it was aborted.
     """
 
     version: int
@@ -71,8 +71,8 @@ class CheckpointOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """All that one manifest value lists as garbage, its lists included.
+class GarbageKeys:
+    """All garbage of one manifest value, including the contents of its lists.
 
     Attributes:
         keys: of single objects, and of directories, which end in ``/``.
@@ -87,16 +87,16 @@ class Listed:
         checkpoint_id = checkpoint_of_key(key)
         directories += [] if checkpoint_id is None else [checkpoint_prefix(checkpoint_id)]
         directories += [owner + METRICS_NAME] if owner is not None and key.startswith(owner + METRICS_NAME) else []
-        return key in self.keys or any(one in self.keys for one in directories)
+        return key in self.keys or any(directory in self.keys for directory in directories)
 
 
-def object_status(state: ManifestState, key: str, references: Collection[str], listed: Listed) -> ObjectStatus:
-    """Return where an object of the job's own store stands.
+def object_status(state: ManifestState, key: str, references: Collection[str], listed: GarbageKeys) -> ObjectStatus:
+    """Return the status of an object in the job's own store.
 
     Args:
         state: read after the object was listed.
-        references: every key that some root of `state`, or an entry of its log, refers to; a veto that is young enough.
-        listed: by that state.
+        references: every key that a root of `state` or an entry of its log refers to, and vetoes within retention.
+        listed: garbage of that state.
     """
     if key.startswith(MANIFEST_PREFIX):
         return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN
@@ -109,7 +109,7 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
     if is_veto_key(key):
         return ObjectStatus.EXPIRED
     if key.startswith(GARBAGE_PREFIX):
-        named = any(key == garbage_list_key(one.sha256) for one in state.garbage_lists)
+        named = any(key == garbage_list_key(garbage.sha256) for garbage in state.garbage_lists)
         return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
     if _INPUT_KEY.fullmatch(key):
         return ObjectStatus.UNCLAIMED
@@ -120,7 +120,7 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
     if prefix is None or owner is None or not 0 < owner[0] < state.next_checkpoint_id or owner[1] > state.version:
         return ObjectStatus.FOREIGN
     checkpoint_id, token = owner
-    if in_use(state, checkpoint_id):
+    if is_in_use(state, checkpoint_id):
         return ObjectStatus.IN_USE
     if listed.covers(key):
         return ObjectStatus.LISTED
@@ -135,16 +135,16 @@ def staged_status(
     checkpoint_id: CheckpointId,
     token: FencingToken,
     outcome: CheckpointOutcome | None,
-    listed: Listed,
+    listed: GarbageKeys,
 ) -> ObjectStatus:
-    """Return where a file stands that a token staged at a sink, and that did not win its checkpoint.
+    """Return the status of a file that a token staged at a sink without completing its checkpoint.
 
     Args:
-        outcome: of that checkpoint; None when the log does not tell (yet): then it is kept.
+        outcome: of that checkpoint; None: not in the log (yet), so the file is retained.
     """
     if not 0 < checkpoint_id < state.next_checkpoint_id or token > state.version:
         return ObjectStatus.FOREIGN
-    if in_use(state, checkpoint_id) or outcome is None:
+    if is_in_use(state, checkpoint_id) or outcome is None:
         return ObjectStatus.IN_USE
     if token_prefix(checkpoint_id, token) in listed.keys:
         return ObjectStatus.LISTED
@@ -152,18 +152,18 @@ def staged_status(
 
 
 def published_status(*, free: bool, listed: bool) -> ObjectStatus:
-    """Return where a file of a sink's table stands that no root needs, as far as that is known.
+    """Return the status of a file of a sink's table that no root is known to need.
 
     Args:
-        free: it is known, and the object may go. listed: a list of the table's garbage names it.
+        free: proved to be unneeded. listed: a list of the table's garbage names it.
     """
     if not free:
         return ObjectStatus.KEPT
     return ObjectStatus.LISTED if listed else ObjectStatus.UNREACHABLE
 
 
-def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
-    """Return where an object below a savepoint's root stands that no listed savepoint names."""
+def _of_a_copy(state: ManifestState, key: str, listed: GarbageKeys) -> ObjectStatus:
+    """Return the status of an object below a savepoint's root that no listed savepoint names."""
     root = savepoint_root_of_key(key)
     if root is None:
         return ObjectStatus.FOREIGN
@@ -173,9 +173,9 @@ def _of_a_copy(state: ManifestState, key: str, listed: Listed) -> ObjectStatus:
 
 
 def proof(key: str, outcome: CheckpointOutcome | None) -> str:
-    """Say in one clause why nothing can need an unreachable object any more."""
+    """Return, as one clause, why nothing can need an unreachable object again."""
     if savepoint_root_of_key(key) is not None:
-        return "no savepoint that the job lists names it, and nobody copies there"
+        return "no listed savepoint names it, and no copy is in progress there"
     checkpoint_id = checkpoint_of_key(key)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)
@@ -183,17 +183,17 @@ def proof(key: str, outcome: CheckpointOutcome | None) -> str:
 
 
 def staged_proof(checkpoint_id: CheckpointId, token: FencingToken, outcome: CheckpointOutcome | None) -> str:
-    """Say in one clause why nothing can need a file that this token staged at a sink any more."""
+    """Return, as one clause, why nothing can need a file again that this token staged at a sink."""
     return _proof(checkpoint_id, token, outcome)
 
 
 def published_proof(checkpoint_id: CheckpointId) -> str:
-    """Say in one clause why nothing can need a file of a table any more."""
+    """Return, as one clause, why nothing can need a file of a table again."""
     return f"staged by checkpoint {checkpoint_id}; neither the table nor its state as of a retained checkpoint needs it"
 
 
-def in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
-    """Return whether everything below ``chk-<id>/`` is live: the id is that of a pending checkpoint, or above one."""
+def is_in_use(state: ManifestState, checkpoint_id: CheckpointId) -> bool:
+    """Return whether everything below ``chk-<id>/`` is live: the checkpoint is pending, or newer than a pending one."""
     lowest = lowest_pending(state)
     return lowest is not None and checkpoint_id >= lowest
 

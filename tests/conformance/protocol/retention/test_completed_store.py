@@ -33,7 +33,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
-from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, selected, subsumable
+from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, select_checkpoints, subsumable
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs, refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -360,7 +360,7 @@ def test_a_job_that_failed_or_was_canceled_keeps_what_it_had(tmp_path: Path) -> 
 def test_the_policy_never_needs_the_order_in_which_it_is_given_the_checkpoints() -> None:
     """A pure rule of a set."""
     checkpoints = epochs(4).state.checkpoints
-    assert plan_retention(checkpoints[::-1], selected(checkpoints, RetentionPolicy(2))) == (1, 2)
+    assert plan_retention(checkpoints[::-1], select_checkpoints(checkpoints, RetentionPolicy(2))) == (1, 2)
 
 
 def test_only_the_session_that_leads_drops_checkpoints() -> None:

@@ -42,7 +42,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range

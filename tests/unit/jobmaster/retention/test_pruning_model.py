@@ -32,8 +32,8 @@ from milepost.protocol.records.manifest_state import (
     TimelineRole,
 )
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.retention.lineage import still_listed
-from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status
+from milepost.protocol.retention.ancestry import drop_empty_timelines
+from milepost.protocol.retention.reach import GarbageKeys, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
 from milepost_testkit import profiles
 from milepost_testkit.formats.played_manifest import HERE, MAIN, Completed
@@ -113,7 +113,8 @@ class PrunedMachine(SinkMachine):
         timelines = tuple(self.timeline(name, pending) for name in names)
         next_id = self.manifest.next_id if pending is None else max(self.manifest.next_id, pending + 1)
         return ManifestState(
-            "job", version, CheckpointId(next_id), 1, JobStatus.RUNNING, live, still_listed(timelines, checkpoints),
+            "job", version, CheckpointId(next_id), 1, JobStatus.RUNNING, live,
+            drop_empty_timelines(timelines, checkpoints),
             tuple(checkpoints), Failures(), (), KEY_HASH_SECRET, reconciliation=switch,
         )  # fmt: skip
 
@@ -194,7 +195,7 @@ class PrunedMachine(SinkMachine):
         store = self.case.job_store(self.root)
         listing = [stat.key for stat in store.list("")]
         roots, state = self.needed_records(), self.state()
-        found = {key: object_status(state, key, roots, Listed(frozenset())) for key in listing}
+        found = {key: object_status(state, key, roots, GarbageKeys(frozenset())) for key in listing}
         store.delete([key for key, status in found.items() if status is ObjectStatus.UNREACHABLE])
 
     def needed_records(self) -> set[str]:

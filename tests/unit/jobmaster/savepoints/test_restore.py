@@ -29,7 +29,7 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 from milepost.storage.copying import MAX_OBJECT_BYTES
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob

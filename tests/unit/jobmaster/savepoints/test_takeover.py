@@ -12,7 +12,7 @@ from milepost.dataflow.sinks.records.reservation import SUCCESSORS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import SINKS, OtherJob, moved, stored

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.failure.abort_reasons import NOT_WRITTEN, reason_for, with_reason
+from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, reason_for, with_reason
 from milepost.protocol.records.errors import (
     CheckpointExpired,
     CommitOutcomeUnknown,
@@ -48,6 +48,6 @@ def test_the_step_that_failed_names_the_reason_unless_the_error_does() -> None:
         (StoreUnavailable("down", reason="CHECKPOINT_EXPIRED"), "CHECKPOINT_EXPIRED"),
         (EnvironmentUnusable("full"), "ENVIRONMENT_UNUSABLE"),
     ]:
-        with pytest.raises(type(raised)) as caught, with_reason(finalize, *NOT_WRITTEN):
+        with pytest.raises(type(raised)) as caught, with_reason(finalize, *UNCONFIRMED_WRITE_ERRORS):
             raise raised
         assert reason_for(caught.value) is CheckpointFailureReason[expected]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.retention.pruning import look_is_due, may_be_listed, may_prune
+from milepost.protocol.retention.pruning import is_scan_due, may_be_listed, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, epochs
 
@@ -67,7 +67,7 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
     def due(before_ms: int, newest_ms: int) -> bool:
         *others, before, newest = state.checkpoints
         times = (replace(before, trigger_time_ms=before_ms), replace(newest, trigger_time_ms=newest_ms))
-        return look_is_due(replace(state, checkpoints=(*others, *times)), GRACE_MS)
+        return is_scan_due(replace(state, checkpoints=(*others, *times)), GRACE_MS)
 
     assert due(every_ms - 1, every_ms)
     assert not due(0, every_ms - 1)
@@ -77,5 +77,5 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
 
 def test_the_first_epoch_of_a_job_looks_and_a_job_without_one_does_not() -> None:
     """Nothing before it says when the last look was."""
-    assert look_is_due(epochs(1).state, GRACE_MS)
-    assert not look_is_due(epochs(0).state, GRACE_MS)
+    assert is_scan_due(epochs(1).state, GRACE_MS)
+    assert not is_scan_due(epochs(0).state, GRACE_MS)

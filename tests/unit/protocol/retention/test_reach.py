@@ -7,12 +7,12 @@ from dataclasses import replace
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import mark_key, registered_table_key, token_prefix
-from milepost.protocol.retention.reach import CheckpointOutcome, Listed, ObjectStatus, object_status, staged_status
+from milepost.protocol.retention.reach import CheckpointOutcome, GarbageKeys, ObjectStatus, object_status, staged_status
 from milepost_testkit.jobs.job_log import A, B, JobLog
 
 
-def listed(log: JobLog) -> Listed:
-    return Listed(frozenset(entry.prefix for entry in log.state.garbage))
+def listed(log: JobLog) -> GarbageKeys:
+    return GarbageKeys(frozenset(entry.prefix for entry in log.state.garbage))
 
 
 def staged(log: JobLog, checkpoint: CompletedCheckpoint, token: int) -> ObjectStatus:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.retention.lineage import ancestry, lineage
-from milepost.protocol.retention.retention import RetentionPolicy, selected, subsumable
+from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
+from milepost.protocol.retention.retention import RetentionPolicy, select_checkpoints, subsumable
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
 from milepost_testkit.models.protocol.retention_tiers import HOUR_MS, kept_by_tiers
@@ -32,7 +32,9 @@ def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], ti
         replace(CHECKPOINT, checkpoint_id=CheckpointId(number), trigger_time_ms=at)
         for number, at in enumerate(times, start=1)
     ]
-    assert selected(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_tiers(dict(enumerate(times, 1)), *tiers)
+    assert select_checkpoints(checkpoints[::-1], RetentionPolicy(*tiers)) == kept_by_tiers(
+        dict(enumerate(times, 1)), *tiers
+    )
 
 
 @given(times=TIMES, tiers=TIERS, more=TIERS)
@@ -44,7 +46,7 @@ def test_a_wider_policy_keeps_all_that_a_narrower_one_keeps(
         for number, at in enumerate(times, start=1)
     ]
     wider = RetentionPolicy(*(one + other for one, other in zip(tiers, more, strict=True)))
-    assert selected(checkpoints, RetentionPolicy(*tiers)) <= selected(checkpoints, wider)
+    assert select_checkpoints(checkpoints, RetentionPolicy(*tiers)) <= select_checkpoints(checkpoints, wider)
 
 
 @pytest.mark.parametrize(("hourly", "daily"), [(-1, 0), (0, -1)])
@@ -62,9 +64,9 @@ def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
         log.epoch(A)
     log.pin(B, 2)
     log.subsume(A, (3, 4, 5), last=1)
-    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [1, 2, 6]
-    assert [one.checkpoint_id for one in ancestry(log.state, CheckpointId(2))] == [1, 2]
-    assert ancestry(log.state, CheckpointId(3)) == ()
+    assert [one.checkpoint_id for one in timeline_ancestry(log.state, log.state.timeline())] == [1, 2, 6]
+    assert [one.checkpoint_id for one in checkpoint_ancestry(log.state, CheckpointId(2))] == [1, 2]
+    assert checkpoint_ancestry(log.state, CheckpointId(3)) == ()
 
 
 @pytest.mark.parametrize("own", [0, 1])
@@ -78,7 +80,7 @@ def test_a_lineage_from_the_empty_state_has_nothing_behind_it(own: int) -> None:
     log.rollback(A, 0)
     log.reconcile(A)
     log.epoch(A)
-    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [4 + own]
+    assert [one.checkpoint_id for one in timeline_ancestry(log.state, log.state.timeline())] == [4 + own]
 
 
 def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together() -> None:
@@ -171,7 +173,7 @@ def test_a_lineage_survives_the_timelines_in_its_middle() -> None:
     dropped = subsumable(log.state, RetentionPolicy(2))
     log.subsume(A, tuple(int(one) for one in dropped), last=2)
     assert middle not in [one.timeline_id for one in log.state.timelines]
-    assert [one.checkpoint_id for one in lineage(log.state, log.state.timeline())] == [1, 9, 10]
+    assert [one.checkpoint_id for one in timeline_ancestry(log.state, log.state.timeline())] == [1, 9, 10]
     assert log.state.timeline().parent == ("main", 1)
 
 

@@ -10,7 +10,7 @@ from milepost.jobmaster.reports.cost.epoch_cost import GB, EpochCost, MonthCost,
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.timings import requests_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.spec.values.times.cron import DAYS_OF_MONTH
 from milepost.storage.concurrency.parallel_map import parallel_map
 
@@ -24,7 +24,7 @@ def month_cost(context: JobContext) -> MonthCost | None:
     head = context.log.head() if prices is not None else None
     if prices is None or head is None:
         return None
-    live = lineage(head.state, head.state.timeline())
+    live = timeline_ancestry(head.state, head.state.timeline())
     newest = sorted(live, key=lambda one: one.checkpoint_id)[-MEASURED_EPOCHS:]
     if not newest:
         return None

@@ -15,7 +15,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost.spec.job.checkpointing_spec import Retained
 
 AMPLIFIED = 10
@@ -36,7 +36,7 @@ def upsert_prices(context: JobContext) -> tuple[UpsertPrice, ...]:
     head = context.log.head() if names else None
     if head is None:
         return ()
-    live = lineage(head.state, head.state.timeline())
+    live = timeline_ancestry(head.state, head.state.timeline())
     newest = sorted(live, key=lambda one: one.checkpoint_id)[-MEASURED_EPOCHS - 1 :]
     found = (_price(context, name, newest) for name in names)
     return tuple(price for price in found if price is not None)

@@ -8,7 +8,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import provably_alive, provably_dead
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 
 OPENED_BY = "backfill:"
 """What the id of a session begins with that opened a fork for a backfill; its fingerprint and the session follow."""

@@ -34,7 +34,7 @@ from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStat
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.lineage import continues, lineage
+from milepost.protocol.retention.ancestry import continues, timeline_ancestry
 
 if TYPE_CHECKING:
     from milepost.jobmaster.job.measurements import AfterCommit
@@ -189,7 +189,7 @@ class History:
         kept = state.checkpoint(checkpoint_id)
         if kept is not None:
             confirmed: frozenset[str] = frozenset()
-            if kept not in lineage(state, state.timeline()):
+            if kept not in timeline_ancestry(state, state.timeline()):
                 confirmed = frozenset(confirmations_after(self._context.log, kept, state.version))
             return _retained(state, kept, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
@@ -207,7 +207,9 @@ class History:
         done = entry.event.checkpoint
         live = continues(state, done.timeline, done.checkpoint_id)
         if live is None:
-            oldest = min((one.checkpoint_id for one in lineage(state, state.timeline())), default=NO_CHECKPOINT)
+            oldest = min(
+                (one.checkpoint_id for one in timeline_ancestry(state, state.timeline())), default=NO_CHECKPOINT
+            )
             live = leads_to(log, state.version, oldest, checkpoint_id)
         shown = done.sinks if live else confirmations_after(log, done, state.version)
         return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.renames import with_names_of
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 
 LEAST_SPAN_MS = 3_600_000
 """Checkpoints that lie within less than this say nothing of a day."""
@@ -38,7 +38,11 @@ def state_sizes(context: JobContext) -> Mapping[str, StateSize]:
     Raises: StateCorrupt: metadata of a retained checkpoint cannot be read. What the store raises.
     """
     head = context.log.head()
-    live = [] if head is None else sorted(lineage(head.state, head.state.timeline()), key=lambda one: one.checkpoint_id)
+    live = (
+        []
+        if head is None
+        else sorted(timeline_ancestry(head.state, head.state.timeline()), key=lambda one: one.checkpoint_id)
+    )
     if not live:
         return {}
     newest, oldest = (with_names_of(context.job.spec, context.metadata(one)) for one in (live[-1], live[0]))

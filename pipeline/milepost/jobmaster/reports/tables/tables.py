@@ -28,7 +28,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.lineage import lineage, open_forks
+from milepost.protocol.retention.ancestry import open_forks, timeline_ancestry
 from milepost.protocol.retention.retention import handle_conflicts
 from milepost.storage.checked import check_handle, stat_handle
 from milepost.storage.concurrency.parallel_map import parallel_map
@@ -213,7 +213,7 @@ class Tables:
 def _required(state: ManifestState) -> set[CheckpointId]:
     """Return the checkpoints that the live timeline or a fork consists of; all others are discarded."""
     timelines = (state.timeline(), *open_forks(state))
-    return {one.checkpoint_id for timeline in timelines for one in lineage(state, timeline)}
+    return {one.checkpoint_id for timeline in timelines for one in timeline_ancestry(state, timeline)}
 
 
 def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:

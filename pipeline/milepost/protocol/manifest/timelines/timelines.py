@@ -66,7 +66,7 @@ from milepost.protocol.records.manifest_state import (
     TimelineRole,
 )
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.retention.lineage import lineage, open_forks, owner_of, still_listed
+from milepost.protocol.retention.ancestry import drop_empty_timelines, open_forks, owner_of, timeline_ancestry
 
 MAX_FORKS = 8
 """How many forks may be open at once: all that is completed on an open one stays."""
@@ -186,7 +186,7 @@ def dispose_fork(state: ManifestState, request: DisposeForkRequest, now_ms: int)
     return advance(
         state,
         ForkDisposed(now_ms, request.fork, aborted, request.session_id),
-        timelines=still_listed(timelines, state.checkpoints),
+        timelines=drop_empty_timelines(timelines, state.checkpoints),
         garbage=left.garbage,
         aborted_sessions=left.aborted_sessions,
     )
@@ -296,7 +296,7 @@ def _switched(
     realigned = tuple(sink for sink in before if sink in sinks)  # a person's decision stands until it is carried out
     due = Reconciliation(state.version + 1, started.timeline_id, started.head, sinks, realigned)
     after = replace(state, timelines=timelines, live=started.timeline_id)
-    stays = {checkpoint.checkpoint_id for checkpoint in lineage(after, started)}
+    stays = {checkpoint.checkpoint_id for checkpoint in timeline_ancestry(after, started)}
     event = TimelineSwitched(
         at_ms=now_ms,
         kind=kind,
@@ -304,7 +304,7 @@ def _switched(
         from_head=old.head,
         timeline=started.timeline_id,
         to=started.head,
-        discarded=tuple(one.checkpoint_id for one in lineage(state, old) if one.checkpoint_id not in stays),
+        discarded=tuple(one.checkpoint_id for one in timeline_ancestry(state, old) if one.checkpoint_id not in stays),
         sinks=sinks,
         detail=printable_detail(request.detail),
         session_id=request.session_id,
@@ -316,7 +316,7 @@ def _switched(
         state,
         event,
         live=started.timeline_id,
-        timelines=still_listed(timelines, state.checkpoints),
+        timelines=drop_empty_timelines(timelines, state.checkpoints),
         checkpoints=tuple(_owing_nothing(checkpoint) for checkpoint in state.checkpoints),
         failures=failures,
         reconciliation=due if sinks else None,

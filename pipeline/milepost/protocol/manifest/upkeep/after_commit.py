@@ -12,7 +12,7 @@ from milepost.protocol.manifest.upkeep.compaction import compacted_through
 from milepost.protocol.manifest.upkeep.garbage import forget_deleted, listing
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.lineage import still_listed
+from milepost.protocol.retention.ancestry import drop_empty_timelines
 from milepost.protocol.retention.retention import deletable, deletable_lists, subsumable
 
 
@@ -104,7 +104,7 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
         state,
         CheckpointsSubsumed(now_ms, dropped, garbage.fresh, request.session_id, garbage.named),
         checkpoints=checkpoints,
-        timelines=still_listed(state.timelines, checkpoints),
+        timelines=drop_empty_timelines(state.timelines, checkpoints),
         garbage=garbage.entries,
         garbage_lists=garbage.lists,
         compacted=compacted_through(state, request.compacted),

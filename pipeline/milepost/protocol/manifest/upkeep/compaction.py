@@ -15,7 +15,7 @@ from milepost.protocol.manifest.transaction.events import LogCompacted
 from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState
-from milepost.protocol.retention.lineage import open_forks
+from milepost.protocol.retention.ancestry import open_forks
 
 
 def horizon(state: ManifestState) -> int:

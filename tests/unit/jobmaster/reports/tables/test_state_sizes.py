@@ -10,7 +10,7 @@ import pytest
 from milepost.jobmaster.reports.tables import state_sizes
 from milepost.jobmaster.reports.tables.state_sizes import LEAST_SPAN_MS
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.retention.lineage import lineage
+from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 
 
@@ -31,7 +31,7 @@ def test_growth_is_by_the_oldest_retained_checkpoint(tmp_path: Path, monkeypatch
     job = BackfillJob.create(tmp_path, 5)
 
     def apart(*given: object) -> tuple[CompletedCheckpoint, ...]:
-        found = lineage(*given)  # type: ignore[arg-type]
+        found = timeline_ancestry(*given)  # type: ignore[arg-type]
         return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * LEAST_SPAN_MS // 4) for one in found)
 
     monkeypatch.setattr(state_sizes, "lineage", apart)

@@ -20,7 +20,7 @@ from milepost.protocol.retention.retention import (
     is_discarded,
     minimum_grace_ms,
     plan_retention,
-    selected,
+    select_checkpoints,
     subsumable,
     unreferenced,
 )
@@ -122,9 +122,12 @@ def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
         log.epoch(A, confirm=number != 2)
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 4, 5)
     assert plan_retention(
-        log.state.checkpoints, {CheckpointId(4)} | selected(log.state.checkpoints, RetentionPolicy(2))
+        log.state.checkpoints, {CheckpointId(4)} | select_checkpoints(log.state.checkpoints, RetentionPolicy(2))
     ) == (1, 5)
-    assert plan_retention(log.state.checkpoints[::-1], selected(log.state.checkpoints, RetentionPolicy(99))) == ()
+    assert (
+        plan_retention(log.state.checkpoints[::-1], select_checkpoints(log.state.checkpoints, RetentionPolicy(99)))
+        == ()
+    )
 
 
 def test_retention_keeps_savepoints() -> None:

@@ -12,7 +12,7 @@ from milepost.protocol.records.errors import CommitConflict, InvalidRequest, Job
 from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
 from milepost.protocol.records.layout import copy_pin_name
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.retention.reach import Listed, ObjectStatus, object_status, proof
+from milepost.protocol.retention.reach import GarbageKeys, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
@@ -108,8 +108,8 @@ def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
 
 
 def test_where_an_object_of_a_savepoint_stands() -> None:
-    def listed() -> Listed:
-        return Listed(frozenset(entry.prefix for entry in log.state.garbage))
+    def listed() -> GarbageKeys:
+        return GarbageKeys(frozenset(entry.prefix for entry in log.state.garbage))
 
     log = epochs(1)
     key = ROOT + "_metadata"
