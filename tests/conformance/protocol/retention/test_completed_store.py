@@ -17,7 +17,7 @@ from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
 from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.packing import unpacked
+from milepost.protocol.codec.packing import unpack
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.upkeep.pins import live_pins
@@ -129,7 +129,7 @@ def test_what_is_read_back_is_sorted_or_refused(tmp_path: Path) -> None:
     entry = job.context.log.entry(head.version)
     assert isinstance(entry, LogEntry)
     document = json.loads(encode_entry(entry))
-    document["state"]["checkpoints"] = unpacked(document["state"]["checkpoints"])[::-1]  # type: ignore[index]
+    document["state"]["checkpoints"] = unpack(document["state"]["checkpoints"])[::-1]  # type: ignore[index]
     with wording.raises(StateCorrupt):
         decode_entry(json.dumps(document).encode())
 

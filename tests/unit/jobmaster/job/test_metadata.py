@@ -17,7 +17,7 @@ from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.packing import packed, unpacked
+from milepost.protocol.codec.packing import pack, unpack
 from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.channel_state import ChannelStateHandle
@@ -85,7 +85,7 @@ def golden() -> bytes:
 
 def test_a_checkpoint_from_before_slices_were_told_is_read() -> None:
     document = json.loads(golden())
-    document["tasks"] = packed([_without_slices(task) for task in unpacked(document["tasks"])])
+    document["tasks"] = pack([_without_slices(task) for task in unpack(document["tasks"])])
     assert decode_metadata(json.dumps(document).encode(), "earlier").tasks == (TASK,)
 
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
 
 def test_a_checkpoint_from_before_operators_had_a_place_in_time_is_read_on() -> None:
     document = json.loads(golden())
-    document["tasks"] = packed([{**task, "operators": {"hourly": BEFORE}} for task in unpacked(document["tasks"])])
+    document["tasks"] = pack([{**task, "operators": {"hourly": BEFORE}} for task in unpack(document["tasks"])])
     (task,) = decode_metadata(json.dumps(document).encode(), "golden").tasks
     assert task.operators["hourly"] == OperatorTimes(7, 8, 2, 3, async_ms=45, alignment_ms=1)
 
