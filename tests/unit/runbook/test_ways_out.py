@@ -219,16 +219,21 @@ PLACES = [
     for name in PAGES
     for number in range(len(SITUATIONS.get(name, ())))
 ]
+PLAYED = [
+    (*place.values, command) for place in PLACES for command in commands_of(str(place.values[0])) if acts(command)
+]
+
+
+def marks_of(name: str, number: int, command: str) -> list[pytest.MarkDecorator]:
+    """Leave to `make test-all` what is neither the first command of its page nor the first use of its command."""
+    before = PLAYED[: PLAYED.index((name, number, command))]
+    is_first = all(one[0] != name for one in before) or all(one[2] != command for one in before)
+    return [pytest.mark.deep] if number or not is_first else [pytest.mark.long]
+
+
 ACTS = [
-    pytest.param(
-        *place.values,
-        command,
-        id="-".join(map(str, [*place.values, command.removeprefix("milepost ")])),
-        marks=place.marks or [pytest.mark.long],
-    )
-    for place in PLACES
-    for command in commands_of(str(place.values[0]))
-    if acts(command)
+    pytest.param(*one, id="-".join([*map(str, one[:2]), one[2].removeprefix("milepost ")]), marks=marks_of(*one))
+    for one in PLAYED
 ]
 
 
