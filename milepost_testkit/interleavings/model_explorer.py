@@ -281,7 +281,7 @@ class Explorer:
         """Read the head and let the coordinator decide; the same question has the same answer."""
         question = (goal, world.manifest, process.name, process.checkpoint, process.token, process.seen)
         if question not in self._decided:
-            self._decided[question] = self._ask(self.manifests.values[world.manifest], process, goal)
+            self._decided[question] = self._ask(world.manifest, process, goal)
         outcome, answer = self._decided[question]
         if outcome == "transition":
             return "", world.with_process(
@@ -293,7 +293,8 @@ class Explorer:
         kept = (process.checkpoint, process.token) if outcome == "declined" else (0, 0)
         return outcome, world.with_process(index, Process(process.name, step, (), *kept))
 
-    def _ask(self, state: ManifestState, process: Process, goal: str) -> tuple[str, Any]:
+    def _ask(self, manifest: int, process: Process, goal: str) -> tuple[str, Any]:
+        state = self.manifests.values[manifest]
         rule = {"adopt": "complete", "abandon": "abort", "conclude": "subsume"}.get(goal, goal)
         try:
             answer = getattr(self.rules, rule)(state, self._request(state, process, goal), NOW_MS)
@@ -309,7 +310,7 @@ class Explorer:
             pending = answer.pending if answer.outcome is Outcome.ALREADY_TRIGGERED else None
             return "done", 0 if pending is None else int(pending.checkpoint_id)
         number = self.manifests.index(answer.state, answer.event)
-        self._events[(self.manifests.index(state, answer.event), number)] = answer.event
+        self._events[(manifest, number)] = answer.event
         return "transition", number
 
     def _put(self, world: World, index: int, process: Process, goal: str) -> Iterator[tuple[str, World]]:
