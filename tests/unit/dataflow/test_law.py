@@ -79,7 +79,7 @@ class History:
 
 
 @pytest.mark.long
-@profiles.examples(share=0.25, suppress_health_check=list(HealthCheck))
+@profiles.examples(share=0.15, suppress_health_check=list(HealthCheck))
 @given(examples())
 def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: Example) -> None:
     """Parallelism, slices, epochs that are cut, tries that are run again, vetoes, rollbacks, hashes that collide."""
@@ -154,15 +154,26 @@ BUSIEST = {"uid": "busiest", "kind": "top", "inputs": ["hourly"], "key": ["k"], 
            "rank": "place"}  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [{"allowed_lateness": "1h"}, {"emit": "early"}])
-@pytest.mark.parametrize(
-    "windows", [{"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}}]
+LATE, EARLY = {"allowed_lateness": "1h"}, {"emit": "early"}
+TUMBLING, SLIDING, SESSION = (
+    {"window": window}
+    for window in ({"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}})
 )
-def test_windows_that_come_again_are_taken_back_by_what_stands_behind(
-    tmp_path: Path, options: dict[str, str], windows: dict[str, Any]
-) -> None:
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        LATE | TUMBLING,
+        EARLY | SLIDING,
+        LATE | SESSION,
+        *(pytest.param(one, marks=pytest.mark.deep) for one in (EARLY | TUMBLING, LATE | SLIDING, EARLY | SESSION)),
+    ],
+    ids=lambda options: "-".join([*(str(one) for one in options if one != "window"), *options["window"]]),
+)
+def test_windows_that_come_again_are_taken_back_by_what_stands_behind(tmp_path: Path, options: dict[str, Any]) -> None:
     """Fired and again within an epoch, in later ones, on other subtasks, and never after they were forgotten."""
-    history = History(tmp_path, HOURLY | options | {"window": windows}, PER_HOUR, BUSIEST)
+    history = History(tmp_path, HOURLY | options, PER_HOUR, BUSIEST)
     history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 40.0)], parallelism=2)
     history.epoch([("a", 2, 61.0), ("b", 1, 50.0)], [("a", 5, 59.0)], parallelism=3)
     history.epoch([("a", 3, 30.0), ("b", 3, 70.0), ("c", 3, 59.0)], parallelism=1, budget=MemoryBudget(1))
@@ -264,7 +275,9 @@ def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
     history.check()
 
 
-@pytest.mark.parametrize("cut_ms", range(1, 9))
+@pytest.mark.parametrize(
+    "cut_ms", [1, 3, 6, *(pytest.param(cut_ms, marks=pytest.mark.deep) for cut_ms in (2, 4, 5, 7, 8))]
+)
 def test_each_epoch_makes_progress_however_little_time_it_has(tmp_path: Path, cut_ms: int) -> None:
     """Also where the time is up between the moment at which a subtask meets its barrier and its first buffer."""
     history = History(tmp_path, TOTALS, RANKS | {"order_by": ["n"]})

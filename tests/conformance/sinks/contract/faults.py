@@ -152,17 +152,32 @@ ACTS = [
 ]
 
 
-strikes = pytest.mark.parametrize(
-    ("killed", "after"),
-    [
-        # The death before a call leaves what the death after the call before it does.
-        pytest.param(True, False, id="killed before it is done", marks=pytest.mark.deep),
-        pytest.param(True, True, id="killed after it was done"),
-        pytest.param(False, False, id="no answer before it is done"),
-        pytest.param(False, True, id="no answer after it was done"),
-    ],
-)
+STRIKES = {
+    "killed after it was done": (True, True),
+    "killed before it is done": (True, False),
+    "no answer before it is done": (False, False),
+    "no answer after it was done": (False, True),
+}
 """How a call is struck."""
+
+
+def strikes(*acts: Callable[[Story], Act]) -> pytest.MarkDecorator:
+    """Strike the calls of each act: in `make test` by a death after each call, and those of the first act by any error.
+
+    The death before a call leaves what the death after the call before it does.
+    """
+    return pytest.mark.parametrize(
+        ("act", "killed", "after"),
+        [
+            pytest.param(act, killed, after, id=f"{act.__name__}-{how}", marks=_ring(act is acts[0], killed, after))
+            for act in acts
+            for how, (killed, after) in STRIKES.items()
+        ],
+    )
+
+
+def _ring(is_first: bool, killed: bool, after: bool) -> list[pytest.MarkDecorator]:
+    return [] if (after if killed else is_first) else [pytest.mark.deep]
 
 
 class StoppedMoves(SinkCase):
@@ -210,8 +225,7 @@ class StoppedMoves(SinkCase):
 class SinkFaultTests(StoppedMoves):
     """Moves of any table."""
 
-    @strikes
-    @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+    @strikes(*ACTS)
     def test_a_move_that_stops_at_any_call_is_done_again_and_ends_the_same(
         self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
     ) -> None:
@@ -270,8 +284,7 @@ class SinkFaultTests(StoppedMoves):
 class SinkDeleteFaultTests(StoppedMoves):
     """Moves with deletes, of a table of the latest rows."""
 
-    @strikes
-    @pytest.mark.parametrize("act", [deleted, emptied, brought_back], ids=lambda act: act.__name__)
+    @strikes(deleted, emptied, brought_back)
     def test_a_move_that_deletes_and_stops_at_any_call_is_done_again_and_ends_the_same(
         self, tmp_path: Path, act: Callable[[Story], Act], killed: bool, after: bool
     ) -> None:

@@ -50,7 +50,7 @@ def keys_of(epochs: int) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epochs", [100, pytest.param(300, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("epochs", [40, pytest.param(300, marks=pytest.mark.deep)])
 def test_hundreds_of_epochs_are_few_files_in_delta_and_engines_see_every_row_once(
     epochs: int, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:
@@ -58,8 +58,9 @@ def test_hundreds_of_epochs_are_few_files_in_delta_and_engines_see_every_row_onc
     case = DeltaOnDisk()
     job = case.begin(tmp_path)
     shown, most = {}, 0
-    for until in range(25, epochs + 1, 25):
-        publish(job, 25)
+    step = min(25, epochs // 4)
+    for until in range(step, epochs + 1, step):
+        publish(job, step)
         assert job.manifest.head is not None
         shown[until] = job.manifest.head
         most = max(most, shown[until].contents.files)
@@ -71,7 +72,7 @@ def test_hundreds_of_epochs_are_few_files_in_delta_and_engines_see_every_row_onc
     written = sum(pq.read_metadata(pa.BufferReader(store.get(key))).num_rows for key in files)
     assert written <= 4 * len(keys_of(epochs)), "a row is written when it comes, and few times more"
     assert keys_that_came(tmp_path / "table") == keys_of(epochs)
-    for until in (25, epochs // 2, epochs, 75):
+    for until in (step, epochs // 2, epochs, 3 * step):
         job.back_to(shown[until])
         assert_engines_see(case, tmp_path, reading_engines, keys_of(until))
 

@@ -131,7 +131,7 @@ def by_others(case: SinkCase, root: Path, engines: ReadingEngines, where: Any = 
 @pytest.mark.long
 @pytest.mark.parametrize(
     "column",
-    [name if name in ("text", "whole", "at") else pytest.param(name, marks=pytest.mark.deep) for name in VALUES],
+    [name if name in ("text", "at") else pytest.param(name, marks=pytest.mark.deep) for name in VALUES],
 )
 def test_every_reader_sees_each_value_as_it_was(
     case: SinkCase, column: str, tmp_path: Path, reading_engines: ReadingEngines

@@ -171,8 +171,8 @@ def test_statistics_that_cannot_be_read_are_refused_and_wrong_kinds_are_left_out
         lake.move(2, (StagedFile(other.key, other.rows, other.size, other.sha256, "[]"),))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("commits", [120, pytest.param(300, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("commits", [120, 300])
 def test_hundreds_of_commits_leave_the_table_and_its_commits_as_small_as_thirty(
     commits: int, lake: IcebergLake
 ) -> None:
