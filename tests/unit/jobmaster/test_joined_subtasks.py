@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,20 @@ KEYS = range(8)
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
-@pytest.mark.parametrize("emit", ["final", "early"])
+WINDOWS = (
+    "{tumbling: 1h}",
+    "{session: {gap: 1h}}",
+    "{sliding: {size: 1h, slide: 30m}}",
+    "{tumbling: 1d, timezone: Asia/Tokyo}",
+)
+IN_MAKE_TEST = {*zip(WINDOWS[:3], ("final", "early", "final"), strict=True)}
+
+
 @pytest.mark.parametrize(
-    "window",
+    ("window", "emit"),
     [
-        "{tumbling: 1h}",
-        "{tumbling: 1d, timezone: Asia/Tokyo}",
-        "{session: {gap: 1h}}",
-        "{sliding: {size: 1h, slide: 30m}}",
+        pytest.param(*one, marks=() if one in IN_MAKE_TEST else pytest.mark.deep)
+        for one in product(WINDOWS, ("final", "early"))
     ],
 )
 def test_windows_that_came_out_do_not_again_when_their_subtask_joins_one_that_is_behind(

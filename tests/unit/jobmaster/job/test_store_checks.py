@@ -224,7 +224,14 @@ def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
                 require_stores(job.context)
 
 
-@pytest.mark.parametrize("broken", ["no folder", "a file", "closed", "a folder for a mark", "a loop of links"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "closed",
+        "a folder for a mark",
+        *(pytest.param(one, marks=pytest.mark.deep) for one in ("no folder", "a file", "a loop of links")),
+    ],
+)
 def test_without_a_folder_for_marks_each_process_asks(
     broken: str, server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:

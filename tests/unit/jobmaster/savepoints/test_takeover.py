@@ -179,18 +179,19 @@ FAULTS = [
     ("table", "create", SUCCESSORS, 0), ("seen", "create", SUCCESSORS, 0), ("seen", "create", HEADS, 0),
     ("seen", "create", HEADS, 1),
 ]  # fmt: skip
-UNANSWERED = (FAULTS[2], FAULTS[6], FAULTS[8])
-"""Of each store, one write that does not land. What another one leaves is what the lost reply before it leaves."""
+IN_MAKE_TEST = {
+    Effect.LOST_REPLY: (FAULTS[1], FAULTS[4], FAULTS[6], FAULTS[9]),
+    Effect.UNAVAILABLE: (FAULTS[2], FAULTS[8]),
+}
+"""Each store loses a reply. A write that does not land leaves what the lost reply before it leaves."""
 
 
 @pytest.mark.parametrize(
     ("store", "operation", "prefix", "skip", "effect"),
     [
-        *((*fault, Effect.LOST_REPLY) for fault in FAULTS),
-        *(
-            pytest.param(*fault, Effect.UNAVAILABLE, marks=() if fault in UNANSWERED else pytest.mark.deep)
-            for fault in FAULTS
-        ),
+        pytest.param(*fault, effect, marks=() if fault in faults else pytest.mark.deep)
+        for effect, faults in IN_MAKE_TEST.items()
+        for fault in FAULTS
     ],
 )
 def test_a_fault_anywhere_leaves_tables_that_the_heir_takes_when_asked_again(

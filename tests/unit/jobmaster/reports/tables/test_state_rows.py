@@ -23,6 +23,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs import runs
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
+from milepost_testkit import profiles
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.stores.held_rows import hold_few_rows
@@ -98,6 +99,7 @@ def joined(pieces: Any) -> pa.Table:
 
 
 @pytest.mark.long
+@profiles.examples(share=0.4)
 @given(
     history=st.lists(epochs.map(lambda some: some[:1]).filter(bool), min_size=1, max_size=5),
     parallelisms=st.lists(st.integers(1, 2), min_size=5, max_size=5),

@@ -96,9 +96,10 @@ def test_a_sink_that_was_out_of_the_spec_is_written_anew_and_not_compacted(job: 
     job.master.run(Session.cli(), runner)
     assert runner.plans[0].filled == {"table"} and "table" not in runner.plans[0].maintenance
     job.assert_tables_equal_the_oracle()
-    plans(job, 6)
+    plans(job, 2)
 
 
+@pytest.mark.deep
 def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path, few: None) -> None:
     """Nobody reads its table before; what it replayed is files of changes like any other."""
     job = BackfillJob.create(tmp_path / "job", 5)
@@ -116,6 +117,7 @@ def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path,
     assert job.master.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_a_savepoint_of_a_compacted_table_goes_on_in_another_job(job: CountedJob) -> None:
     """Its state brings the hash that the buckets go by; its subtasks are three."""
     assert CompactionPlan in plans(job, EPOCHS)

@@ -87,7 +87,7 @@ def test_a_rollback_reads_no_file_that_the_target_does_not_need(job: CountedJob,
     assert sorted(rows_in(database)) == [-2, -1, 0, 1, 2]
 
 
-@pytest.mark.parametrize("compact_files", [12, pytest.param(compaction.COMPACT_FILES, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("compact_files", [5, pytest.param(compaction.COMPACT_FILES, marks=pytest.mark.deep)])
 def test_it_is_compacted_as_our_own_table_is(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact_files: int
 ) -> None:
