@@ -26,35 +26,37 @@ from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_o
 from milepost_testkit.commands.mortal_run import plan_stores
 from milepost_testkit.processes.processes import wait_until
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    [
-        __name__,
-        "boto3",
-        "great_expectations",
-        "pandas",
-        "psycopg",
-        "milepost.dataflow.quality.library",
-        "milepost.dataflow.sinks.formats.delta.delta_format",
-        "milepost.dataflow.sinks.formats.iceberg.iceberg_format",
-        "milepost.dataflow.sinks.formats.postgres.postgres_format",
-        "milepost.jobmaster.backfill.backfill",
-        "milepost.jobmaster.compatibility.preflight",
-        "milepost.jobmaster.leadership.lifecycle",
-        "milepost.jobmaster.reports.checkpoint.details",
-        "milepost.jobmaster.reports.reports",
-        "milepost.jobmaster.retention.garbage_collection",
-        "milepost.jobmaster.retention.subsumption",
-        "milepost.jobmaster.rollback.rollback",
-        "milepost.jobmaster.run.epochs",
-        "milepost.jobmaster.run.judgement",
-        "milepost.jobmaster.savepoints.restore",
-        "milepost.jobmaster.savepoints.savepoints",
-        "milepost.storage.s3.store",
-        "milepost_testkit.runners.duckdb_sql",
-    ]
+PRELOADED = (
+    __name__,
+    "milepost.jobmaster.backfill.backfill",
+    "milepost.jobmaster.compatibility.preflight",
+    "milepost.jobmaster.leadership.lifecycle",
+    "milepost.jobmaster.reports.checkpoint.details",
+    "milepost.jobmaster.reports.reports",
+    "milepost.jobmaster.retention.garbage_collection",
+    "milepost.jobmaster.retention.subsumption",
+    "milepost.jobmaster.rollback.rollback",
+    "milepost.jobmaster.run.epochs",
+    "milepost.jobmaster.run.judgement",
+    "milepost.jobmaster.savepoints.restore",
+    "milepost.jobmaster.savepoints.savepoints",
+    "milepost_testkit.runners.duckdb_sql",
 )
-"""Imported once: each command is a fork of a process that has them."""
+"""Modules that every command inherits from the process that it is forked from, instead of importing them."""
+OF_ANY_JOB = (
+    "boto3",
+    "great_expectations",
+    "pandas",
+    "psycopg",
+    "milepost.dataflow.quality.library",
+    "milepost.dataflow.sinks.formats.delta.delta_format",
+    "milepost.dataflow.sinks.formats.iceberg.iceberg_format",
+    "milepost.dataflow.sinks.formats.postgres.postgres_format",
+    "milepost.storage.s3.store",
+)
+"""As `PRELOADED`, for jobs with gates, object stores and tables of every format."""
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload([*PRELOADED, *OF_ANY_JOB])
 ENDS_WITHIN_S = 240.0
 """A command that takes longer hangs: all of its waits are bounded by less."""
 

@@ -5,12 +5,13 @@ As a machine that was suspended, or a process that waited for memory: it goes on
 
 from __future__ import annotations
 
+import multiprocessing
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from milepost_testkit.chaos.commands import Act, Command, Running
+from milepost_testkit.chaos.commands import PRELOADED, Act, Command, Running
 from milepost_testkit.jobs.flights.kill_chain import KillChain
 from milepost_testkit.processes.own_process import in_own_process
 
@@ -104,6 +105,7 @@ def test_a_run_may_be_frozen_before_any_write(tmp_path: Path) -> None:
 
 
 def _few(folder: Path) -> None:
+    multiprocessing.set_forkserver_preload([*PRELOADED])  # its job has no gate, and its tables are Parquet
     runs = FrozenRuns(folder)
     ends = [(match, write, runs.freezes(match, write)) for match, write, _ in FEW]
     assert ends == list(FEW)
