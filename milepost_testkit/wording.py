@@ -53,6 +53,10 @@ TIMES = {r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)": "{time}"}
 """For `replace`, where a test derives times from the clock's that are hours or days away from it."""
 SIZES = {r"\b[\d,]+ bytes\b": "{size} bytes"}
 """For `replace`, where a text has the sizes of stored objects: they depend on paths and on versions of libraries."""
+SHORT_SIZES = {r"\b\d[\d.]* [kMG]?B\b": "{size}"}
+"""As `SIZES`, where the output of a command rounds them."""
+LAG = {r"\blag( +)\d+ min": r"lag\1{time} min"}
+"""For `replace`, where the output of `status` has the age of a job that a fixture made."""
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")
 RUN_TIME = timedelta(hours=2)
 """A time this close to now is the clock's, not the test's."""
@@ -91,6 +95,12 @@ def matches(file: str, text: str | Iterable[str], *, name: str = "", replace: Ma
         raise RuntimeError("wording is compared within a test only")
     text = text if isinstance(text, str) else "\n".join(text)
     _PLUGIN.compare(file, stable(text, replace or {}), name)
+
+
+def paragraphs(output: str, *mentions: str) -> list[str]:
+    """Return the paragraphs of an output with any of the mentions, each on one line, without columns and breaks."""
+    found = (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", output))
+    return [paragraph for paragraph in found if any(mention in paragraph for mention in mentions)]
 
 
 def stable(text: str, replace: Mapping[str, str]) -> str:

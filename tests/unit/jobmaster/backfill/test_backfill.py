@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.retention.ancestry import open_forks
+from milepost.spec.graph.compatibility import UNCHANGED
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range
@@ -166,7 +168,7 @@ def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_re
     plan = job.master.plan_backfill("2026-03-04")
     assert plan.fork_point >= 2
     assert plan.kept_ahead == (KeptAhead("rows", "2099-01-01T00:00:00+00:00", since_checkpoint=2, from_checkpoint=1),)
-    assert any("--from-checkpoint 1 replays them all" in line for line in plan.text)
+    wording.matches("plan", [line for line in plan.text if "--from-checkpoint 1" in line])
     before = job.master.plan_backfill("2026-01-01")
     assert (before.fork_point, before.kept_ahead) == (0, ())
     job.fix()
@@ -189,12 +191,12 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
 
 def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob) -> None:
     """No state depends on it, so it stops nothing, and what was read with the old one stays as it is."""
-    (told,) = [row for row in job.master.compatibility() if row["detail"] != "unchanged"]
+    (told,) = [row for row in job.master.compatibility() if row["detail"] != UNCHANGED]
     assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
-    assert told["detail"].startswith("how it reads its objects was another one at checkpoint 5: what was read by then")
-    assert any("source rows: changed: " in line for line in job.master.plan_backfill("2026-03-03").text)
+    wording.matches("compatibility", told["detail"])
+    wording.matches("plan", [line for line in job.master.plan_backfill("2026-03-03").text if "source rows" in line])
     job.next_day(6)
-    assert {row["detail"] for row in job.master.compatibility()} == {"unchanged"}, "the newest epoch was made with it"
+    assert {row["detail"] for row in job.master.compatibility()} == {UNCHANGED}, "the newest epoch was made with it"
 
 
 def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
     job.edit(sink, "")
     plan = job.master.plan_backfill(from_checkpoint=1)
     assert plan.skipped_sinks == ("extra",)
-    assert any(line.startswith("sink extra is not in the spec any more") for line in plan.text)
+    wording.matches("plan", [line for line in plan.text if "sink extra" in line])
 
 
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
@@ -226,18 +228,18 @@ def test_a_checkpoint_may_be_named_as_the_fork_point(job: BackfillJob) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "kind", "words"),
+    ("options", "kind"),
     [
-        ({"from_": None}, InvalidRequest, "exactly one of --from and --from-checkpoint"),
-        ({"from_": "2026-03-03", "from_checkpoint": 1}, InvalidRequest, "exactly one"),
-        ({"from_": "March"}, InvalidRequest, "'March' is no time: expected ISO 8601"),
-        ({"from_": "2026-03-03", "to": "2026-03-03"}, InvalidRequest, "the range is empty"),
-        ({"from_": None, "from_checkpoint": 9}, NotFound, "checkpoint 9 is no retained checkpoint of the live"),
-        ({"from_": "2027-01-01"}, InvalidRequest, "nothing was read since checkpoint 5"),
+        ({"from_": None}, InvalidRequest),
+        ({"from_": "2026-03-03", "from_checkpoint": 1}, InvalidRequest),
+        ({"from_": "March"}, InvalidRequest),
+        ({"from_": "2026-03-03", "to": "2026-03-03"}, InvalidRequest),
+        ({"from_": None, "from_checkpoint": 9}, NotFound),
+        ({"from_": "2027-01-01"}, InvalidRequest),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(
-    job: BackfillJob, options: dict[str, object], kind: type[CheckpointError], words: str
+    job: BackfillJob, options: dict[str, object], kind: type[CheckpointError]
 ) -> None:
     before = plan_version(job)
     with wording.raises(kind):
@@ -286,7 +288,8 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
     told: list[str] = []
     monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.sleep", end_it)
     job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03", progress=told.append)
-    assert len(waited) == 1 and "waiting for checkpoint 6 of the live timeline" in told
+    assert len(waited) == 1
+    wording.matches("backfill", told)
     job.assert_table(6, fixed=True)
 
 
@@ -297,9 +300,7 @@ def test_objects_that_are_gone_or_changed_are_listed_and_nothing_is_changed(job:
     before = plan_version(job)
     with wording.raises(SourceChanged) as refused:
         job.backfill()
-    message = refused.value.message
-    assert "rows: day-03.csv: consumed by checkpoint 3 as" in message and ", gone" in message
-    assert "rows: day-05.csv: consumed by checkpoint 5 as" in message and "bytes), now " in message
+    assert re.findall(r"day-\d+\.csv", refused.value.message) == ["day-03.csv", "day-05.csv"]
     assert plan_version(job) == before
     job.edit("limits_per_epoch:", "on_change: ignore\n    limits_per_epoch:")
     assert job.next_day(6) == 6, "the live timeline goes on"
@@ -382,7 +383,7 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
     job.edit('["99"]', '["99", "NA"]')
     told = job.master.plan_backfill("2026-03-03")
     assert told.gives_up == (left,) and told.continues is None
-    assert f"gives up fork {left}, left by a backfill of another range" in "\n".join(told.text)
+    wording.matches("plan", [line for line in told.text if left in line])
     runner = SparklessRunner()
     job.backfill(runner)
     assert len(runner.plans) == 3
@@ -461,18 +462,21 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     (running,) = told[0].unfinished_backfills
     fork = running.fork
     assert (running.working, running.fork_point, running.head, running.pending) == (True, 2, None, 6)
-    assert running.next_step.startswith(f"backfill on fork {fork}, from checkpoint 2, is running: wait for it")
+    wording.matches("status", running.next_step)
     assert running.session_id == session.session_id
     assert told[0].frozen is None
     status = job.master.status()
     (left,) = status.unfinished_backfills
     assert (left.working, left.head, left.pending) == (False, 6, None)
-    assert "milepost backfill small --from-checkpoint 2, with the options it was begun with" in left.next_step
-    assert (status.exit_code, status.next_step) == (0, "nothing to do")
+    assert "milepost backfill small --from-checkpoint 2" in left.next_step
+    wording.matches("status", left.next_step)
+    assert status.exit_code == 0
+    wording.matches("status", status.next_step)
     spec = job.small.folder / "config" / "small.yaml"
     told = milepost("status", spec).stdout
     typed = left.next_step.replace("backfill small", f"backfill {spec}")
-    assert told.endswith(f"\nnext: nothing to do\nnext: {typed}\n")
+    assert typed in told
+    wording.matches("status", told, replace=wording.LAG)
     ran = SparklessRunner()
     assert job.backfill(ran, None, from_checkpoint=2).timeline == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
@@ -480,7 +484,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     assert status.unfinished_backfills == ()
     assert (status.job_status, status.waits_for) == ("running", None)
     told = milepost("status", job.small.folder / "config" / "small.yaml").stdout
-    assert "running\n" in told and "waits" not in told
+    wording.matches("status", told, replace=wording.LAG)
 
 
 @pytest.mark.long
@@ -541,7 +545,7 @@ def test_a_fork_that_is_disposed_of_meanwhile_fences_its_backfill(job: BackfillJ
 
 def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
     job.master.cancel()
-    with pytest.raises(JobNotRunnable, match="CANCELED"):
+    with wording.raises(JobNotRunnable):
         job.master.plan_backfill("2026-03-03")
 
 
@@ -552,9 +556,8 @@ def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables
         if step == "fast-forward":
             job.master.cancel(savepoint=True)
 
-    with pytest.raises(JobNotRunnable, match="CANCELED") as refused:
+    with wording.raises(JobNotRunnable):
         job.backfill(progress=cancel_before)
-    assert "goes on with fork" in str(refused.value.hint)
     assert job.state.timeline().head == DAYS
     job.assert_table(DAYS, fixed=False)
     job.master.start()
@@ -685,7 +688,8 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
     assert job.master.show(result.epochs[0].checkpoint_id).unaligned is True
     shown = job.master.show(result.epochs[1].checkpoint_id)
-    assert shown.held_back == f"max_in_flight: {NO_ROWS.size} bytes are in flight, more than 9"
+    assert shown.held_back is not None and str(NO_ROWS.size) in shown.held_back
+    wording.matches("input", shown.held_back, replace=wording.SIZES)
     job.assert_table(DAYS, fixed=True)
 
 

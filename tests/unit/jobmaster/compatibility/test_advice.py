@@ -15,6 +15,7 @@ from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spark.driver import open_runner
 from milepost.spec.job.spec import StatefulSpec
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -58,10 +59,11 @@ def last_line(outcome: Outcome) -> str:
 
 def test_of_a_renamed_operator_renamed_from_is_offered_first_and_keeps_its_state(job: CountedJob) -> None:
     rename(job)
-    way = "f only the name is new, write `renamed_from: unique` at operator distinct: its state goes on; or undo the"
     lint, run = milepost("lint", job.spec_path), milepost("run", job.spec_path)
     assert (lint.exit_code, run.exit_code) == (2, 2)
-    assert last_line(lint).startswith(f"What to do: i{way}") and last_line(run).startswith(f"I{way}")
+    for command, told in (("lint", lint), ("run", run)):
+        assert "`renamed_from: unique`" in last_line(told)
+        wording.matches(command, last_line(told))
     job.edit("{uid: distinct,", "{uid: distinct, renamed_from: unique,")
     job.small.land("again.csv", "k,v\n0,1\n")
     assert milepost("run", job.spec_path).exit_code == 0
@@ -70,14 +72,13 @@ def test_of_a_renamed_operator_renamed_from_is_offered_first_and_keeps_its_state
 
 def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJob) -> None:
     rename(job)
-    forgets = "forgets which rows were seen: duplicates will count"
     refused = milepost("lint", job.spec_path)
-    command = f"milepost run {job.spec_path} --allow-non-restored-state, which {forgets}"
-    assert last_line(refused).endswith(f"; or leave the state behind for good: {command}")
+    assert f"milepost run {job.spec_path} --allow-non-restored-state" in last_line(refused)
+    wording.matches("lint", last_line(refused))
     job.small.land("again.csv", "k,v\n0,1\n")
     typed = milepost("run", job.spec_path, "--allow-non-restored-state")
-    assert typed.exit_code == 0 and "unique: dropped: operator is gone from the spec; " in typed.stderr
-    assert f"--allow-non-restored-state {forgets}" in typed.stderr
+    assert typed.exit_code == 0
+    wording.matches("run", [line for line in typed.stderr.splitlines() if "unique" in line or "--allow" in line])
     assert job.master.read("seen").num_rows == 7
 
 
@@ -86,8 +87,8 @@ def test_the_flag_is_told_with_the_new_table_that_it_takes_and_leads_out(job: Co
     job.edit("uid: latest", "uid: newest")
     job.edit("name: table, input: latest", "name: table, input: newest")
     told = last_line(milepost("lint", job.spec_path))
-    way = f"give sink table a new name and path, then milepost run {job.spec_path} --allow-non-restored-state, which "
-    assert f"; or leave the state behind for good: {way}" in told and "begin a new table" not in told
+    assert f"milepost run {job.spec_path} --allow-non-restored-state" in told
+    wording.matches("lint", told)
     job.edit("{name: table,", "{name: newest,")
     job.edit("lake/table", "lake/newest")
     job.land([3])
@@ -102,7 +103,8 @@ def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob
     assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
     assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
     again = milepost("run", job.spec_path, "--allow-non-restored-state")
-    assert again.stdout.startswith("nothing to do: ") and job.master.status().head == 3
+    wording.matches("run", again.stdout)
+    assert job.master.status().head == 3
 
 
 def test_what_each_kind_of_operator_forgets_is_known() -> None:
@@ -129,8 +131,8 @@ def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
 def test_the_advice_for_a_changed_key_works_when_typed(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
-    way = f"give sink table a new name and path, then milepost backfill {job.spec_path} --from-checkpoint 0; or "
-    assert f"; or rebuild all state from the recorded input: {way}" in told
+    assert f"milepost backfill {job.spec_path} --from-checkpoint 0" in told
+    wording.matches("lint", told)
     job.edit("{name: table,", "{name: by_both,")
     job.edit("lake/table", "lake/by_both")
     done = milepost("backfill", job.spec_path, *AFRESH, "--yes")
@@ -142,8 +144,8 @@ def test_the_advice_for_a_changed_key_works_when_typed(job: CountedJob) -> None:
 def test_a_changed_key_begins_empty_under_a_new_uid_as_advised(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
-    way = "give operator latest a new uid and sink table a new name and path, then milepost run"
-    assert f"; or begin empty from now on: {way} {job.spec_path} --allow-non-restored-state, which forgets " in told
+    assert f"milepost run {job.spec_path} --allow-non-restored-state" in told
+    wording.matches("lint", told)
     for old, new in (("uid: latest", "uid: by_both"), ("name: table, input: latest", "name: by_both, input: by_both")):
         job.edit(old, new)
     job.edit("lake/table", "lake/by_both")
@@ -160,7 +162,7 @@ def test_a_dry_run_refuses_a_backfill_into_a_table_that_has_another_key(job: Cou
     planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")
     typed = milepost("backfill", job.spec_path, *AFRESH, "--yes")
     assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
-    assert "was made with format parquet, mode upsert and key ['k'], the spec says" in planned.error[0]
+    wording.matches("backfill", planned.error)
     assert job.small.context.head().state == before
 
 
@@ -174,9 +176,8 @@ def test_a_dry_run_refuses_a_backfill_whose_rows_a_table_cannot_show(tmp_path: P
     planned = milepost("backfill", spec, *AFRESH, "--dry-run")
     typed = milepost("backfill", spec, *AFRESH, "--yes")
     assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
-    assert "the table's column total is int64, the rows would have double" in planned.error[0]
-    way = f"ive sink table a new name and path, then: milepost backfill {spec} --from-checkpoint 0"
-    assert last_line(planned) == f"G{way}"
+    assert f"milepost backfill {spec} --from-checkpoint 0" in last_line(planned)
+    wording.matches("backfill", planned.error)
     edit_spec(spec, {"name: table": "name: means", "lake/table": "lake/means"})
     assert milepost("backfill", spec, *AFRESH, "--yes").exit_code == 0
     assert job.master.read("means").to_pylist() == [{"k": 1, "rows": 1, "total": 2.0}]
@@ -193,7 +194,8 @@ def test_a_type_that_is_not_known_before_the_epoch_is_refused_before_the_switch(
     edit_spec(spec, {"total: sum(v)": "total: avg(v)"})
     monkeypatch.setattr("milepost.jobmaster.compatibility.table_columns.known_type", lambda *_: None)
     typed = milepost("backfill", spec, *AFRESH, "--yes")
-    assert typed.exit_code == 2 and "column 'total' has the type double, in the table it is int64" in typed.error[0]
+    assert typed.exit_code == 2
+    wording.matches("backfill", typed.error)
     state = job.context.head().state
     assert (state.live, state.reconciliation) == ("main", None)
     edit_spec(spec, {"total: avg(v)": "total: sum(v)"})
@@ -206,4 +208,4 @@ def test_a_dry_run_refuses_a_fork_beyond_the_most(job: CountedJob) -> None:
     planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")
     typed = milepost("backfill", job.spec_path, *AFRESH, "--yes")
     assert (planned.exit_code, planned.error) == (typed.exit_code, typed.error) and planned.exit_code == 2
-    assert "fork refused" in planned.error[0]
+    wording.matches("backfill", planned.error)

@@ -11,6 +11,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import NEW_UID
 from milepost.spec.load.load import LoadedJob, hash_spec, load_job
 from milepost.spec.load.sorted_spec import sorted_spec
 from milepost_testkit import wording
@@ -114,7 +115,7 @@ def test_state_whose_ties_were_broken_in_another_order_is_refused(
     job.epoch(row(2, 1, t), row(1, 2, t))
     edit_spec(job.path, SWAPPED)
     refused = job.report()["it"]
-    assert (refused["outcome"], refused["verdict"]) == ("refused", "needs a new uid or a backfill")
+    assert (refused["outcome"], refused["verdict"]) == ("refused", NEW_UID)
     wording.matches("compatibility", refused["detail"])
     with wording.raises(InvalidRequest):
         job.epoch(row(3, 3, t))

@@ -9,6 +9,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.errors import InvalidRequest
+from milepost.spec.graph.compatibility import NEW_UID
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -84,7 +85,7 @@ def test_state_that_event_times_made_is_refused_under_another_unit(tmp_path: Pat
     job = created(tmp_path, operator)
     edit(job, {"unit: s": "unit: ms"})
     (row,) = reported(job, "it")
-    assert (row["outcome"], row["verdict"]) == ("refused", "needs a new uid or a backfill")
+    assert (row["outcome"], row["verdict"]) == ("refused", NEW_UID)
     wording.matches("compatibility", row["detail"])
     with wording.raises(InvalidRequest):
         epoch(job)

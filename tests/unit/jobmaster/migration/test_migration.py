@@ -87,7 +87,8 @@ def test_an_epoch_with_the_old_lines_in_the_spec_is_refused_with_the_lines_to_wr
     assert "migrate-table" not in told.value.hint, "a table in Delta does not become one of our own"
     assert job.small.context.head().state.version == version, "nothing was planned"
     refused = {row["name"]: row for row in job.master.compatibility() if row["outcome"] == "refused"}
-    assert list(refused) == ["seen"] and "write format: delta; path: ../lake/delta-seen" in refused["seen"]["detail"]
+    assert list(refused) == ["seen"]
+    wording.matches("compatibility", refused["seen"]["detail"])
 
 
 @pytest.mark.parametrize("place", [delta, iceberg], ids=["delta", "iceberg"])
@@ -101,9 +102,7 @@ def test_a_spec_that_runs_ahead_of_a_migration_is_refused_with_steps_that_work_w
     with wording.raises(InvalidRequest) as refused:
         job.run_one()
     assert str(there.format) in str(refused.value)
-    steps = "write in the spec, in sink seen: format: parquet; path: ../lake/seen; and then, to move the table: "
-    assert refused.value.hint.startswith(steps)
-    command = refused.value.hint.removeprefix(steps)
+    command = refused.value.hint[refused.value.hint.index("milepost migrate-table") :]
     rows = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
     assert (
         command in advice(job.small.context.spec, job.small.context.graph, rows)
@@ -113,9 +112,7 @@ def test_a_spec_that_runs_ahead_of_a_migration_is_refused_with_steps_that_work_w
     typed = shlex.split(command.replace("milepost migrate-table small", f"migrate-table {job.spec_path}"))
     too_early = milepost(*typed, "--yes")
     assert too_early.exit_code == 2
-    assert "write in sink seen of the spec, where its table is: format: parquet; path:" in " ".join(
-        too_early.stderr.lower().split()
-    )
+    wording.matches("migrate-table", too_early.stderr)
     job.say("seen", before)
     assert milepost(*typed, "--yes").exit_code == 0
     job.say("seen", there)
@@ -145,9 +142,9 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
     assert isinstance(rows, SinkRollback) and (rows.rows_now, rows.rows_then) == (21, 9), "of the table that is left"
     undone = plan.other_tables["seen"]
     assert undone.undoes_migration and undone.spec_lines == ("format: parquet", "path: ../lake/seen")
-    assert any("sink seen: migration undone" in line and "path: ../lake/seen" in line for line in plan.text)
+    wording.matches("plan", [line for line in plan.text if "../lake/seen" in line])
     back = job.rollback(3, approved=plan.approved)
-    assert "in sink table: format: parquet; path: ../lake/table" in back.next_step
+    wording.matches("rollback", back.next_step)
     job.assert_whole()
     with wording.raises(InvalidRequest):
         job.run_one()
@@ -261,7 +258,8 @@ def test_rows_in_flight_and_state_go_on(job: MigratingJob) -> None:
     assert now.operators["latest"].handles == then.operators["latest"].handles
     assert [name for name in then.tables if now.tables[name] != then.tables[name]] == ["table"]
     switches = [one["detail"] for one in job.master.history() if one["event"] == "TimelineSwitched"]
-    assert len(switches) == 1 and switches[0].endswith("left main at 5: a test")
+    assert len(switches) == 1 and "a test" in switches[0]
+    wording.matches("history", switches)
 
 
 def test_a_changelog_keeps_its_rows_as_they_are(tmp_path: Path, reading_engines: ReadingEngines) -> None:
@@ -289,7 +287,7 @@ def test_epochs_wait_while_a_table_is_written(job: MigratingJob, monkeypatch: py
     def meanwhile(operation: str, key: str) -> None:
         if operation == "put" and key.startswith("_milepost/data/") and not seen:
             seen.append(key)
-            with pytest.raises(Busy, match="migrate-table"):
+            with wording.raises(Busy):
                 job.master.run(Session.cli(), SparklessRunner())
 
     hook_stores(monkeypatch, after=meanwhile)

@@ -75,9 +75,7 @@ def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) 
     job.assert_tables_equal_the_oracle()
     verified = milepost("verify", job.spec_path)
     assert verified.exit_code == 0
-    assert "all that the job goes on from is present and unchanged" in said(verified)
-    assert re.search(r"not needed: checkpoints 2, 3: sink seen: \S+ is missing", said(verified))
-    assert "neither the job nor its tables need what is broken" in said(verified)
+    wording.matches("verify", verified.stdout + verified.stderr)
     assert milepost("status", job.spec_path).exit_code == 0
     alone = milepost("verify", job.spec_path, "2")
     assert alone.exit_code == 7, "asked for by its number, it is broken"
@@ -96,7 +94,7 @@ def test_a_file_that_is_put_back_is_all_that_it_takes(job: CountedJob) -> None:
 def test_where_no_checkpoint_is_whole_the_empty_state_is_named(job: CountedJob) -> None:
     delete_published(job, 1)
     told = milepost("status", job.spec_path)
-    assert "the empty state: none is whole" in said(told)
+    wording.matches("status", told.stdout + told.stderr)
     assert milepost(*suggested_rollback(told), "--yes").exit_code == 0
     job.run(4)
     job.assert_tables_equal_the_oracle()
@@ -119,7 +117,8 @@ def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monke
     monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
     delete_published(job, 2)
     ran = milepost("run", job.spec_path)
-    assert ran.exit_code == 0 and "checkpoint 4 completed" in ran.stdout
+    assert ran.exit_code == 0
+    wording.matches("run", ran.stdout + ran.stderr)
     assert suggested_rollback(ran) == ["rollback", str(job.spec_path), "--to", "1"]
 
 

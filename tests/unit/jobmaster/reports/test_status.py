@@ -53,7 +53,7 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     status = job.master.status()
     assert (status.exit_code, status.healthy) == (1, False)
-    assert status.sources["rows"].no_match == "no object matches ../landing/*.csv"
+    wording.matches("status", status.sources["rows"].no_match)
     job.land("a.csv")
     status = job.master.status()
     assert status.exit_code == 1
@@ -86,11 +86,11 @@ def test_a_path_that_never_matched_is_no_health_although_an_epoch_completed(tmp_
     job.master.run(Session.cli(), SparklessRunner())
     status = job.master.status()
     assert (status.head, status.condition, status.exit_code) == (1, Condition.NO_INPUT, 0)
-    said = "source rows: no object matches ../landing/*.csv: land objects there, or correct the path"
     bounded = job.master.status(HOUR_MS)
-    assert (bounded.condition, bounded.exit_code, bounded.next_step) == (Condition.NO_INPUT, 6, said)
+    assert (bounded.condition, bounded.exit_code) == (Condition.NO_INPUT, 6)
+    wording.matches("status", bounded.next_step)
     told = milepost("status", spec, "--max-lag", "1h")
-    assert told.exit_code == 6 and f"next: {said}" in told.stdout
+    assert told.exit_code == 6 and bounded.next_step in told.stdout
     wording.matches("status", told.stdout.splitlines()[0])
     job.land("a.csv")
     job.master.run(Session.cli(), SparklessRunner())
@@ -109,7 +109,7 @@ def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Pa
     status = job.master.status()
     assert (status.exit_code, status.healthy) == (1, False)
     wording.matches("status", status.next_step)
-    assert status.spec_refused.startswith("the spec does not fit checkpoint 1: ")
+    wording.matches("status", status.spec_refused)
     with wording.raises(InvalidRequest) as refused:
         job.master.run(Session.cli(), SparklessRunner())
     assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
@@ -131,8 +131,9 @@ def test_a_spec_that_was_moved_with_its_text_changed_is_told_which_place_each_pa
     assert str(tmp_path) in refused.value.hint
     assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
     rows = {row["uid"]: row["detail"] for row in JobMaster(load_job(moved)).compatibility()}
-    assert f"../landing/ is file://{tmp_path}/away/landing;" in rows["source rows"]
-    assert f"../lake/table is file://{tmp_path}/away/lake/table;" in rows["sink table"]
+    for uid, path in (("source rows", "landing"), ("sink table", "lake/table")):
+        assert f"file://{tmp_path}/away/{path}" in rows[uid]
+        wording.matches("compatibility", rows[uid])
 
 
 def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
@@ -141,24 +142,18 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
         job.land(name)
     job.land("c.csv", "")
     told = job.master.status().sources["rows"].no_match
-    assert told == "no object matches ../landing/*.csv but 2 hidden, 1 empty, 1 badly named"
+    wording.matches("status", told)
 
 
 @pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("landing/?.csv", "`*` and `**` are the only wildcards, `?` stands for itself"),
-        ("landing/[ab].csv", "`*` and `**` are the only wildcards, `[` stands for itself"),
-        ("landing", "it has no wildcard; a folder's objects are landing/*"),
-    ],
+    "path", ["landing/?.csv", "landing/[ab].csv", "landing"], ids=["question mark", "brackets", "folder"]
 )
-def test_a_path_without_a_wildcard_or_with_another_one_is_told_which_there_are(
-    tmp_path: Path, path: str, why: str
-) -> None:
+def test_a_path_without_a_wildcard_or_with_another_one_is_told_which_there_are(tmp_path: Path, path: str) -> None:
     job = SparklessJob.create(tmp_path, {"path: ../landing/*.csv": f'path: "../{path}"'})
     job.land("a.csv")
     told = job.master.status().sources["rows"].no_match
-    assert told == f"no object matches ../{path} ({why.replace('are landing', 'are ../landing')})"
+    assert told is not None and f"../{path}" in told
+    wording.matches("status", told)
 
 
 def test_a_job_whose_input_has_stopped_is_beyond_the_lag_although_nothing_is_unread(tmp_path: Path) -> None:
@@ -239,8 +234,8 @@ def test_a_local_file_is_put_back_with_the_time_of_change_that_the_message_names
     job.epoch()
     path.write_text(path.read_text())
     told = job.master.status().next_step
-    assert "Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set " in told
-    consumed = re.search(r"consumed by checkpoint 1 as \d+-(\d+) ", told)
+    wording.matches("status", told)
+    consumed = re.search(r"\b\d+-(\d{19})\b", told)
     assert consumed is not None
     os.utime(path, ns=(int(consumed[1]), int(consumed[1])))
     assert job.master.status().healthy

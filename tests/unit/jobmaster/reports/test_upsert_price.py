@@ -11,6 +11,7 @@ import pytest
 from milepost.jobmaster.reports.cost import pace, upsert_reckoning
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.spec.values.times.cron import runs_per_day
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
@@ -107,15 +108,16 @@ def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch:
 
 def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
     spec = job.spec_path
-    assert "upsert of" not in milepost("lint", spec).stdout, "nothing is known of a day"
+    wording.matches("lint", wording.paragraphs(milepost("lint", spec).stdout, "table"))
     job.edit("sinks:\n", "schedule: {cron: '@hourly'}\nsinks:\n")
     for verb in ("lint", "show"):
-        text = " ".join(milepost(verb, spec).stdout.split())
-        assert "upsert of table: " in text and "with what is retained it keeps" in text
+        text = milepost(verb, spec).stdout
+        wording.matches(verb, wording.paragraphs(text, "table"), replace=wording.SHORT_SIZES)
         document = json.loads(milepost(verb, spec, "--json").stdout)
         (price,) = document["data"]["upsert"]
         assert price["sink"] == "table" and price["epochs"] == EPOCHS - 1 and price["advice"] is None
-    assert "upsert of" not in milepost("show", spec, "2").stdout
+    text = milepost("show", spec, "2").stdout
+    wording.matches("show", wording.paragraphs(text, "table"), replace=wording.SHORT_SIZES)
 
 
 def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp_path: Path) -> None:
@@ -124,7 +126,8 @@ def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp
     assert job.master.upsert_prices() == ()
     job.run()
     assert price_of(job).epochs == 0 and price_of(job).written_bytes_per_day is None
-    assert "known after the next one" in " ".join(milepost("show", job.spec_path).stdout.split())
+    text = milepost("show", job.spec_path).stdout
+    wording.matches("show", wording.paragraphs(text, "table"), replace=wording.SHORT_SIZES)
 
 
 def test_damaged_contents_are_no_reason_not_to_show_or_lint(job: CountedJob) -> None:

@@ -343,7 +343,7 @@ def test_what_dead_tokens_staged_at_a_sink_goes_through_the_sinks_own_abort(tmp_
     collect_garbage(job.context, SESSION, TIMEOUT_MS)
     assert job.staged_files(pending.checkpoint_id), "younger than the grace period"
     report = collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
-    assert report.staged == (f"checkpoint {pending.checkpoint_id}, token {pending.token}",)
+    wording.matches("gc", report.staged)
     assert job.staged_files(pending.checkpoint_id) == []
     assert len(published(job)) == len(tables) - 1
     assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
@@ -387,8 +387,8 @@ def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
     path = str(tmp_path / "config" / "small.yaml")
     planned = milepost("gc", path, "--dry-run")
     assert planned.exit_code == 0, planned.stderr
-    assert "would be listed as garbage: 2" in planned.stdout
     assert all(stray in planned.stdout for stray in strays)
+    wording.matches("gc", planned.stdout, replace={r"\b[\d.]+ h old": "{age} h old"})
     done = milepost("gc", path, "--json")
     assert done.exit_code == 0
     document = json.loads(done.stdout)

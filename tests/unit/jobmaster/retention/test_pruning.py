@@ -316,7 +316,7 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
     at_hour(monkeypatch, HOURS * 9)
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
     for table in job.master.collect_garbage().tables:
-        assert f"does not show checkpoint 6 of timeline {job.small.context.head().state.live}" in table.kept_because
+        wording.matches("gc", f"{table.sink}: {table.kept_because}")
         assert (table.listed, table.due) == ((), ())
         assert table.waiting == len(job.small.context.sink(table.sink).garbage().lists().files)
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
@@ -339,7 +339,7 @@ def test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole(
     store(job, "table").delete(lists(job, "table"))
     at_hour(monkeypatch, HOURS * 12)
     for table in copy.master.collect_garbage().tables:
-        assert "does not show checkpoint 7" in table.kept_because
+        wording.matches("gc", f"{table.sink}: {table.kept_because}")
         assert table.listed == ()
     assert 0 < copy.master.fsck().objects["kept"] <= len(free_of_both)
     assert lists(job, "table") == set()
@@ -386,8 +386,8 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     before = files(job, "table")
     planned = milepost("gc", spec, "--dry-run")
     assert planned.exit_code == 0, planned.stderr
-    assert f"sink table: published files due, would be deleted: {len(table.due)}" in planned.stdout
-    assert next(iter(due)) in planned.stdout
+    assert all(key in planned.stdout for key in due)
+    wording.matches("gc", [line for line in planned.stdout.splitlines() if not line.startswith("  ")])
     assert files(job, "table") == before
     done = milepost("gc", spec, "--json")
     assert json.loads(done.stdout)["data"]["pruned_files"] == len(seen.due) + len(table.due)
@@ -467,11 +467,13 @@ def test_a_damaged_list_is_told_stops_no_other_and_what_it_names_is_judged_and_l
     (key,) = lists(job, "table")
     named = listed(job, "table")
     assert named
-    table.put(key, table.get(key)[:-1])
+    body = table.get(key)[:-1]
+    table.put(key, body)
     report = job.master.fsck()
     assert (report.exit_code, report.complete, report.damaged) == (0, True, ())
     (unreadable,) = report.unreadable_lists
-    assert unreadable.startswith(f"sink table: {key}: expected JSON, got")
+    assert unreadable.startswith(f"sink table: {key}: ")
+    wording.matches("fsck", unreadable, replace={str(len(body)): "{size}", str(len(body) + 1): "{column}"})
     job.land([8])
     at_hour(monkeypatch, HOURS * 8)
     assert job.run() == [8]

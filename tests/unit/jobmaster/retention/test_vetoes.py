@@ -20,6 +20,7 @@ from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.errors import NotFound, QualityGateFailed
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
+from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -72,14 +73,14 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert {row["v"] for row in refusal["rows"]} == {SECRET}
     assert milepost("show", spec(job), "2", "--json").document()["veto"]["refusals"] == [refusal]
     told = milepost("show", spec(job), "2").stdout
-    words = " ".join(told.split())
-    assert "sink table: expect_column_values_to_not_match_regex(v): " in words and "unexpected_count 30" in words
     assert "<b>TopSecret\\x1b[31m</b>" in told and "\x1b" not in told
+    took = {r"\btook [\d.]+ s\b": "took {time} s"}
+    wording.matches("show", wording.paragraphs(told, "sink table:"), replace=took)
     client = page_client(monkeypatch, *job_dags(tmp_path / "config").values())
     page = client.get("/jobs/small__epoch/checkpoints/2").text
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
     assert job.master.show(1).veto is None
-    assert "\nSpec\nname: small\n" in milepost("show", spec(job), "1", "--spec").stdout
+    assert Path(spec(job)).read_text() in milepost("show", spec(job), "1", "--spec").stdout
 
 
 def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
@@ -133,7 +134,7 @@ def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Pa
         assert (job.master.collect_garbage(dry_run=True).vetoes == ()) is stays
         job.master.collect_garbage()
         assert file.is_file() is stays
-    assert "kept for 3 days" in job.master.show(2).veto["problem"]
+    wording.matches("show", job.master.show(2).veto["problem"])
     assert job.master.fsck().exit_code == 0
 
 
@@ -194,4 +195,5 @@ def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_p
     assert len(job.master.show(triggered.checkpoint_id).veto["refusals"][0]["rows"]) == 20
     job.context.store.put(key, b"{}")
     shown = job.master.show(triggered.checkpoint_id).veto
-    assert shown["refusals"] == [] and "does not match" in shown["problem"], "another content than the event names"
+    assert shown["refusals"] == [], "another content than the event names"
+    wording.matches("show", shown["problem"])

@@ -56,9 +56,11 @@ def remove_checkpoint_and_what_it_holds(job: CountedJob, sink: str) -> None:
         (table(job, sink) / log_key(version)).unlink()
 
 
-def remove_a_commit(job: CountedJob, sink: str) -> None:
-    (table(job, sink) / log_key(remove_checkpoint(job, sink) - 2)).unlink()
+def remove_a_commit(job: CountedJob, sink: str) -> int:
+    version = remove_checkpoint(job, sink) - 2
+    (table(job, sink) / log_key(version)).unlink()
     (table(job, sink) / LAST_CHECKPOINT).unlink()
+    return version
 
 
 def spoil_a_commit(job: CountedJob, sink: str) -> None:
@@ -87,8 +89,7 @@ def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: Cou
         remove_checkpoint(job, sink)
     for _ in SINKS:
         told = refused(job)
-        assert re.search(r"_last_checkpoint names checkpoint \d+, which is gone", told.message)
-        (named,) = re.findall(r"delete file://(\S+): it is only a hint", told.hint)
+        (named,) = re.findall(r"file://(\S+_last_checkpoint)\b", told.hint)
         Path(named).unlink()
         assert "milepost resume small" in told.hint
         job.master.resume()
@@ -109,9 +110,8 @@ def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(
     """The last resort, typed literally: the log moves away, and `realign` makes the table of the job's own files."""
     remove(job, "seen")
     told = refused(job)
-    (log, command) = re.findall(
-        r"move file://(\S+)/ out of the table's folder, and then: milepost (realign small seen)", told.hint
-    )[0]
+    log = re.findall(r"file://(\S+_delta_log)/", told.hint)[-1]
+    (command,) = re.findall(r"milepost (realign \S+ seen)", told.hint)
     Path(log).rename(job.small.folder / "away")
     words = command.replace("small", str(job.spec_path)).split()
     assert milepost(*words, "--yes").exit_code == 0
@@ -125,18 +125,17 @@ def test_what_is_to_be_restored_is_named_and_helps(job: CountedJob, tmp_path: Pa
     remove_checkpoint_and_what_it_holds(job, "seen")
     told = refused(job)
     version = int(checkpoint.name[:20])
-    assert f"versions 0 to {version} are missing, and so is checkpoint {version}, which held them" in told.message
-    assert f"restore {version:020d}.checkpoint.* below file://{checkpoint.parent}/ from a copy" in told.hint
+    assert f" {version}" in told.message
+    assert f"{version:020d}.checkpoint.*" in told.hint and f"file://{checkpoint.parent}/" in told.hint
     shutil.copy(tmp_path / "copy", checkpoint)
     job.master.resume()
     assert_goes_on(job)
 
 
 def test_a_removed_commit_is_named_by_its_version(job: CountedJob) -> None:
-    remove_a_commit(job, "seen")
+    version = remove_a_commit(job, "seen")
     told = refused(job)
-    found = re.search(r"of its log, version (\d+) is missing\.", told.message)
-    assert found is not None and f"restore {int(found[1]):020d}.json below" in told.hint
+    assert f" {version} " in told.message and f"{version:020d}.json" in told.hint
 
 
 def test_a_table_that_is_not_the_sinks_is_not_offered_to_be_rebuilt(tmp_path: Path) -> None:

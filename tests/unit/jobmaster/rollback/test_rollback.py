@@ -88,7 +88,8 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     )
     (switched,) = [entry for entry in job.master.history() if entry["event"] == "TimelineSwitched"]
     assert (switched["checkpoint_id"], switched["discarded"]) == (2, [3, 4, 5])
-    assert switched["detail"] == f"timeline {timeline} from checkpoint 2; left main at 5: a wrong file"
+    assert "a wrong file" in switched["detail"]
+    wording.matches("history", switched["detail"])
 
 
 @pytest.mark.long
@@ -163,8 +164,8 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
     seen = plan.sinks["seen"]
     assert (seen.rows_now, seen.rows_then) == (15, 6)
     assert 0 < seen.objects_then < seen.objects_now
-    assert "sink seen: 15 -> 6 rows" in "\n".join(plan.text)
-    assert [line.split(": ")[0] for line in plan.not_undone] == ["sinks seen, table"], "what several say is told once"
+    assert len(plan.not_undone) == 1, "what several say is told once"
+    wording.matches("plan", plan.text)
     assert job.small.context.head().version == before
     job.rollback(2)
     forth = job.master.plan_rollback(5)
@@ -176,10 +177,9 @@ def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
     (job.small.folder / "landing" / "0004.csv").unlink()
     (job.small.folder / "landing" / "0005.csv").write_text("k,v\n0,another\n")
     plan = job.master.plan_rollback(2)
-    assert plan.not_undone[-2:] == (
-        "source rows: 1 object(s) that would run again are gone, such as 0004.csv",
-        "source rows: 1 object(s) have changed, such as 0005.csv: read as they are now",
-    )
+    gone, changed = plan.not_undone[-2:]
+    assert "0004.csv" in gone and "0005.csv" in changed
+    wording.matches("plan", [gone, changed])
     job.rollback(2)
     job.run(2)
     assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv", "0005.csv"]
@@ -195,7 +195,7 @@ def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state
     assert job.master.plan_rollback(1).runs_again["rows"].objects == 1
     plan = job.master.plan_rollback(0)
     assert plan.runs_again == {}
-    assert plan.not_undone[-1] == "source rows starts at `latest`: what landed before the next epoch is passed over"
+    wording.matches("plan", plan.not_undone[-1])
     job.rollback(0)
     job.run()
     assert job.consumed() == [] and job.run_one().status == "empty"
@@ -205,7 +205,7 @@ def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) ->
     job.edit("inputs: [rows], key: [k, v]}", "inputs: [rows], key: [k]}")
     plan = job.master.plan_rollback(2)
     assert [line.split(":")[0] for line in plan.spec] == ["unique"]
-    assert any(line.startswith("the spec does not fit the target: unique: ") for line in plan.text)
+    wording.matches("plan", [line for line in plan.text if plan.spec[0] in line])
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
 
 def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None:
     plan = job.master.plan_rollback(5)
-    where = f"checkpoint 5 (epoch 5 of timeline main, triggered {plan.head.trigger_time})"
-    assert plan.text == (f"job small: nothing to roll back: it is at {where}",)
+    assert plan.head.trigger_time in "".join(plan.text)
+    wording.matches("plan", plan.text)
     told = job.rollback(5)
     assert (told.outcome, told.timeline, told.discarded) == ("nothing_to_roll_back", "main", ())
     assert job.live_ids == [1, 2, 3, 4, 5]
@@ -242,7 +242,7 @@ def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session
     job.land([6])
     session = Session.cli()
     pending = job.small.trigger(session)
-    assert "checkpoint 6 of session" in job.master.plan_rollback(2).text[-1]
+    wording.matches("plan", job.master.plan_rollback(2).text[-1])
     with wording.raises(Busy):
         job.rollback(2)
     assert job.live_ids == [1, 2, 3, 4, 5]
@@ -404,7 +404,7 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     staged = next((job.small.folder / "lake" / "seen" / DATA / f"chk-{6:020d}").rglob("*.parquet"))
     aside = staged.rename(job.small.folder / staged.name)
     (missing,) = job.master.fsck().missing
-    assert missing.chain[-1] == "retained checkpoint 6"
+    wording.matches("fsck", missing.chain[-1])
     aside.rename(staged)
     job.rollback(6)
     assert job.live_ids == [1, 2, 3, 4, 5, 6]
@@ -437,7 +437,8 @@ def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_f
     job.master.trigger(Session.cli())
     job.rollback(3, take_over=True)
     status = job.master.status()
-    assert (status.healthy, status.next_step) == (True, "3 unread objects: milepost run small")
+    assert (status.healthy, status.unread_objects) == (True, 3)
+    wording.matches("status", status.next_step)
     assert (status.job_status, status.waits_for) == ("running", None)
 
 
@@ -460,7 +461,8 @@ def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
 def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.master.cancel()
     told = job.rollback(3)
-    assert (told.job_status, told.next_step) == ("canceled", "milepost start small opens it again")
+    assert told.job_status == "canceled"
+    wording.matches("rollback", told.next_step)
     job.assert_tables_equal_the_oracle()
     with pytest.raises(JobNotRunnable):
         job.run_one()
@@ -472,7 +474,7 @@ def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
 def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> None:
     with wording.raises(InvalidRequest) as refused:
         job.master.start(3)
-    assert refused.value.hint == "milepost rollback small --to 3 takes a running job back"
+    assert "milepost rollback small --to 3" in refused.value.hint
     job.master.cancel()
     told = job.master.start("3")
     assert (told.outcome, told.incarnation, told.head, told.rolled_back_from) == ("started", 2, 3, 5)
@@ -512,7 +514,8 @@ def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJo
         job.master.status()
     assert asked.value.hint == corrupt.value.hint
     plan = job.master.plan_rollback(4)
-    assert plan.runs_again is None and "the head cannot be read" in "\n".join(plan.text)
+    assert plan.runs_again is None
+    wording.matches("plan", plan.text)
     job.rollback(4)
     job.run(2)
     job.assert_tables_equal_the_oracle()
@@ -529,7 +532,7 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     with pytest.raises(StateCorrupt) as corrupt:
         job.run_one()
     assert corrupt.value.hint.endswith("milepost rollback small --to 4")
-    assert job.master.status().next_step.startswith("fix the cause (STATE_CORRUPT: milepost verify small says")
+    wording.matches("status", job.master.status().next_step)
     assert job.master.status().job_status == "failed"
     with wording.raises(StateCorrupt):
         job.master.verify()
@@ -541,7 +544,8 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     job.run(2)
     job.assert_tables_equal_the_oracle()
     (line,) = job.master.verify().discarded
-    assert line.startswith(f"checkpoint 5: object '{run}'"), "nothing but the discarded checkpoint needs it"
+    assert run in line, "nothing but the discarded checkpoint needs it"
+    wording.matches("verify", line, replace=wording.SIZES)
 
 
 @pytest.mark.long
@@ -563,7 +567,7 @@ def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_ba
     job.edit(SEEN_SINK, "")
     plan = job.master.plan_rollback(2)
     assert plan.skipped_sinks == ("seen",)
-    assert "sink seen is not in the spec any more: its table stays as it is" in "\n".join(plan.text)
+    wording.matches("plan", [line for line in plan.text if "sink seen" in line])
     assert job.rollback(2).skipped_sinks == ("seen",)
     job.run()
     job.assert_tables_equal_the_oracle("table")
@@ -655,7 +659,7 @@ def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes
     assert {one.timeline for one in state.checkpoints} <= {one.timeline_id for one in state.timelines}
     report = job.master.fsck()
     assert report.exit_code == 0
-    assert all(left.proof.startswith("staged by checkpoint") for left in report.unreachable), "for a look"
+    wording.matches("fsck", sorted({left.proof for left in report.unreachable}))
     gone = job.master.show(3)
     assert (gone.status, gone.live, gone.compacted) == ("subsumed", None, True), "older than all retained"
     job.assert_tables_equal_the_oracle()
@@ -704,9 +708,8 @@ def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it
     assert job.small.staged_files(3) != [] and job.master.fsck().unreachable == ()
     job.run(2)
     assert [one.checkpoint_id for one in job.small.context.head().state.checkpoints] == [5]
-    idle = {(one.where, one.proof) for one in job.master.fsck().unreachable}
-    why = "staged by checkpoint 3; neither the table nor its state as of a retained checkpoint needs it"
-    assert {("sink seen", why), ("sink table", why)} <= idle
+    idle = job.master.fsck().unreachable
+    wording.matches("fsck", sorted({f"{one.where}: {one.proof}" for one in idle}))
     with pytest.MonkeyPatch.context() as clock:
         for days in (1, 2):
             later(clock, days * DAY_MS)

@@ -218,7 +218,7 @@ def test_binary_state_comes_back_from_the_csv_that_state_writes(tmp_path: Path) 
         assert columns.equals(BINARY) and pa.concat_tables(pieces).equals(rows)
     with (
         state_table._opened("b.csv", io.BytesIO(b"k,b\n1,text!\n"), BINARY) as (_, pieces),
-        pytest.raises(pa.ArrowInvalid, match="column b is binary, which CSV has as base64"),
+        wording.raises(pa.ArrowInvalid),
     ):
         list(pieces)
 
@@ -298,7 +298,7 @@ def test_a_table_that_cannot_be_read_is_refused_while_its_reader_waits_to_read_a
     for good in (0, 10_000):
         body = io.BytesIO(b"k,v\n" + b"1,a\n" * good + b"1,2,3\n" + b"1,a\n" * 10_000)
         with (
-            pytest.raises(pa.ArrowInvalid, match="Expected 2 columns, got 3"),
+            pytest.raises(pa.ArrowInvalid, match="Expected 2 columns, got 3"),  # what pyarrow says
             state_table._opened("table.csv", body, None) as (_, pieces),
         ):
             list(pieces)

@@ -123,7 +123,8 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     other.assert_equals(saved.job)
     assert result.claimed.listed_by == "small", "whose list nobody has looked at"
     answer = saved.job.master.dispose_savepoint("far")
-    assert answer.deleted_objects == 0 and "nobody knows what to delete" in answer.left
+    assert answer.deleted_objects == 0
+    wording.matches("savepoint", answer.left)
 
 
 def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_location(saved: Saved) -> None:
@@ -146,9 +147,9 @@ def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_no
     shutil.copytree(newer.location.removeprefix("file://"), away)
     job.master.cancel()
     before = job.small.context.head().version
-    with pytest.raises(StateCorrupt, match=r"savepoint\.json") as refused:
+    with wording.raises(StateCorrupt) as refused:
         job.master.start("away")
-    assert "put the savepoint's folder back" in str(refused.value.hint)
+    assert "savepoint.json" in refused.value.message
     assert job.small.context.head().version == before
     assert job.master.start(f"file://{away}").savepoint.checkpoint_id == 4, "by its place it is what lies there"
 
@@ -256,7 +257,7 @@ def test_there_is_no_savepoint_there(saved: Saved, tmp_path: Path) -> None:
     saved.job.master.cancel()
     with wording.raises(NotFound):
         saved.job.master.start("second")
-    with pytest.raises(InvalidRequest, match="--claim"):
+    with wording.raises(InvalidRequest):
         saved.job.master.start(claim=True)
 
 

@@ -18,10 +18,7 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp
     result = job.master.verify(deep=True)
     assert (whole.unasked, result.objects) == ((), whole.objects - 2)
     (told,) = result.unasked
-    assert told == (
-        "checkpoints 1, 2: the table of sink table was not looked for at format: parquet, path: ../lake/table: the "
-        "spec leads to another place: format: parquet, path: ../lake/other. A spec that leads there checks it"
-    )
+    wording.matches("verify", told)
     said = milepost("verify", str(job.spec_path))
     assert said.exit_code == 0
     wording.matches("verify", said.stdout)
@@ -34,12 +31,10 @@ def test_a_table_of_a_sink_that_was_dropped_is_told_and_no_damage(tmp_path: Path
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
     (told,) = job.master.verify(2).unasked
-    assert told == (
-        "checkpoint 2: the table of sink seen was not looked for at format: parquet, path: ../lake/seen: the spec does "
-        "not have the sink. A spec that leads there checks it"
-    )
+    wording.matches("verify", told)
     report = job.master.fsck()
-    assert (report.exit_code, report.unasked) == (0, (told.replace("checkpoint 2", "checkpoints 1, 2"),))
+    assert report.exit_code == 0
+    wording.matches("fsck", report.unasked)
     job.spec_path.write_text(text)
     assert (verified := job.master.verify()).unasked == verified.discarded == () and job.master.fsck().unasked == ()
 
