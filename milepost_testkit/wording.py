@@ -51,6 +51,8 @@ PLACEHOLDERS = (
 )
 TIMES = {r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)": "{time}"}
 """For `replace`, where a test derives times from the clock's that are hours or days away from it."""
+SHORT_TIMES = {r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ?": "{time}"}
+"""As `TIMES`, as the output of a command has them."""
 SIZES = {r"\b[\d,]+ bytes\b": "{size} bytes"}
 """For `replace`, where a text has the sizes of stored objects: they depend on paths and on versions of libraries."""
 SHORT_SIZES = {r"\b\d[\d.]* [kMG]?B\b": "{size}"}

@@ -55,16 +55,11 @@ def test_bad_records_are_rows_of_their_own_and_the_others_are_read(tmp_path: Pat
     job.land("a.csv", "k,v\n1,a\nx,secret\n2,b\n3\n")
     shown = run(job)
     assert job.master.read("all").to_pylist() == [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}]
-    assert bad_table(job).to_pylist() == [
-        {"object": "a.csv", "line": 3, "column": "k", "value": "x", "reason": "is not an int64", "raw": b"x,secret"},
-        {
-            "object": "a.csv",
-            "line": 5,
-            "column": None,
-            "value": "3",
-            "reason": "has 1 fields, the header has 2",
-            "raw": b"3",
-        },
+    rows = bad_table(job).to_pylist()
+    wording.matches("bad_rows", [row.pop("reason") for row in rows])
+    assert rows == [
+        {"object": "a.csv", "line": 3, "column": "k", "value": "x", "raw": b"x,secret"},
+        {"object": "a.csv", "line": 5, "column": None, "value": "3", "raw": b"3"},
     ]
     bad = shown.sources["rows"].bad
     assert (shown.rows_in, shown.bad_records, bad.records, bad.objects, bad.total) == (2, 2, 2, 0, 2)
@@ -197,7 +192,7 @@ def test_a_broken_quote_makes_the_object_bad_and_none_of_its_rows_count(tmp_path
     assert sorted(job.master.read("all")["v"].to_pylist()) == ["1", "1", "1", "3", "3"]
     of_object, of_record = bad_table(job).to_pylist()
     assert (of_object["object"], of_object["line"], of_object["column"]) == ("2.csv", 3, None)
-    assert of_object["reason"] == "opens a quote that is never closed"
+    wording.matches("bad_rows", of_object["reason"])
     assert (of_object["value"], of_object["raw"]) == ('2,"b\n3,c\n', b'2,"b\n3,c')
     assert of_record["object"] == "3.csv"
     (tmp_path / "landing" / "2.csv").write_text("k,v\n9,9\n")
@@ -214,7 +209,8 @@ def test_a_parquet_object_that_is_none_goes_to_the_dead_letters(tmp_path: Path, 
     run(job)
     assert job.master.read("all").num_rows == 3
     (row,) = bad_table(job).to_pylist()
-    assert (row["object"], row["raw"]) == ("1.parquet", None) and "not a readable Parquet file" in row["reason"]
+    assert (row["object"], row["raw"]) == ("1.parquet", None)
+    wording.matches("bad_rows", row["reason"])
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.spark.driver import open_runner
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -19,15 +20,18 @@ def test_an_empty_object_is_counted_and_named(tmp_path: Path, monkeypatch: pytes
     spec = job.folder / "config" / "small.yaml"
     job.land("a.csv")
     job.land("truncated.csv", "")
-    named = "source rows: 1 empty object, such as truncated.csv: nothing was read from there"
     told = milepost("run", spec)
-    assert told.exit_code == 0 and told.error == [named]
-    assert "1 empty (truncated.csv)" in milepost("show", spec, "1").stdout
+    assert told.exit_code == 0
+    wording.matches("run", told.error)
+    shown = milepost("show", spec, "1").stdout
+    wording.matches("show", [line for line in shown.splitlines() if "truncated.csv" in line])
     shown = job.master.show(1)
     assert isinstance(shown, CheckpointDetails) and shown.sources["rows"].empty == ("truncated.csv",)
-    assert "such as truncated.csv" in milepost("run", spec).stdout, "also where there is nothing to do"
+    again = milepost("run", spec).stdout
+    assert "truncated.csv" in again, "also where there is nothing to do"
+    wording.matches("run", again)
     (warning,) = milepost("lint", spec).error
-    assert warning.startswith("warning: source rows: 1 object(s) match; 1 empty object, such as truncated.csv")
+    wording.matches("lint", warning)
     job.land("truncated.csv")
     job.master.run(Session.cli(), SparklessRunner())
     assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 2}], "once it is whole, it is read"

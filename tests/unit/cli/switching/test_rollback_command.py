@@ -29,8 +29,6 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     assert shown.exit_code == 0 and shown.error == []
     lines = shown.stdout.splitlines()
     wording.matches("rollback", shown.stdout, replace=wording.SIZES)
-    assert any(line.startswith("sink seen: 12 -> 6 rows, ") for line in lines)
-    assert any(line.startswith("cannot be undone: sinks seen, table: ") for line in lines)
     plan = milepost("rollback", job.spec_path, "--to", "2", "--dry-run", "--json").document()
     assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4]
     assert plan["text"] == lines[:-1]
@@ -61,10 +59,8 @@ def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
 def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, answer: str) -> None:
     code, told = milepost_on_terminal("rollback", job.spec_path, "--to", "2", answer=answer)
     assert code == 0, told
-    assert "epochs discarded: 2 (checkpoints 3, 4)" in told
-    assert "Roll small back to checkpoint 2?" in told
     assert job.live_ids == ([1, 2] if answer == "y" else [1, 2, 3, 4])
-    assert ("is back at checkpoint 2" if answer == "y" else "nothing was changed") in told
+    wording.matches("rollback", told.splitlines(), replace={r"\[y/N\].*": "[y/N]", **wording.SIZES})
 
 
 def test_exit_codes_say_why_not(job: CountedJob) -> None:
@@ -85,17 +81,17 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
     job.run()
     timeline = job.small.context.head().state.live
     rows = [line.split() for line in milepost("list", job.spec_path).stdout.splitlines()[2:]]
+    wording.matches("list", " ".join(rows.pop(2)))
     assert [row[:3] for row in rows] == [
         ["5", timeline, "completed"],
         ["4", "main", "completed"],
-        ["not", "live:", "the"],
         ["3", "main", "completed"],
         ["2", "main", "completed"],
         ["1", "main", "completed"],
     ]
     status = milepost("status", job.spec_path)
     assert status.exit_code == 0
-    assert f" 5 of timeline {timeline}\n" in status.stdout
+    wording.matches("status", status.stdout, replace=wording.LAG)
     document = milepost("status", job.spec_path, "--json").document()
     assert document["timelines"] == [
         {"timeline": "main", "role": "abandoned", "parent": None, "head": 4, "pending": None},
@@ -103,12 +99,13 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
          "pending": None},
     ]  # fmt: skip
     shown = milepost("show", job.spec_path, "4").stdout.splitlines()
-    wording.matches("show", shown[0])
-    assert shown[1].split() == ["epoch", "4,", "timeline", "main"]
+    wording.matches("show", shown[:2])
     history = " ".join(milepost("history", job.spec_path).stdout.split())
-    assert f"timeline {timeline} from checkpoint 3" in history and "milepost rollback --to 3" in history
     events = milepost("history", job.spec_path, "--json").document()["events"]
-    assert [one["sinks"] for one in events if one["event"] == "TimelineSwitched"] == [["seen", "table"]]
+    (switched,) = [one for one in events if one["event"] == "TimelineSwitched"]
+    assert switched["sinks"] == ["seen", "table"]
+    assert switched["detail"] in history and "milepost rollback --to 3" in history
+    wording.matches("history", switched["detail"])
 
 
 def test_start_from_a_checkpoint_goes_back_and_opens_the_next_incarnation(job: CountedJob) -> None:

@@ -38,7 +38,8 @@ def lint(tmp_path: Path, sink: str, *, time: str = "timestamp[us]", operators: s
 def refused(check) -> str:
     with pytest.raises(InvalidRequest) as raised:
         check()
-    return raised.value.message.removesuffix("Nothing was published.")
+    """Return the first sentence of what it says."""
+    return raised.value.message.partition(". ")[0]
 
 
 def test_a_type_that_delta_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ def test_who_fails_each_time_is_complained_of_once(caplog: pytest.LogCaptureFixt
     for one in landed(1, 2, 3):
         delivery(one)
     assert delivery.heard(lambda: "done")() == "done"
-    assert len(caplog.records) == 1 and "OpenLineage may not hear" in caplog.text and "no route" in caplog.text
+    assert len(caplog.records) == 1 and "no route" in caplog.text
+    wording.matches("log", caplog.messages)
 
 
 def test_a_complaint_quotes_no_credentials_of_a_url(caplog: pytest.LogCaptureFixture) -> None:

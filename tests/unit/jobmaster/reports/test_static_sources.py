@@ -32,7 +32,7 @@ sinks:
   - {name: named, input: named, format: parquet, path: ../lake/named, mode: append}
 """
 HOUR_S = 3600
-LANDED = {r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ?": "{time}", **wording.SHORT_SIZES, **wording.LAG}
+LANDED = {**wording.SHORT_TIMES, **wording.SHORT_SIZES, **wording.LAG}
 
 
 @pytest.fixture

@@ -75,6 +75,7 @@ def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) ->
     assert [(row["k"], row["rows"]) for row in shown.to_pylist()] == [("x", 2), ("y", 1)]
     told = milepost("state", job.folder / "config" / "law.yaml", "pairs")
     assert told.exit_code != 0 and "pairs.left, pairs.right" in told.stderr
+    wording.matches("state", told.error)
 
 
 def test_the_diff_tells_each_table_apart(job: LawJob) -> None:

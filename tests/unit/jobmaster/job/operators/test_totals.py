@@ -145,9 +145,9 @@ def test_lint_says_that_totals_are_bounded(job: LawJob) -> None:
     spec, graph = job.loaded.spec, job.loaded.graph()
     explained = {uid: explained_node(spec, graph, node)["state"] for uid, node in graph.nodes.items()}
     bounds = {uid: [one["bound"] for one in state] for uid, state in explained.items()}
-    assert bounds["totals"] == ["bounded", "grows for ever with: distinct v"] and bounds["keys"] == ["bounded"]
+    wording.matches("explain", [*bounds["totals"], *bounds["keys"]])
     modes = {edge["to"]: edge["mode"] for edge in explained_edges(spec, graph) if edge["from"] in ("totals", "by_k")}
-    assert (modes["open"], modes["keys"]) == ("upsert(one row)", "retract")
+    wording.matches("explain", [modes["open"], modes["keys"]])
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import pytest
 
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.lint import lint_report
+from milepost_testkit import wording
 from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_())])
@@ -75,11 +76,8 @@ def test_state_shows_what_is_there_and_how_often(job: LawJob) -> None:
 
 def test_lint_says_what_bounds_each_table(job: LawJob) -> None:
     (second,) = [node for node in lint_report(job.loaded)["nodes"] if node["uid"] == "second"]
-    assert [(state["table"], state["holds"], state["bound"]) for state in second["state"]] == [
-        ("", "a row per b", "grows for ever with: distinct b"),
-        ("values(v)", "a value of v per b", "grows for ever with: distinct k of first"),
-        ("values(k by `n`)", "a value of k with n per b", "grows for ever with: distinct k of first"),
-    ]
+    assert [state["table"] for state in second["state"]] == ["", "values(v)", "values(k by `n`)"]
+    wording.matches("explain", [f"{state['holds']}: {state['bound']}" for state in second["state"]])
 
 
 @pytest.mark.parametrize("calls", [{"low": "min(v)"}, {**CALLS, "most": "max(n)"}, {**CALLS, "first": "arg_min(k, n)"}])

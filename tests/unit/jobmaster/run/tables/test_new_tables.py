@@ -37,11 +37,11 @@ def test_lint_and_doctor_say_what_run_would_refuse_of_a_new_table(job: CountedJo
     other = OtherJob.beside(job, {"../lake/other-table": "../lake/table"})
     result = milepost("lint", str(other.spec_path))
     assert result.exit_code == 0
-    assert "`run` would refuse a new table: sink table: " in result.stderr and ANOTHERS in result.stderr
+    wording.matches("lint", result.stderr)
     warnings = [line for line in milepost("doctor", str(other.spec_path)).stdout.splitlines() if line[:4] == "warn"]
-    assert any("new table: sink table: " in line and ANOTHERS in line for line in warnings)
+    wording.matches("doctor", [line for line in warnings if "sink table" in line])
     assert other.context.log.head() is None
-    assert "would refuse" not in milepost("lint", str(job.spec_path)).stderr
+    assert milepost("lint", str(job.spec_path)).stderr == ""
 
 
 def test_doctor_says_that_the_head_is_damaged_and_goes_on(job: CountedJob) -> None:
@@ -50,7 +50,8 @@ def test_doctor_says_that_the_head_is_damaged_and_goes_on(job: CountedJob) -> No
         path.write_bytes(b"x")
     assert damaged
     result = milepost("doctor", str(job.spec_path))
-    assert result.exit_code == 8 and "FAIL  head: " in result.stdout and "source rows: " in result.stdout
+    assert result.exit_code == 8 and "source rows: " in result.stdout
+    wording.matches("doctor", [line for line in result.stdout.splitlines() if line.startswith("FAIL")])
 
 
 def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob) -> None:
@@ -73,5 +74,5 @@ def test_a_new_table_that_cannot_be_asked_for_hides_nothing_else_from_lint(job: 
     job.edit("{rows: count(*)}", "{rows: count(*), least: min(v)}")
     result = milepost("lint", str(job.spec_path))
     assert result.exit_code == 2
-    assert "min(v) of the rows that were consumed already is not known" in result.stdout.replace("\n    ", " ")
-    assert "`run` would refuse a new table: sink second: " in result.stderr
+    wording.matches("lint", wording.paragraphs(result.stdout, "min(v)"))
+    wording.matches("lint", result.stderr, replace={r"\b127\.0\.0\.1:1\b.*": "{address} {cause}"})
