@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -107,7 +108,8 @@ def paragraphs(output: str, *mentions: str) -> list[str]:
 
 def stable(text: str, replace: Mapping[str, str]) -> str:
     """Return a text with placeholders for what differs between runs, and no spaces at the ends of lines."""
-    for pattern, placeholder in (*replace.items(), *PLACEHOLDERS):
+    basetemp = ((_PLUGIN.basetemp, "{tmp}"),) if _PLUGIN and _PLUGIN.basetemp else ()
+    for pattern, placeholder in (*replace.items(), *basetemp, *PLACEHOLDERS):
         text = re.sub(pattern, placeholder, text)
     text = TIME.sub(_clock, text.replace(str(_PLUGIN.folder.parent.parent), "{repo}") if _PLUGIN else text)
     return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
@@ -160,6 +162,8 @@ class Plugin:
     def __init__(self, config: pytest.Config) -> None:
         self.folder = config.rootpath / FOLDER
         self.config = config
+        base = config.getoption("basetemp", None)
+        self.basetemp = rf"{re.escape(str(Path(base).resolve()))}/[\w.-]+" if base else ""
         self.update: bool = config.getoption("update_wording")
         self.files: dict[str, Entries] = {}
         self.test = ""
