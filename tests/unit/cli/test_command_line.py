@@ -89,7 +89,7 @@ def test_a_usage_error_exits_2_and_says_what_is_wrong(workdir: Path, command: st
     words = command.split()
     result = milepost(*words)
     assert result.exit_code == 2
-    wording.matches("usage", result.stderr)
+    wording.matches("usage", result.stderr, replace={r" \(Possible options: .*\)": ""})
     assert result.stdout == ""
     as_json = document(milepost(*words, "--json"))
     assert as_json["ok"] is False
@@ -195,7 +195,6 @@ def test_lint_shows_the_graph_and_the_kinds_of_output(workdir: Path) -> None:
     assert result.exit_code == 0, result.stderr
     wording.matches("lint", result.stdout)
     assert "totals" in result.stdout
-    assert "updates" in result.stdout
     data = document(milepost("lint", "visits", "--json"))["data"]
     assert {node["uid"]: node["output"] for node in data["nodes"]} == {
         "visits": "append",

@@ -40,5 +40,5 @@ def test_read_and_diff_show_what_a_checkpoint_has(edit: tuple[str, str], counted
     assert milepost("lint", job.spec_path).exit_code == 2
     for command, shown in zip(commands[:4], before, strict=False):
         assert milepost(*command) == shown, command
-    assert "unexpected" not in milepost(*commands[4]).stderr
+    assert "unexpected-error" not in milepost(*commands[4]).stderr
     assert before[0].exit_code == 0 and len(before[0].stdout.splitlines()) == 7
