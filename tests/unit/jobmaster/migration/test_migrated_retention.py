@@ -85,6 +85,7 @@ def test_the_old_table_is_kept_while_it_is_needed_and_gone_afterwards(
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_after_a_rollback_beyond_it_the_new_table_is_emptied_and_collected(
     job: MigratingJob, monkeypatch: pytest.MonkeyPatch, reading_engines: ReadingEngines
 ) -> None:

@@ -338,7 +338,6 @@ def test_a_secret_of_a_catalog_is_written_nowhere(job: MigratingJob, monkeypatch
     assert any(b"${env:LAKE_CATALOG}" in path.read_bytes() for path in kept)
 
 
-@pytest.mark.deep
 def test_a_sink_that_was_dropped_over_a_rollback_follows_behind_a_migration_of_another(job: MigratingJob) -> None:
     """The checkpoint of the migration has no part of it: the sink did not follow there, and has missed the switch."""
     text = job.spec_path.read_text()

@@ -52,16 +52,24 @@ def writes_of(act: Callable[[], object], *, die_after: int | None = None, before
     return written
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["landed", "not landed"])
+@pytest.mark.parametrize(
+    ("before", "every"),
+    [
+        pytest.param(False, False, id="landed, around the switch"),
+        pytest.param(False, True, id="landed", marks=pytest.mark.deep),
+        pytest.param(True, True, id="not landed", marks=pytest.mark.deep),
+    ],
+)
 def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
-    prepared: tuple[str, MigratingJob], tmp_path: Path, before: bool
+    prepared: tuple[str, MigratingJob], tmp_path: Path, before: bool, every: bool
 ) -> None:
     sink, whole = prepared[0], prepared[1].copy_to(tmp_path / "whole")
     written = writes_of(lambda: whole.migrate(sink))
     switch = max(index for index, key in enumerate(written) if key.startswith(f"sinks/{sink}/marks/"))
     assert any(key.startswith("_milepost/data/") for key in written[:switch])
     # The last write is the fact that the last sink has followed; before its first one only the old table can be seen.
-    for count in range(1, len(written) + 1):
+    last = len(written)
+    for count in range(1, last + 1) if every else sorted({1, 2, switch, switch + 1, last}):
         job = prepared[1].copy_to(tmp_path / f"{count}")
         writes_of(lambda job=job: job.migrate(sink), die_after=count, before=before)  # type: ignore[misc]
         switched = address(job, sink).format == "delta"
@@ -77,7 +85,7 @@ def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
         assert (address(job, sink).format == "delta") is (again or switched)
         job.run(2)
         job.assert_whole()
-        if before or count in (1, switch, switch + 1, len(written)):  # else it differs in who finishes it alone
+        if before or count in (1, switch, switch + 1, last):  # else it differs in who finishes it alone
             job.rollback(EPOCHS - 1)
             job.assert_whole()
 

@@ -101,7 +101,7 @@ def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: Cou
     [
         remove_checkpoint_and_what_it_holds,
         pytest.param(remove_a_commit, marks=pytest.mark.deep),
-        spoil_a_commit,
+        pytest.param(spoil_a_commit, marks=pytest.mark.deep),
     ],
 )
 def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(

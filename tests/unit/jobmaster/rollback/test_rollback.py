@@ -592,8 +592,8 @@ def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(jo
     assert head_timelines(job) == {job.small.context.head().state.live}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("form", ["parquet", pytest.param("delta", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_a_sink_that_was_dropped_follows_when_what_its_table_shows_is_collected_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:

@@ -173,7 +173,6 @@ def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: Co
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.deep
 def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: Path) -> None:
     """TABLES 1.13: no reader waits for the switch, and what can fail of it fails before."""
     job = BackfillJob.create(tmp_path / "job", 5, DELTA)

@@ -99,7 +99,6 @@ def test_a_sink_that_was_out_of_the_spec_is_written_anew_and_not_compacted(job: 
     plans(job, 2)
 
 
-@pytest.mark.deep
 def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path, few: None) -> None:
     """Nobody reads its table before; what it replayed is files of changes like any other."""
     job = BackfillJob.create(tmp_path / "job", 5)
