@@ -104,6 +104,7 @@ def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch:
     monkeypatch.setattr(upsert_reckoning, "AMPLIFIED", 1)
     advice = price_of(job).advice
     assert advice is not None and "mode: changelog" in advice
+    wording.matches("lint", advice, replace={r"\b\d[\d.]*\b": "{number}"})
 
 
 def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
