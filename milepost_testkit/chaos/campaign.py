@@ -27,6 +27,9 @@ from milepost_testkit.proxies.faulty_proxy import FaultyProxy
 from milepost_testkit.servers.postgres_server import PostgresServer
 from milepost_testkit.servers.s3_servers import S3Server, Seaweed
 
+EXAMPLES = 500
+"""Jobs that a campaign without an end draws before it begins; one of N jobs draws fewer."""
+
 
 class Broken(AssertionError):
     """Something was lost, doubled, or left in a state that nothing leads out of."""
@@ -112,7 +115,7 @@ def campaign(
     Raises: Broken: with the seed, the job and all that was done to it.
     """
     tally, random, ends_s = Tally(), Random(seed), time.monotonic() + 60 * minutes
-    examples = _examples(seed)
+    examples = _examples(seed, EXAMPLES if jobs is None else min(EXAMPLES, 20 * jobs))
     while time.monotonic() < ends_s and (jobs is None or tally.jobs < jobs):
         number, name, steps = tally.jobs, f"job{tally.jobs}", Steps(tells_steps)
         chances = Random(random.randrange(1 << 30))
@@ -144,13 +147,17 @@ def campaign(
     return tally
 
 
-def _examples(seed: int) -> Iterator[JobExample]:
-    """Yield random jobs with their input, the same for a seed."""
+def _examples(seed: int, count: int) -> Iterator[JobExample]:
+    """Yield random jobs with their input, the same for a seed and a count, over and over."""
     found: list[JobExample] = []
 
     @hypothesis.seed(seed)
     @settings(
-        max_examples=500, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
     )
     @given(job_examples(max_acts=6, static=True))
     def draw(example: JobExample) -> None:
