@@ -32,6 +32,8 @@ SHARES_NOTHING = (
     "tests/integration/epochs/pace/test_min_pause",
     "tests/integration/epochs/workers/test_new_process",
     "tests/integration/epochs/workers/test_task_imports",
+    "tests/integration/faults/test_given_up_epoch",
+    "tests/integration/faults/test_interrupt",
     "tests/integration/faults/test_limited_workers",
     "tests/integration/installed/",
     "tests/integration/servers/",

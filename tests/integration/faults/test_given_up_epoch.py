@@ -14,6 +14,7 @@ import pytest
 
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.processes.processes import stop_tree, wait_until
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: held
@@ -91,7 +92,9 @@ def test_a_run_whose_jvm_is_killed_starts_another_one_and_ends_well(tmp_path: Pa
     assert published(spec) == [1, 2]
 
 
-def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(tmp_path: Path) -> None:
+def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(
+    tmp_path: Path, in_process: Plane
+) -> None:
     """The driver sees at its next heartbeat that it was fenced, and cancels its Spark job: no worker is waited for."""
     with held(tmp_path) as (spec, running):
         status = milepost("status", spec, "--json").document()

@@ -15,6 +15,7 @@ from milepost.jobmaster.jobmaster import JobMaster
 from milepost.spec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.processes.processes import wait_until
+from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
 name: small
@@ -77,7 +78,9 @@ def test_ctrl_c_while_spark_starts_is_one_error(tmp_path: Path) -> None:
     assert terminal.said() == (130, terminal.interrupted)
 
 
-def test_ctrl_c_twice_amid_the_job_is_one_error_and_the_next_run_takes_up_its_input(tmp_path: Path) -> None:
+def test_ctrl_c_twice_amid_the_job_is_one_error_and_the_next_run_takes_up_its_input(
+    tmp_path: Path, in_process: Plane
+) -> None:
     terminal = Terminal(tmp_path)
     with terminal.gate.open("w"):  # opens when the operator has, too: a worker is amid the epoch
         terminal.interrupt()
