@@ -49,6 +49,7 @@ PLACEHOLDERS = (
     (r"\bon [\w.-]+ \(pid \{pid\}\)", "on {host} (pid {pid})"),
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),
+    (r"(\.yaml:1:)\d{3,}\b", r"\1{column}"),  # of a spec that a test writes in one line: paths precede it
 )
 TIMES = {r"\b\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)": "{time}"}
 """For `replace`, where a test derives times from the clock's that are hours or days away from it."""
@@ -60,6 +61,8 @@ SHORT_SIZES = {r"\b\d[\d.]* [kMG]?B\b": "{size}"}
 """As `SIZES`, where the output of a command rounds them."""
 LAG = {r"\blag( +)\d+ min": r"lag\1{time} min"}
 """For `replace`, where the output of `status` has the age of a job that a fixture made."""
+FIRST_DECLINE = {r"\bsubtask \d+/\d+ declined": "subtask {subtask} declined", r" \(also subtask .*\)(?=\. Nothing)": ""}
+"""For `replace`, where several subtasks decline: which one is the first depends on how they run."""
 TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z\b|\+00:00)?")
 RUN_TIME = timedelta(hours=2)
 """A time this close to now is the clock's, not the test's."""

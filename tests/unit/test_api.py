@@ -26,7 +26,8 @@ def test_help_shows_each_use_case_as_the_function_that_it_is(tmp_path: Path) -> 
         assert inspect.isfunction(function) and function.__doc__, name
     assert JobMaster.read is Reports.read
     shown = pydoc.render_doc(JobMaster.read, renderer=pydoc.plaintext)
-    assert "read(self, sink: 'str', at: 'int | None' = None" in shown and "Return the published table" in shown
+    assert "read(self, sink: 'str', at: 'int | None' = None" in shown
+    assert str(Reports.read.__doc__).partition("\n")[0] in shown
     whole = pydoc.render_doc(JobMaster, renderer=pydoc.plaintext)
     assert all(f" |  {name}(self" in whole for name in cases)
     assert SparklessJob.create(tmp_path).master.job_state().job == "small"

@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
@@ -70,9 +71,8 @@ def test_every_command_that_is_named_exists(text: str) -> None:
 
 
 def test_every_command_is_at_a_glance() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).stdout.partition("Write and check a job:")[2]
-    commands = re.findall(r"^  ([a-z-]+)  ", listed.partition("Exit codes:")[0], re.MULTILINE)
-    assert commands and [one for one in commands if f"milepost {one}" not in GLANCE] == []
+    commands = [name for name, command in vars(typer.main.get_command(app))["commands"].items() if not command.hidden]
+    assert len(commands) > 20 and [one for one in commands if f"milepost {one}" not in GLANCE] == []
 
 
 def test_the_readme_names_the_versions_of_the_project_file() -> None:

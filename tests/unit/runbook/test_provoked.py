@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.runbook.addresses import UNEXPECTED, address, name_of, page_of
 from milepost.runbook.pages import read_page
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -235,7 +237,7 @@ ERRORS: dict[str, Provoke] = {
 }
 WITH_SPARK = {
     "checkpoint-expired": ("raises(CheckpointExpired", "tests/integration/epochs/whole_jobs/test_flights_epochs.py"),
-    "spark-lost": ("Runbook: milepost runbook spark-lost", "tests/integration/servers/test_spark_connect.py"),
+    "spark-lost": ("milepost runbook spark-lost", "tests/integration/servers/test_spark_connect.py"),
 }
 """What only Spark can do, and the tests that provoke it there, by what they look for."""
 
@@ -260,8 +262,8 @@ def test_a_command_that_fails_names_the_page_to_look_up(tmp_path: Path) -> None:
     job.trigger(Session.cli())
     spec = job.folder / "config" / "small.yaml"
     told = milepost("run", spec)
-    assert (told.exit_code, told.error[-2]) == (4, "Runbook: milepost runbook busy")
-    assert told.error[-1].startswith("Wait for it"), "what to do is said last"
+    assert told.exit_code == 4 and "milepost runbook busy" in told.error[-2]
+    wording.matches("run", told.error[-1])
     assert '"runbook": "milepost runbook busy"' in milepost("run", spec, "--json").stdout
 
 
@@ -418,4 +420,4 @@ def test_a_job_in_each_state_leads_to_its_page(condition: Condition, tmp_path: P
     options = ["--max-lag", "1h"] if condition in BOUNDED else []
     told = milepost("status", job.folder / "config" / "small.yaml", *options)
     assert told.exit_code == status.exit_code
-    assert (f"milepost runbook {condition.value}\nnext: " in told.stdout) is not status.healthy
+    assert bool(re.search(rf"milepost runbook {condition.value}\n[a-z ]+: ", told.stdout)) is not status.healthy

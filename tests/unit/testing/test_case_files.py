@@ -28,6 +28,9 @@ cases:
 """
 
 
+TIME = {r"\(\d[\d.]* (ms|s)\)": "({time})"}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "counts.yaml").write_text(UNGATED)
@@ -38,24 +41,25 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("job: counts.yaml", "jobs: counts.yaml", 'case.yaml:2:1: jobs: unknown key `jobs`; did you mean "job"?'),
-        ("expect:", "expects:", "(1 problem). Nothing was run or changed."),
+        ("job: counts.yaml", "jobs: counts.yaml", "case.yaml:2:1: jobs"),
+        ("expect:", "expects:", "expects"),
         (
             "epoch: {",
             "rollback: 1\n      epoch: {",
-            "case.yaml:5:7: cases.it counts[0]: a step is one of epoch, rollback,",
+            "case.yaml:5:7: cases.it counts[0]",
         ),
-        ("epoch: {", "kill: run\n      x: {", "case.yaml:6:7: cases.it counts[0].x: unknown key `x`"),
+        ("epoch: {", "kill: run\n      x: {", "case.yaml:6:7: cases.it counts[0].x"),
         (
             "    - epoch: {",
             "    - {rollback: 1, kill: run}\n    - epoch: {",
-            "`kill` ends an epoch: it stands beside `epoch`",
+            "`kill`",
         ),
-        ("tables:", "table:", "case.yaml:6:16: cases.it counts[0].expect.table: unknown key `table`"),
-        ("milepost_test: 1", "milepost_test: 2", "case.yaml:1:16: milepost_test: Input should be 1"),
-        ("  it counts:\n", "  it counts: []\n  other:\n", "cases.it counts: Tuple should have at least 1 item"),
-        ("{k: a, v: 1,", "{k: a, k: 1,", "the key `k` occurs twice"),
+        ("tables:", "table:", "case.yaml:6:16: cases.it counts[0].expect.table"),
+        ("milepost_test: 1", "milepost_test: 2", "case.yaml:1:16: milepost_test"),
+        ("  it counts:\n", "  it counts: []\n  other:\n", "cases.it counts"),
+        ("{k: a, v: 1,", "{k: a, k: 1,", "`k`"),
     ],
+    ids=["jobs", "expects", "two acts", "no epoch", "kill alone", "table", "version", "no step", "key twice"],
 )
 def test_a_problem_is_said_with_its_place(folder: Path, old: str, new: str, said: str) -> None:
     file = folder / "case.yaml"
@@ -90,15 +94,15 @@ def test_the_job_of_a_file_that_names_none_is_that_of_its_folder(
 @pytest.mark.long
 def test_the_command_says_each_case_and_fails_with_one(folder: Path) -> None:
     passed = milepost("test", folder)
-    assert (
-        passed.exit_code == 0 and ": it counts (" in passed.stdout and passed.stdout.endswith("1 case, none failed\n")
-    )
+    assert passed.exit_code == 0 and "it counts" in passed.stdout
+    wording.matches("test", passed.stdout, replace=TIME)
     (folder / "case.yaml").write_text(CASE.replace("total: 1", "total: 2"))
     failed = milepost("test", folder / "case.yaml")
     assert failed.exit_code == 1
-    assert failed.stdout.startswith("FAIL  ") and "      step 1: + {k: a, total: 1}\n" in failed.stdout
+    assert "+ {k: a, total: 1}\n" in failed.stdout
+    wording.matches("test", failed.stdout, replace=TIME)
     document = milepost("test", folder, "--json").document()
-    assert document["failed"] == 1 and document["cases"][0]["steps"][0]["faults"][0].startswith("table sums: ")
+    assert document["failed"] == 1 and document["cases"][0]["steps"][0]["faults"]
     assert milepost("test", folder, "--record").exit_code == 0
     assert milepost("test", folder).exit_code == 0
     assert milepost("test", folder / "nothing").exit_code == 3
@@ -119,7 +123,7 @@ def test_pytest_runs_the_cases_of_the_folders_that_are_named(folder: Path) -> No
     (folder / "case.yaml").write_text(CASE.replace("total: 1", "total: 2"))
     (folder / "pytest.ini").write_text("[pytest]\nmilepost_tests = .\n")
     result = _pytest(folder, ".")
-    assert result.returncode == 1 and "step 1: + {k: a, total: 1}" in result.stdout
+    assert result.returncode == 1 and "+ {k: a, total: 1}" in result.stdout
 
 
 def test_pytest_imports_nothing_of_milepost_before_it_finds_a_case(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +122,17 @@ def test_a_row_of_another_key_is_refused(folder: Path, function: str) -> None:
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        (("output_key: [item, place]", "output_key: [place]"), "item is missing: with the operator's `key` in it"),
-        (("output_key: [item, place]", "output_key: [item, plaec]"), 'has no column plaec; did you mean "place"'),
-        (
-            ("schema: {item: string", "schema: {item: int64"),
-            "item is string in the class's `output`, int64 in",
-        ),
+        (("output_key: [item, place]", "output_key: [place]"), ["item"]),
+        (("output_key: [item, place]", "output_key: [item, plaec]"), ["plaec", '"place"']),
+        (("schema: {item: string", "schema: {item: int64"), ["item", "string", "int64"]),
     ],
+    ids=["missing", "misspelt", "type"],
 )
-def test_an_output_key_that_is_none_is_refused(folder: Path, change: tuple[str, str], refused: str) -> None:
+def test_an_output_key_that_is_none_is_refused(folder: Path, change: tuple[str, str], refused: list[str]) -> None:
     edit_spec(folder / "stock.yaml", dict([change]))
-    assert refused in run(folder, epoch(moves(("1", "x", 1, 1)))).faults[0]
+    fault = run(folder, epoch(moves(("1", "x", 1, 1)))).faults[0]
+    assert all(one in fault for one in refused)
+    wording.matches("problems", fault)
 
 
 def test_rows_that_replace_each_other_feed_no_append_sink(folder: Path) -> None:
@@ -200,20 +201,16 @@ class Stock:
 
 
 @pytest.mark.parametrize(
-    ("call", "refused"),
-    [
-        ("ctx.delete()", "delete: expected place=… beside the key"),
-        ("ctx.delete(place=1)", "delete: output column place is string, got int"),
-        ("ctx.delete(place='x', n=1)", "delete: expected place=… beside the key"),
-        ("ctx.delete(rows)", "delete: expected place=… beside the key"),
-    ],
+    "call",
+    ["ctx.delete()", "ctx.delete(place=1)", "ctx.delete(place='x', n=1)", "ctx.delete(rows)"],
 )
-def test_a_delete_that_names_no_row_is_refused_with_the_users_line(folder: Path, call: str, refused: str) -> None:
+def test_a_delete_that_names_no_row_is_refused_with_the_users_line(folder: Path, call: str) -> None:
     (folder / "ops.py").write_text(
         STOCK.replace('            yield {"item": key', f'            {call}\n            yield {{"item": key', 1)
     )
     fault = run(folder, epoch(moves(("a", "x", 1, 1)))).faults[0]
-    assert refused in fault and "ops.py, line 12" in fault
+    assert "place" in fault and re.search(r"ops\.py\D+12\b", fault)
+    wording.matches("problems", fault)
 
 
 def test_without_an_output_key_nothing_is_taken_back(folder: Path) -> None:

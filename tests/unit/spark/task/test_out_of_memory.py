@@ -18,7 +18,7 @@ from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
 
 @pytest.mark.parametrize(
     ("does", "who"),
-    [("run_source", "source rows (level 0, subtask 0)"), ("run_subtask", "operator latest (level 1, subtask 0)")],
+    [("run_source", "rows"), ("run_subtask", "latest")],
 )
 def test_a_task_without_memory_names_its_source_or_its_operator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, who: str
@@ -32,5 +32,4 @@ def test_a_task_without_memory_names_its_source_or_its_operator(
     job.land("a.csv")
     with wording.raises(EnvironmentUnusable) as unusable:
         job.master.run(Session.cli(), SideBySideRunner())
-    assert who in unusable.value.message
     assert unusable.value.message.count(who) == 1 and "spark.executor.pyspark.memory" in unusable.value.hint

@@ -107,8 +107,9 @@ def test_a_create_is_refused_only_by_a_definite_refusal_and_otherwise_unknown(er
 
 def test_missing_credentials_lead_to_the_doctor_that_asks_the_store() -> None:
     """Without a job `milepost doctor` probes no store."""
-    hint = ERRORS.of(boto.NoCredentialsError(), "object 'k' could not be read", "k").hint
-    assert hint is not None and hint.endswith("`milepost doctor JOB`")
+    error = ERRORS.of(boto.NoCredentialsError(), "object 'k' could not be read", "k")
+    assert "`milepost doctor JOB`" in str(error.hint)
+    wording.describes(error)
 
 
 def test_refused_deletes_are_an_error_that_names_one() -> None:
