@@ -34,7 +34,7 @@ def test_growth_is_by_the_oldest_retained_checkpoint(tmp_path: Path, monkeypatch
         found = timeline_ancestry(*given)  # type: ignore[arg-type]
         return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * LEAST_SPAN_MS // 4) for one in found)
 
-    monkeypatch.setattr(state_sizes, "lineage", apart)
+    monkeypatch.setattr(state_sizes, "timeline_ancestry", apart)
     size = job.master.state_sizes()["latest"]
     first = job.small.context.metadata(job.state.checkpoints[0]).operators["latest"]
     before = sum(handle.live_rows for handle in first.handles)
