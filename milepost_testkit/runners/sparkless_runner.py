@@ -33,7 +33,7 @@ from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.edges import marked_output
+from milepost.spec.graph.edges import conditions_output
 from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
 
@@ -132,20 +132,20 @@ class SparklessRunner:
 
 def marked_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the columns of an operator's input with its marks, which DuckDB can make as well."""
-    if not output.node.marks:
+    if not output.node.conditions:
         return no_sql(output, inputs)
     (schema,) = inputs.values()
-    return pa.schema([*schema, *(pa.field(mark, pa.bool_()) for mark, _ in output.node.marks)])
+    return pa.schema([*schema, *(pa.field(mark, pa.bool_()) for mark, _ in output.node.conditions)])
 
 
 def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
     """Yield a node's rows for each operator that asks for marks of them."""
     for one in step.expressions:
         reader = plan.graph.nodes[one.uid]
-        assert reader.marks, "SQL needs Spark"
+        assert reader.conditions, "SQL needs Spark"
         if read_by(reader, plan.graph.nodes[reader.inputs[0]], plan.begin) == item.node:
-            rows, name = item.rows, marked_output(one.uid)
-            marks = ", ".join(f'coalesce({condition}, false) AS "{mark}"' for mark, condition in reader.marks)
+            rows, name = item.rows, conditions_output(one.uid)
+            marks = ", ".join(f'coalesce({condition}, false) AS "{mark}"' for mark, condition in reader.conditions)
             made = pa.table(duckdb.sql(f"SELECT {marks} FROM rows").arrow())
             whole = pa.table([*rows.columns, *made.columns], names=[*rows.column_names, *made.column_names])
             yield replace(item, node=name, rows=whole.select(step.kept[name].names))

@@ -1,1 +1,1 @@
-"""Job specs: what a user may write, and what it means before anything runs."""
+"""Job specs: what a user may write, and its meaning before anything runs."""

@@ -60,14 +60,13 @@ class OperatorInput:
         schema: the columns that it needs.
         event_time: column that times them; None: none does.
         shift_us: what is added to it: -1 for the end of a window, which is the first moment that is not in it.
-        stays: of mode retract: columns by which a row that is there never goes: it is replaced by one that has the same
-            values there.
+        stable_key: of mode retract: key columns of rows that are replaced but never deleted.
     """
 
     schema: pa.Schema
     event_time: str | None
     shift_us: int = 0
-    stays: tuple[str, ...] = ()
+    stable_key: tuple[str, ...] = ()
 
 
 ONLY_TABLE = ""

@@ -82,7 +82,7 @@ class TopByKey:
         self.output_key = (*self.key, self.rank) if self.ranks else ()
         ranked = [pa.field(self.rank, RANK)] if self.ranks else []
         self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
-        self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stays)
+        self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stable_key)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
         ties = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
         self.tables: Mapping[str, StateTable] = {

@@ -42,7 +42,7 @@ def expected_operator(
         columns = dict.fromkeys([*graph.nodes[name].columns, *needed])
         types = recorded_types(pa.schema([*recorded.get(table, ()), *values]), columns, calls)
         inputs.append(_expected_input(graph, name, types))
-    marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].marks]
+    marks = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].conditions]
     inputs = [replace(one, schema=_with_fields(one.schema, marks)) for one in inputs]
     return build_operator(spec, inputs, function, retracts=graph.nodes[spec.uid].retracts)
 
@@ -68,7 +68,7 @@ def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataTy
         fields.append(pa.field(column, type_ if known is None else known))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
-    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stays)
+    return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stable_key)
 
 
 def known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:

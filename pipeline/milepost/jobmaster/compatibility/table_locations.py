@@ -29,7 +29,7 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
         if said == left.address:
             raise InvalidRequest(
                 f"sink {sink.name}: its table was left elsewhere at checkpoint {left.checkpoint_id}; "
-                f"{sink.place} now leads to another place. Nothing was run or published.",
+                f"{sink.location} now leads to another place. Nothing was run or published.",
                 hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
                 sink=sink.name,
                 reason=CheckpointFailureReason.SPEC_REFUSED.value,

@@ -161,7 +161,7 @@ class JobContext:
         the same place. That the table there is the right one is checked before the commit point.
         """
         sink = self.sink_spec(name, address)
-        place = sink.place if sink.path is None or sink.table is None else f"{sink.path}\n{sink.table}"
+        place = sink.location if sink.path is None or sink.table is None else f"{sink.path}\n{sink.table}"
         return hashlib.sha256(place.encode()).hexdigest()
 
     def sink(self, name: str, address: TableAddress | None = None) -> Sink:

@@ -31,7 +31,7 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     if not is_known_table(context, name, contents):
         raise InvalidRequest(
             f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; "
-            f"{context.spec.sink(name).place} now leads to another place. Nothing of the table was changed.",
+            f"{context.spec.sink(name).location} now leads to another place. Nothing of the table was changed.",
             hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
             sink=name,
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch.plan import EpochPlan
-from milepost.spec.graph.edges import BAD, RETRACT, marked_output
+from milepost.spec.graph.edges import BAD, RETRACT, conditions_output
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.graph.rules.node import APPEND
 
@@ -41,7 +41,7 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
                 found.append((node.uid + WHOLE, node, filled))
             if node.uid in fill:
                 found.append((node.uid + FILL, node, ()))
-            marked = (marked_output(uid) for uid in node.consumers if plan.graph.nodes[uid].reads_marked)
+            marked = (conditions_output(uid) for uid in node.consumers if plan.graph.nodes[uid].has_conditions)
             found += ((output, node, ()) for output in marked)
     return found
 
@@ -89,9 +89,9 @@ def sql_outputs(
             read = {name: name + FILL if graph.nodes[name].retracts else name for name in node.inputs}
             yield SqlOutput(node.uid + FILL, node, read)
     for node in graph.nodes.values():
-        if node.reads_marked:
+        if node.has_conditions:
             read = {name: read_by(node, graph.nodes[name], begin) for name in node.inputs}
-            yield SqlOutput(marked_output(node.uid), node, read)
+            yield SqlOutput(conditions_output(node.uid), node, read)
 
 
 def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
@@ -100,7 +100,8 @@ def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
     return [
         one.uid
         for one in consumers
-        if one.is_stateful and name == (marked_output(one.uid) if one.reads_marked else read_by(one, node, plan.begin))
+        if one.is_stateful
+        and name == (conditions_output(one.uid) if one.has_conditions else read_by(one, node, plan.begin))
     ]
 
 

@@ -30,5 +30,5 @@ def _read_by(spec: JobSpec, graph: JobGraph, node: Node, consumer: str) -> froze
         return frozenset().union(*(one.plan([*node.columns]).read for one in selects))
     if isinstance(operator, LookupOperator):
         return columns_read(spec, graph, consumer).union(left for left, _ in operator.key)
-    consumed = None if graph.nodes[consumer].reads_marked else consumed_columns(spec, graph, consumer)
+    consumed = None if graph.nodes[consumer].has_conditions else consumed_columns(spec, graph, consumer)
     return frozenset(node.columns) if consumed is None else consumed.union(filter(None, [node.event_time]))

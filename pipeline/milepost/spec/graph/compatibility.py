@@ -212,7 +212,7 @@ def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
     rows = graph.sink_inputs[sink.name]
     signature: dict[str, Any] = {
         "format": sink.format,
-        "path": sink.place,
+        "path": sink.location,
         "mode": sink.mode,
         "key": list(rows.key),
     }

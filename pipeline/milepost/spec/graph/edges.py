@@ -36,6 +36,6 @@ def late_output(uid: str, edges: Sequence[str], position: int) -> str:
     return f"{uid}{LATE}" if len(edges) == 1 else f"{uid}{LATE}.{edges[position]}"
 
 
-def marked_output(uid: str) -> str:
+def conditions_output(uid: str) -> str:
     """Return the output that holds the rows of an operator's input, each with whether it is a delete."""
     return f"{uid}.marked"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from milepost.spec.graph.checks import late_outputs, structure_problems
+from milepost.spec.graph.condition_columns import condition_columns
 from milepost.spec.graph.edges import BAD, LATE, RETRACT
-from milepost.spec.graph.marks import marks_of
 from milepost.spec.graph.rules.asof import asof_rows
 from milepost.spec.graph.rules.join import join_rows
 from milepost.spec.graph.rules.latest import latest_rows
@@ -81,7 +81,7 @@ class Node:
         deletes: whether a row of it may go: then its updates have `DELETED_COLUMN` behind `columns`.
         retracts: whether operators read its updates, itself or through SQL, with the rows that they replace.
         shown: whether a sink reads its rows, itself or through SQL.
-        marks: as of `marks_of`.
+        conditions: as of `condition_columns`.
         sources: the sources it descends from, which make its watermark.
         known: whether `columns` is: not below a process operator whose class was not loaded.
     """
@@ -101,7 +101,7 @@ class Node:
     holdback_us: int = 0
     deletes: bool = False
     retracts: bool = False
-    marks: tuple[tuple[str, str], ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
     shown: bool = False
     consumers: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class Node:
         return bool(self.inputs) and not self.is_stateful
 
     @property
-    def stays(self) -> tuple[str, ...]:
+    def stable_key(self) -> tuple[str, ...]:
         """Columns by which a row that is there never goes: those of its key, unless there are deletes."""
         return () if self.deletes else self.key
 
@@ -128,9 +128,9 @@ class Node:
         return f"{self.uid}{RETRACT}" if self.retracts else self.uid
 
     @property
-    def reads_marked(self) -> bool:
+    def has_conditions(self) -> bool:
         """Whether SQL adds columns to its input, before it is exchanged."""
-        return bool(self.marks)
+        return bool(self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +234,13 @@ class _Builder:
 
     def graph(self) -> JobGraph:
         operators = self.spec.operators
-        marks = {operator.uid: marks_of(operator) for operator in operators}
+        conditions = {operator.uid: condition_columns(operator) for operator in operators}
         nodes = {
             uid: replace(
                 node,
                 retracts=node.output_kind != APPEND and self._is_taken_back(uid),
                 shown=self._is_shown(uid),
-                marks=marks.get(uid, ()),
+                conditions=conditions.get(uid, ()),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
                 sinks=self._sinks_of(uid),
                 late_sinks=tuple(

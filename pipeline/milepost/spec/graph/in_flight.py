@@ -57,7 +57,7 @@ def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
 def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
     operator = spec.operator(node.uid)
-    marked = {("delete_when" if name == DELETED_COLUMN else name): condition for name, condition in node.marks}
+    marked = {("delete_when" if name == DELETED_COLUMN else name): condition for name, condition in node.conditions}
     # Where a row with a null in its key waits: of a join where all of its columns send it.
     apart = {"nulls": "apart"} if isinstance(operator, PairedOperator) else {}
     return {

@@ -1,4 +1,4 @@
-"""Availability refuses by name the keys, values and kinds that are planned and not built."""
+"""Keys, values and operator kinds that are planned but not available in this version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from milepost.spec.job import spec
 from milepost.spec.job.operators.join import JoinOperator
 
 UNAVAILABLE_KEYS: dict[type, frozenset[str]] = {JoinOperator: frozenset({"keep"})}
-"""Model -> keys. One that is null says "off", which is what this version does: it passes."""
+"""Model -> keys. A key set to null means "off", which is what this version does, so it is accepted."""
 
 UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
     (spec.SourceSpec, "format"): frozenset({"nexmark", "spark"}),
@@ -17,11 +17,11 @@ UNAVAILABLE_VALUES: dict[tuple[type, str], frozenset[str]] = {
 """(model, key) -> values."""
 
 UNAVAILABLE_KINDS = frozenset({"materialize"})
-"""Kinds of operators."""
+"""Operator kinds."""
 
 OPERATOR_KINDS = ("sql", "aggregate", "window", "deduplicate", "process", "join", "asof", "top", "lookup", "latest")
 
 
 def not_available(what: str) -> str:
-    """Return the one wording of a refusal: `` `kind: join` is not available in this version``."""
+    """Return the standard refusal: `` `kind: join` is not available in this version``."""
     return f"`{what}` is not available in this version"

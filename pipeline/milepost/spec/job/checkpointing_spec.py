@@ -1,4 +1,4 @@
-"""The checkpointing of a job spec: what is kept, how long an epoch may take, and what a failed one means."""
+"""The `checkpointing` key: retention, time limits and restarts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 class Retained(SpecModel):
-    """Which completed checkpoints stay; what any of the three keeps stays.
+    """Completed checkpoints to retain. A checkpoint stays as long as any of the three rules retains it.
 
     Attributes:
-        last: the newest so many.
-        hourly: the newest of each of the newest so many hours that have one, in UTC, by trigger time.
-        daily: the newest of each of the newest so many days that have one, in UTC, by trigger time.
+        last: number of newest checkpoints to retain.
+        hourly: number of hours for which the newest checkpoint of the hour is retained, by trigger time in UTC. Hours
+            without a checkpoint do not count.
+        daily: the same for days.
     """
 
     last: Annotated[int, Field(ge=1, le=10_000)] = 10
@@ -31,7 +32,7 @@ class Retained(SpecModel):
 
     @property
     def reach_ms(self) -> int:
-        """How far back they may lie, at least a week: how many of the newest there are says nothing of time."""
+        """How far back retained checkpoints may reach: at least a week, because `last` does not bound their age."""
         return max(self.hourly * _HOUR_MS, self.daily * _DAY_MS, 7 * _DAY_MS)
 
 
@@ -44,17 +45,17 @@ def _retained(value: object) -> object:
 
 
 class NoneRestart(SpecModel):
-    """`milepost run` ends with the failure."""
+    """Do not restart: `milepost run` exits with the failure."""
 
     strategy: Literal["none"] = "none"
 
 
 class FixedDelayRestart(SpecModel):
-    """So many restarts, after a delay that stays the same.
+    """Restart a fixed number of times, with a constant delay.
 
     Attributes:
-        attempts: restarts of one run; a completed epoch gives none back.
-        delay: before each.
+        attempts: maximum restarts of one run. A completed epoch does not reset the count.
+        delay: delay before each restart.
     """
 
     strategy: Literal["fixed_delay"]
@@ -63,15 +64,15 @@ class FixedDelayRestart(SpecModel):
 
 
 class ExponentialDelayRestart(SpecModel):
-    """Restarts after delays that grow.
+    """Restart with exponentially growing delays.
 
     Attributes:
         initial_backoff: the first delay.
         max_backoff: the longest delay.
-        backoff_multiplier: each delay is so many times the one before.
-        jitter: fraction by which a delay may differ.
-        reset_backoff_threshold: no failure for so long starts over.
-        attempts: restarts since it started over; null: any number.
+        backoff_multiplier: factor from one delay to the next.
+        jitter: fraction by which a delay varies at random.
+        reset_backoff_threshold: time without a failure after which delay and attempts are reset.
+        attempts: maximum restarts since the last reset. null: no limit.
     """
 
     strategy: Literal["exponential_delay"]
@@ -84,12 +85,12 @@ class ExponentialDelayRestart(SpecModel):
 
 
 class FailureRateRestart(SpecModel):
-    """Restarts until failures come too fast.
+    """Restart until the failure rate is too high.
 
     Attributes:
-        max_failures_per_interval: more failures than that within `interval` end the run.
-        interval: the time in which failures are counted.
-        delay: before each restart.
+        max_failures_per_interval: more failures than this within `interval` end the run.
+        interval: the period over which failures are counted.
+        delay: delay before each restart.
     """
 
     strategy: Literal["failure_rate"]
@@ -104,21 +105,21 @@ Restart = Annotated[
 
 
 class CheckpointingSpec(SpecModel):
-    """When an epoch counts as failed, what is kept of completed ones, and how much one takes on.
+    """Retention of completed checkpoints, time limits of an epoch, and what to do after a failure.
 
     Attributes:
-        retained: which completed checkpoints stay; a number is the same as `{last: number}`.
-        timeout: of one checkpoint, from its trigger; the lease of its session.
-        tolerable_failures: failed epochs in a row before the job is FAILED.
-        min_pause: least time between the end of one checkpoint and the next trigger.
-        max_parallelism: number of key groups, fixed for the job's life.
-        restart: what `milepost run` does after a failed epoch; under Airflow the next run is the retry.
-        aligned_timeout: how long a subtask aligns and processes, from its start, before it leaves the rest of its
-            input in flight, as part of the checkpoint; below `timeout`; null: it processes all of it.
-        epoch_budget: how long an epoch may take from the start of its run to its commit point; its subtasks leave rows
-            in flight, and its plan is scaled by the measured rate, so that it fits; below `timeout`; null: as long as
-            it takes.
-        max_in_flight: bytes in flight above which no new input is planned; null: any number. Needs one of the two.
+        retained: completed checkpoints to retain. A number N is short for `{last: N}`.
+        timeout: time limit of one checkpoint, from its trigger. Also the lease of its session.
+        tolerable_failures: consecutive failed epochs that are tolerated before the job is FAILED.
+        min_pause: minimum time between the end of one checkpoint and the next trigger.
+        max_parallelism: number of key groups, fixed for the life of the job.
+        restart: what `milepost run` does after a failed epoch. Under Airflow the next run is the retry.
+        aligned_timeout: how long a subtask aligns and processes, from its start. It then leaves the rest of its input
+            in flight, as part of the checkpoint. Must be below `timeout`. null: it processes all of its input.
+        epoch_budget: time limit of an epoch from the start of its run to its commit point. To meet it, subtasks leave
+            rows in flight, and the plan is scaled by the measured rate. Must be below `timeout`. null: no limit.
+        max_in_flight: bytes in flight above which no new input is planned. null: no limit. Needs `aligned_timeout` or
+            `epoch_budget`.
     """
 
     retained: Annotated[Retained, BeforeValidator(_retained)] = Retained()

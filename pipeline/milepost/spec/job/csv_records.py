@@ -1,4 +1,4 @@
-"""Records of CSV are lines where its options say that no value holds the end of one."""
+"""Decide from CSV options whether every record is exactly one line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def records_are_lines(options: Mapping[str, Any]) -> bool:
-    """Return whether no value of a source with these options may hold a newline: with quotes, it must say so."""
+    """Return whether no value can contain a newline. If values may be quoted, `newlines_in_values` must be false."""
     may_quote = bool(options.get("quote_char", '"')) and bool(options.get("newlines_in_values", True))
     return not may_quote and not options.get("escape_char")
 
 
 def csv_whole_because(options: Mapping[str, Any]) -> str | None:
-    """Return why nobody can tell from the middle of a CSV object where its next record begins; None: one can."""
+    """Return the option that prevents finding record boundaries from the middle of a CSV object, or None."""
     if options.get("escape_char"):
         return "escape_char"
     if not records_are_lines(options):

@@ -1,4 +1,4 @@
-"""The part of a source that names the column which times its rows."""
+"""The `event_time` key of a source."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def _pattern(text: str) -> str:
 
 
 class EventTimeSpec(SpecModel):
-    """The column that times the rows of a source, and how its values are read as times.
+    """The event time column of a source, and how its values are read as times.
 
     Attributes:
-        column: of `schema`: a timestamp, a date (its first moment), a whole number with `unit`, or a string with
-            `format`. Other than a timestamp in UTC or without `timezone`, it becomes a timestamp[us, UTC]: that is what
-            operators and sinks see. A value that is no such time is a bad record.
-        unit: of whole numbers, which count from 1970-01-01T00:00Z: s, ms or us.
-        format: of texts, in Spark's pattern letters: `dd.MM.yyyy HH:mm`.
-        timezone: whose clocks a date, a timestamp without a zone or a text without an offset is of, such as
-            Europe/Berlin; null: UTC.
+        column: a column of `schema`: a timestamp, a date (midnight), a whole number with `unit`, or a string with
+            `format`. Operators and sinks see it as timestamp[us, UTC], unless it is a timestamp that is in UTC already
+            or has no `timezone`. A value that cannot be read as a time makes the record a bad record.
+        unit: unit of whole numbers, counted from 1970-01-01T00:00Z: s, ms or us.
+        format: pattern of strings, in Spark's pattern letters: `dd.MM.yyyy HH:mm`.
+        timezone: time zone of dates, of timestamps without a zone and of strings without an offset, such as
+            Europe/Berlin. null: UTC.
     """
 
     column: ColumnName
@@ -51,43 +51,46 @@ class EventTimeSpec(SpecModel):
 
     @property
     def is_column_alone(self) -> bool:
-        """Whether its name says it all."""
+        """Whether only the column name is given."""
         return self.unit is None and self.format is None and self.timezone is None
 
     @property
     def reading(self) -> str | dict[str, str]:
-        """What decides which time a value is, as a spec says it: UTC is the same as no time zone."""
+        """The canonical form for comparison: `timezone: UTC` equals no time zone."""
         parts = {"unit": self.unit, "format": self.format, "timezone": self.timezone}
         given = {key: text for key, text in parts.items() if text is not None and (key, text) != ("timezone", "UTC")}
         return {"column": self.column, **given} if given else self.column
 
     def type_of(self, declared: ColumnType) -> ColumnType:
-        """Return the type that the column has in the source's rows."""
+        """Return the column's type in the source's rows, given its type in `schema`."""
         if declared.kind == "timestamp" and (declared.utc or self.timezone is None):
             return declared
         return _TIMESTAMP
 
     def problem(self, declared: ColumnType) -> tuple[str | None, str] | None:
-        """Return the key that is wrong for a column of a type, or None for the column, and why; None: all is right."""
+        """Return (key at fault, message) for a column of this type, or None if it is valid.
+
+        The key is None when the column itself is at fault.
+        """
         kind = "integer" if declared.kind in INTEGERS else declared.kind
         if kind not in ("timestamp", "date", "integer", "string"):
             expected = "a timestamp, a date, a whole number with `unit`, or a string with `format`"
             return None, f"{self.column} is {declared}; an event time is {expected}"
         if kind == "integer" and self.unit is None:
-            return None, f"{self.column} is {declared}: say what it counts, {{column: {self.column}, unit: ms}}"
+            return None, f"{self.column} is {declared}: give its unit, {{column: {self.column}, unit: ms}}"
         if kind == "string" and self.format is None:
             form = f'{{column: {self.column}, format: "dd.MM.yyyy HH:mm"}}'
-            return None, f"{self.column} is {declared}: declare it as a timestamp, or say its format, {form}"
+            return None, f"{self.column} is {declared}: declare it as a timestamp, or give its format, {form}"
         if self.unit is not None and kind != "integer":
-            return "unit", f"{self.column} is {declared}; a `unit` is of whole numbers"
+            return "unit", f"{self.column} is {declared}; `unit` applies only to whole numbers"
         if self.format is not None and kind != "string":
-            return "format", f"{self.column} is {declared}; a `format` is of strings"
-        if self.timezone is not None and (why := self._knows_zone(declared)):
+            return "format", f"{self.column} is {declared}; `format` applies only to strings"
+        if self.timezone is not None and (why := self._why_zone_is_fixed(declared)):
             return "timezone", f"{self.column} {why}; remove `timezone`"
         return None
 
-    def _knows_zone(self, declared: ColumnType) -> str | None:
-        """Return why the values need no time zone, if they do not."""
+    def _why_zone_is_fixed(self, declared: ColumnType) -> str | None:
+        """Return why the values need no time zone, or None if they do."""
         if declared.kind in INTEGERS:
             return "counts from 1970-01-01T00:00Z"
         if declared.kind == "timestamp" and declared.utc:
@@ -101,7 +104,7 @@ def _parse(value: object) -> object:
     if isinstance(value, str):
         return {"column": value}
     if not isinstance(value, dict | EventTimeSpec):
-        raise ValueError(f"expected a column, or {{column: at, unit: ms}}, got {value!r}")
+        raise ValueError(f"expected a column name, or {{column: at, unit: ms}}, got {value!r}")
     return value
 
 
@@ -110,7 +113,7 @@ def _shortest(value: EventTimeSpec, handler: SerializerFunctionWrapHandler) -> A
 
 
 class _NameOrMapping:
-    """The JSON Schema of both forms."""
+    """JSON Schema for both forms."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -118,4 +121,4 @@ class _NameOrMapping:
 
 
 EventTime = Annotated[EventTimeSpec, BeforeValidator(_parse), WrapSerializer(_shortest), _NameOrMapping]
-"""A column, or a mapping."""
+"""A column name or a mapping."""

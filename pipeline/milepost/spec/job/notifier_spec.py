@@ -1,4 +1,4 @@
-"""The notifiers of a job spec: whom Airflow tells of a failed run."""
+"""Airflow notifiers that a job spec configures for failed runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMES_A_SECRET = re.compile(
     r"(^|_)(password|passwd|secret|token|credential|credentials|api_?key|auth_?key)($|_)", re.I
 )
 _IN_A_URL = re.compile(r"://[^/@\s:]*:[^/@\s]+@|hooks\.slack\.com/|webhook\.office\.com/", re.I)
-"""A password in a URL, or the address of a webhook, which is one by itself."""
+"""A password in a URL, or a webhook address, which is itself a secret."""
 
 
 def _without_secrets(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -23,32 +23,32 @@ def _without_secrets(arguments: dict[str, Any]) -> dict[str, Any]:
         last = name.rpartition(".")[2]
         if _NAMES_A_SECRET.search(last) or (isinstance(value, str) and _IN_A_URL.search(value)):
             raise ValueError(
-                f"`{name}` holds a secret, and none stands in a spec: give the notifier the id of a Connection of "
-                "Airflow, as its provider's documentation calls it"
+                f"`{name}` holds a secret, which a spec must not contain: pass the notifier the id of an Airflow "
+                "Connection instead, under the argument that its provider documents"
             )
         if isinstance(value, str) and "${env:" in value:
-            raise ValueError(f"`{name}`: ${{env:…}} stands in no argument of a notifier; Airflow's templates do")
+            raise ValueError(f"`{name}`: ${{env:…}} is not resolved in notifier arguments; use Airflow's templates")
     return arguments
 
 
-def _texts(where: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each key below a value, with what it holds."""
+def _texts(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name and the value of every key below a value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, held in items:
-        name = f"{where}.{key}" if where else str(key)
-        yield name, held
-        yield from _texts(name, held)
+    for key, item in items:
+        name = f"{prefix}.{key}" if prefix else str(key)
+        yield name, item
+        yield from _texts(name, item)
 
 
 class NotifierSpec(SpecModel):
-    """One of Airflow's notifiers.
+    """An Airflow notifier.
 
     Attributes:
         notifier: import path of its class, such as `airflow.providers.smtp.notifications.smtp.SmtpNotifier`.
-        arguments: its keyword arguments. Texts that are templates there read the failed run as `milepost`:
-            `{{ milepost.job }}`, and `what`, `checkpoint_id`, `reason`, `detail`, `step`, `runbook`, `line`, `dag_id`,
-            `run_id`, `run_url`, `page_url`, `form_url`. No secret stands here: a Connection of Airflow is named by its
-            id.
+        arguments: its keyword arguments. Arguments that the notifier renders as templates can use the failed run as
+            `milepost`: `{{ milepost.job }}`, and `what`, `checkpoint_id`, `reason`, `detail`, `step`, `runbook`,
+            `line`, `dag_id`, `run_id`, `run_url`, `page_url`, `form_url`. Secrets are refused: pass the id of an
+            Airflow Connection instead.
     """
 
     notifier: Annotated[str, Field(pattern=_CLASS)]

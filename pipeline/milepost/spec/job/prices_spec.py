@@ -1,4 +1,4 @@
-"""The part of a spec that says what storage and machines cost."""
+"""The `prices` key: what storage and machines cost."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 
 
 class PricesSpec(SpecModel):
-    """What the job's providers ask, as their price lists or your contract say it; what has no price is in no estimate.
+    """Your providers' prices, from their price lists or your contract. Items without a price are not estimated.
 
     Attributes:
-        currency: what all prices are in: three letters, as USD.
-        put_per_1000: 1,000 requests of the classes PUT, COPY, POST and LIST.
-        get_per_1000: 1,000 requests of the classes GET and HEAD. Deletes are free where S3 is rented.
-        out_per_gb: 10^9 bytes that leave the storage, where its machines are in another region; else leave it out.
-        storage_per_gb_month: 10^9 bytes stored for a month.
-        core_hour: a core of the machines that run Spark's tasks, for an hour.
+        currency: currency of all prices: three letters, such as USD.
+        put_per_1000: price of 1,000 PUT, COPY, POST and LIST requests.
+        get_per_1000: price of 1,000 GET and HEAD requests. Cloud providers do not charge for deletes.
+        out_per_gb: price of 10^9 bytes transferred out of the storage. Set it only if Spark runs in another region.
+        storage_per_gb_month: price of 10^9 bytes stored for a month.
+        core_hour: price of one core of the machines that run Spark's tasks, for an hour.
     """
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"

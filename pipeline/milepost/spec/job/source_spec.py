@@ -1,4 +1,4 @@
-"""The sources of a job spec: which objects, how they are read, and which of them an epoch takes."""
+"""Sources in a job spec: which objects to read, how, and how many per epoch."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from milepost.spec.values.types import ColumnType
 
 
 class EpochLimits(SpecModel):
-    """Caps of one epoch's input, soft at object borders: at least one object, never part of one.
+    """Limits on the input of one epoch. An epoch always takes whole objects, and at least one.
 
     Attributes:
-        max_files: objects of one epoch; null: any number.
-        max_bytes: their bytes as stored; null: any number.
+        max_files: maximum number of objects per epoch. null: no limit.
+        max_bytes: maximum total size of these objects as stored. null: no limit.
     """
 
     max_files: Annotated[int, Field(ge=1)] | None = None
@@ -37,57 +37,63 @@ class EpochLimits(SpecModel):
 
 
 class SourceSpec(SpecModel):
-    """Objects that keep landing under a path.
+    """Objects that keep arriving under a path.
 
     Attributes:
-        format: what the objects are: csv, json (a JSON object per line) or parquet.
-        path: which objects: an S3 or file URL, or a path relative to the spec. `*` within one part, `**` across parts.
-            `.gz`, `.zst` and `.bz2` are decompressed. What the job itself writes is refused.
-        options: of the format's pyarrow reader, by their names there; json and parquet have none. With
+        format: csv, json (one JSON object per line) or parquet.
+        path: the objects to read: an S3 or file URL, or a path relative to the spec. `*` matches within one path
+            segment, `**` across segments. `.gz`, `.zst` and `.bz2` objects are decompressed. A path that matches files
+            the job itself writes is refused.
+        options: options of the format's pyarrow reader, under their pyarrow names. json and parquet have none. With
             `newlines_in_values: false` a large csv object is read in parts.
-        partitions: further columns, taken from `name=value` parts of the object's key.
-        columns: the columns of the objects, by name. Each object has them all, a csv in its header, a json in some
-            line; where a line leaves one out it is null. Further ones are passed over. A csv cannot hold lists
-            and structs; a decimal, a date or a time of json may be a text. A new table has its columns in this order,
-            which also breaks ties between rows.
-        optional_columns: those of `schema` that an object may lack, all of whose rows then have null: one that came
-            later, a json field that no line of a small object has. A column whose name is wrong is null as well.
-            Not `event_time`; not with `column_names`.
-        static: what its objects hold is looked up, as it is when an epoch is triggered, and is no stream: it may feed
-            lookups only, has no watermark, and no object of it is ever consumed. Only `format`, `path`, `options`,
-            `partitions`, `schema`, `optional_columns`, `on_bad_name`, `settle` and `dimension_limit` go with it.
-        dimension_limit: bytes in memory that the rows of a static source may take; an epoch with more is refused.
+        partitions: additional columns, taken from the `name=value` segments of an object's key.
+        columns: the columns of the objects, by name. Every object must have all of them: a csv in its header, a json
+            in at least one line. A field that a json line omits is null. Columns that are not declared are ignored. A
+            csv cannot hold lists or structs. In json, decimals, dates and times may be strings. The order matters: a
+            new table has its columns in this order, and it breaks ties between rows.
+        optional_columns: columns of `schema` that an object may lack; its rows then have null. Use it for a column
+            that was added later, or a json field that occurs in no line of a small object. A misspelled column name is
+            then null as well. `event_time` cannot be optional, and `options.column_names` cannot be combined with it.
+        static: the source is a lookup table, not a stream. Each epoch reads its objects as they are when the epoch is
+            triggered. It may feed only lookups, has no watermark, and never consumes an object. It may have only
+            `format`, `path`, `options`, `partitions`, `schema`, `optional_columns`, `on_bad_name`, `settle` and
+            `dimension_limit`.
+        dimension_limit: maximum memory that the rows of a static source may take. An epoch that exceeds it is refused.
             Needs `static`.
-        event_time: the column that times rows: its name, if it is a timestamp or a date, or a mapping that says how it
-            is read as a time; null: none, and no watermark.
+        event_time: the column that holds the event time: its name if it is a timestamp or a date, or a mapping that
+            says how to read it as a time. null: no event time, and no watermark.
         watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
-        max_event_time_ahead: a row whose event time is further ahead of the trigger of its epoch is kept, and does not
-            move the watermark; null: every row does. Needs `event_time`.
-        idle_timeout: a source in which nothing new was found for so long holds back no operator that also reads others,
-            until it gives rows again: those are late where windows have been emitted meanwhile. Needs `event_time`.
-            null: it holds them back for ever.
-        start: earliest, latest or a time: which objects the first epoch takes. latest: what it finds is recorded as
-            consumed, but for objects that may still be written (`settle`), which are new.
-        limits_per_epoch: caps of one epoch's input.
-        on_change: when a consumed object now has another version: fail, ignore (it stays as consumed) or reprocess (it
-            is read again).
-        on_missing: when a planned object is gone before it is read: fail, or skip (it is read when it is back).
-        on_bad_name: when an object's name cannot be used: fail, or skip (it is left out, counted and named).
-        settle: an object of a local path that was modified less than so long ago is left for the next plan; 0s: none.
-            Refused on S3, where an object appears as a whole.
-        expect_every: how long nothing may land before somebody should look: `status` exits with 6, and `run`, `show`
-            and the Checkpoints page say it, as they do of a path that never named an object. null: nothing is expected.
-        forget_after: a consumed object that is gone and was last modified so long before the newest one is forgotten.
-            An object that is as old, and not remembered, is never read: it fails the plan, or is left out and counted
-            with `on_change: ignore`. Not with `on_missing: skip`. null: everything is remembered.
-        bad_records: when a record cannot be read: fail, the epoch fails; dead_letter, it goes to `<source>.bad`, which
-            a sink of mode append may read, and all others are read.
-        max_bad_ratio: the epoch fails when a larger share of a source's records cannot be read, 0 to 1; null: any.
-            Needs `bad_records: dead_letter`, as the next three.
-        min_rows: `max_bad_ratio` is judged only where an epoch has at least so many records of the source.
-        max_bad_records: the epoch fails when more of a source's records cannot be read; null: any number.
-        on_bad_object: when an object cannot be read at all, or nobody can tell where its records end: fail, or
-            dead_letter (one row in `<source>.bad`, and none of its records is read).
+        max_event_time_ahead: a row whose event time is further ahead of the epoch's trigger time is processed but does
+            not advance the watermark. null: every row advances it. Needs `event_time`.
+        idle_timeout: a source without new objects for this long no longer holds back operators that also read other
+            sources. When it produces rows again, those are late for windows that were emitted in the meantime. Needs
+            `event_time`. null: it holds them back indefinitely.
+        start: earliest, latest or a time: where the first epoch starts to read. latest: all existing objects are
+            recorded as consumed, except those that may still be written (`settle`), which count as new.
+        limits_per_epoch: limits on the input of one epoch.
+        on_change: what to do when a consumed object has a new version: fail, ignore (it stays consumed) or reprocess
+            (it is read again).
+        on_missing: what to do when a planned object is deleted before it is read: fail, or skip (it is read if it
+            reappears).
+        on_bad_name: what to do when an object's name cannot be used: fail, or skip (it is left out, counted and
+            reported).
+        settle: an object under a local path that was modified more recently than this is left for the next plan. 0s:
+            no delay. Refused on S3, where an object appears atomically.
+        expect_every: how long the source may receive no object before it counts as overdue: `status` then exits with
+            6, and `run`, `show` and the Checkpoints page report it. They also report a path that has never matched an
+            object. null: no expectation.
+        forget_after: a consumed object that was deleted, and was last modified this long before the newest object, is
+            forgotten. An unknown object that is just as old is never read: it fails the plan, or with `on_change:
+            ignore` is left out and counted. Cannot be combined with `on_missing: skip`. null: all objects are
+            remembered.
+        bad_records: what to do when a record cannot be read: fail the epoch, or dead_letter: the record goes to
+            `<source>.bad`, which a sink with mode append may read, and all other records are read.
+        max_bad_ratio: the epoch fails when a larger share of a source's records, 0 to 1, cannot be read. null: no
+            limit. Like the next three keys, it needs `bad_records: dead_letter`.
+        min_rows: `max_bad_ratio` applies only if an epoch has at least this many records of the source.
+        max_bad_records: the epoch fails when more than this many of a source's records cannot be read. null: no limit.
+        on_bad_object: what to do when an object cannot be read at all, or its record boundaries cannot be determined:
+            fail, or dead_letter (one row in `<source>.bad`; none of its records are read).
     """
 
     format: Literal["csv", "json", "parquet"]
@@ -118,12 +124,12 @@ class SourceSpec(SpecModel):
 
     @property
     def time_column(self) -> str | None:
-        """The column that times rows; None: there is none."""
+        """The event time column, or None."""
         return None if self.event_time is None else self.event_time.column
 
     @property
     def row_types(self) -> dict[str, ColumnType]:
-        """The columns of rows: those of its objects, of which the event time is a timestamp, then partition columns."""
+        """The columns of the rows, with the event time as a timestamp, then the partition columns."""
         types = {**self.columns, **self.partitions}
         if self.event_time is not None and self.event_time.column in self.columns:
             types[self.event_time.column] = self.event_time.type_of(self.columns[self.event_time.column])
@@ -131,7 +137,7 @@ class SourceSpec(SpecModel):
 
     @property
     def whole_because(self) -> str | None:
-        """Why each object has one reader, however large it is; None: a large one is read in parts by several."""
+        """The setting that forces one reader per object. None: several readers share a large object."""
         if self.format == "csv" and (because := csv_whole_because(self.options)) is not None:
             return f"options.{because}"
         if self.on_bad_object == "dead_letter":
@@ -140,5 +146,5 @@ class SourceSpec(SpecModel):
 
     @property
     def start_time_ms(self) -> int | None:
-        """Milliseconds of a `start` that is a time; None for earliest and latest."""
+        """`start` in milliseconds since 1970-01-01T00:00Z; None for earliest and latest."""
         return None if self.start in ("earliest", "latest") else start_time_ms(self.start)

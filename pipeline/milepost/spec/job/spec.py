@@ -1,6 +1,6 @@
-"""The job spec: exactly the keys that work in this version (DESIGN 8.1).
+"""The job spec as frozen pydantic models, with exactly the keys this version supports.
 
-Frozen pydantic models. What a key allows alone is checked here; what keys mean together is checked by `graph.py`.
+Constraints on a single key are checked here (DESIGN 8.1). Constraints between keys are checked in `graph/`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class StoreSpec(SpecModel):
     """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
 
     Attributes:
-        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region; outside
-            Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. null: the other two keys, which are refused
-            beside it, and the standard AWS chain.
-        endpoint_url: an S3 endpoint other than AWS, with its scheme; empty: AWS. `${env:…}` may stand here.
-        region: the S3 region. `${env:…}` may stand here.
+        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region. Outside
+            Airflow it is read from the environment variable `AIRFLOW_CONN_<ID>`. It cannot be combined with the other
+            two keys. null: the other two keys and the standard AWS chain apply.
+        endpoint_url: URL of an S3 endpoint other than AWS, with its scheme. Empty: AWS. `${env:…}` is allowed.
+        region: the S3 region. `${env:…}` is allowed.
     """
 
     conn_id: ConnId | None = None
@@ -56,13 +56,13 @@ class StoreSpec(SpecModel):
 
 
 class SqlOperator(SpecModel):
-    """A row-wise SELECT over one input, or several of them joined by UNION ALL.
+    """A row-wise SELECT over one input, or several SELECTs combined by UNION ALL.
 
     Attributes:
-        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`; no source or other operator has it.
-        inputs: sources and operators whose rows are append, each once and read by a SELECT.
-        sql: `SELECT … FROM input WHERE …` of Spark SQL, with an input's name behind FROM; several by `UNION ALL`, which
-            has no key. `explode(x) AS name` in a SELECT makes a row of each value of a list.
+        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
+        inputs: names of sources and operators, each once. At least one SELECT must read each.
+        sql: Spark SQL, `SELECT … FROM input WHERE …`, where FROM names an input. Several SELECTs are combined by
+            `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
     """
 
     uid: NodeName
@@ -72,17 +72,17 @@ class SqlOperator(SpecModel):
 
 
 class AggregateOperator(KeyedOperator):
-    """Running aggregates per key; emits, per epoch, the keys that changed.
+    """Running aggregates per key. Each epoch emits the keys that changed.
 
     Attributes:
-        key: columns, each once. []: totals over all rows, in one row, which is there from the first epoch on.
-        inputs: the name of one source or operator. Its rows are append, or updates: then sums, averages and spreads of
-            floats are refused.
-        aggregates: column of the output, and what it holds. Nulls count as in SQL; sums of integers are int64, averages
-            float64. `var` and `stddev` are of a sample, null of fewer than two values. `first` and `last` are by event
-            time, `arg_min(x, y)` and `arg_max(x, y)` by y; of rows that are equal in it the least or greatest x counts.
-            `any` and `every` take columns of true and false. `filter (where z)`: rows where z is true, a column, or a
-            condition of Spark SQL over a row.
+        key: key columns, each once. []: one row of totals over all rows, which exists from the first epoch on.
+        inputs: name of one source or operator. Its rows may be append or updates. Over updates, sum, avg, stddev and
+            var of floats are refused.
+        aggregates: output column -> aggregate call. Nulls are treated as in SQL. Sums of integers are int64, averages
+            are float64. `var` and `stddev` are sample statistics, null for fewer than two values. `first` and `last`
+            are by event time, `arg_min(x, y)` and `arg_max(x, y)` by y; among rows with equal y, the smallest or
+            largest x is taken. `any` and `every` take boolean columns. `filter (where z)` restricts the call to rows
+            where z is true; z is a boolean column or a Spark SQL condition over one row.
     """
 
     kind: Literal["aggregate"]
@@ -94,8 +94,8 @@ class DeduplicateOperator(KeyedOperator):
     """The first row of each key.
 
     Attributes:
-        ttl: event time for which a key is remembered, above 0s, and `<uid>.late` has what comes later; null: for ever,
-            and nothing is late.
+        ttl: how long a key is remembered, in event time, above 0s. Older rows are late and go to `<uid>.late`. null:
+            keys are remembered permanently, and no row is late.
     """
 
     kind: Literal["deduplicate"]
@@ -103,7 +103,7 @@ class DeduplicateOperator(KeyedOperator):
 
 
 RowWiseSpec = SqlOperator | LookupOperator
-"""Operators without state: they cost no exchange."""
+"""Operators without state, which need no exchange."""
 StatefulSpec = (
     AggregateOperator
     | WindowOperator
@@ -119,22 +119,26 @@ Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
 
 
 def key_texts(operator: RowWiseSpec | StatefulSpec) -> list[str]:
-    """Return the key of an operator as signatures have it: columns, of two inputs ``left = right``; [] of sql."""
+    """Return the key of an operator as signatures record it.
+
+    A column is its name, a pair of columns of two inputs is ``left = right``. A `sql` operator has none.
+    """
     if isinstance(operator, PairedOperator | LookupOperator):
         return operator.key_texts
     return list(getattr(operator, "key", ()))
 
 
 class CatalogSpec(SpecModel):
-    """The Iceberg catalog that a table is in; nothing of it is taken from the home folder or the environment.
+    """The Iceberg catalog of a table. No setting is taken from the home folder or the environment.
 
     Attributes:
-        type: rest, a server of Iceberg's protocol; sql, a database: SQLite or Postgres.
-        uri: of the server, or of the database as SQLAlchemy has it; a relative file of SQLite begins at the spec's
-            folder. `${env:…}` may stand here, and a password only so.
-        name: of the catalog: of an sql one a part of the table's key, by which other engines must open it.
-        options: further ones, as Iceberg's clients call them: `warehouse`, `prefix`, `token`, `credential` and others.
-            `${env:…}` may stand here, and a secret only so.
+        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres.
+        uri: URI of the server, or SQLAlchemy URI of the database. A relative SQLite file is relative to the spec's
+            folder. `${env:…}` is allowed, and required for a password.
+        name: name of the catalog. In an sql catalog it is part of the table's key, so other engines must use the same
+            name.
+        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential` and
+            others. `${env:…}` is allowed, and required for a secret.
     """
 
     type: Literal["rest", "sql"]
@@ -148,41 +152,41 @@ _QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"
 
 def _qualified(name: str) -> str:
     if re.fullmatch(_QUALIFIED, name) is None:
-        raise ValueError(
-            f"expected a table's name with what it is in, as `schema.name` and without blanks, got {name!r}"
-        )
+        raise ValueError(f"expected a qualified table name such as `schema.name`, without spaces, got {name!r}")
     return name
 
 
 BUCKET_FORMATS = ("delta", "iceberg")
-"""Formats whose tables of the latest rows are files of key groups."""
+"""Formats whose upsert tables are divided into buckets of key groups."""
 
 
 class SinkSpec(SpecModel):
     """A published table.
 
     Attributes:
-        name: `[a-z][a-z0-9_-]{0,62}` without `__`; no other sink has it.
-        input: a source, an operator, `<uid>.late`, of a join `<uid>.late.<input>`, or `<source>.bad`.
-        format: who reads the table: delta and iceberg, every engine that knows them; postgres, every client of that
-            database; parquet, `milepost read` alone.
-        path: where the table is: an S3 or file URL, or a path relative to the spec, in no other table's place and in
-            no source's. `${env:…}` may stand here. null: the table is in Postgres.
-        mode: append keeps every row; upsert keeps the latest row per key, and needs an input with a key; changelog
-            keeps every change as a row, with `_op` (insert, upsert, delete) and `_checkpoint`; a delete has its key.
-        catalog: of an Iceberg table. null: the table is of another format.
-        table: name of an Iceberg table in its catalog, `namespace.name`, or of a Postgres table, `schema.name`. null:
-            the table is of another format.
-        dsn: of the Postgres database that a table is in, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`. `${env:…}`
-            may stand here, and a password only so. null: `conn_id` says it, or the table is of another format.
-        conn_id: Airflow Connection of type `postgres` with the database, in place of `dsn`; outside Airflow it is the
-            environment variable `AIRFLOW_CONN_<ID>`. null: `dsn` says it, or the table is of another format.
-        buckets: files of a Delta or Iceberg table of the latest rows; an epoch writes those again in which a key
-            changed. At most `checkpointing.max_parallelism`. null: by its rows, up to 64.
-        adopt: a Delta or Iceberg table that is there and no Milepost job's becomes this sink's; its rows stay. For mode
-            upsert only an empty one. false: such a table is refused.
-        partition_by: columns of the rows of a Delta or Iceberg table of mode append or changelog; a file has one value
-            in each, which engines skip files by. It is said before the table is made. null: by none.
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`, unique among sinks.
+        input: what to publish: a source, an operator, `<uid>.late` (of a join `<uid>.late.<input>`), or `<source>.bad`.
+        format: decides who can read the table. delta and iceberg: any engine that supports the format. postgres: any
+            client of the database. parquet: only `milepost read`.
+        path: location of the table: an S3 or file URL, or a path relative to the spec. It must not overlap with
+            another table or with a source. `${env:…}` is allowed. null: the table is in Postgres.
+        mode: append keeps every row. upsert keeps the latest row per key, and needs an input with a key. changelog
+            keeps every change as a row, with `_op` (insert, upsert, delete) and `_checkpoint`; a delete holds only its
+            key.
+        catalog: the catalog of an Iceberg table. null for other formats.
+        table: name of an Iceberg table in its catalog, `namespace.name`, or of a Postgres table, `schema.name`. null
+            for other formats.
+        dsn: the Postgres database of the table, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`. `${env:…}` is
+            allowed, and required for a password. null if `conn_id` is given, and for other formats.
+        conn_id: Airflow Connection of type `postgres`, instead of `dsn`. Outside Airflow it is read from the
+            environment variable `AIRFLOW_CONN_<ID>`. null if `dsn` is given, and for other formats.
+        buckets: number of buckets of a Delta or Iceberg upsert table. An epoch rewrites the buckets in which a key
+            changed. At most `checkpointing.max_parallelism`. null: chosen by the number of rows, up to 64.
+        adopt: take over an existing Delta or Iceberg table that belongs to no Milepost job, and keep its rows. With
+            mode upsert the table must be empty. false: an existing table is refused.
+        partition_by: partition columns of a Delta or Iceberg table with mode append or changelog. Each file has one
+            value per column, which lets engines skip files. It is fixed when the table is created. null: not
+            partitioned.
     """
 
     name: SinkName
@@ -200,21 +204,21 @@ class SinkSpec(SpecModel):
 
     @property
     def by_buckets(self) -> bool:
-        """Whether the table is files of key groups, of which the changed ones are written again."""
+        """Whether the table is divided into buckets of key groups, and an epoch rewrites the changed buckets."""
         return self.mode == "upsert" and self.format in BUCKET_FORMATS
 
     @property
-    def place(self) -> str:
-        """Where the table is, for people: its path, or its name in a database."""
+    def location(self) -> str:
+        """The table's path, or its name in a database, as messages show it."""
         return self.path if self.path is not None else f"table {self.table}"
 
 
 class Expectation(SpecModel):
-    """One Great Expectations rule; its arguments are the other keys, by their names there.
+    """One Great Expectations expectation. Its arguments are the other keys, under the library's names.
 
     Attributes:
-        type: the rule's name, such as `expect_column_values_to_be_between`.
-        severity: critical vetoes the epoch; warning and info are recorded.
+        type: name of the expectation, such as `expect_column_values_to_be_between`.
+        severity: critical: a failure vetoes the epoch. warning and info: a failure is only recorded.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
@@ -229,16 +233,17 @@ class Expectation(SpecModel):
 
 
 class QualitySpec(SpecModel):
-    """Expectations on the rows that an epoch would publish to one sink.
+    """Expectations on the rows that an epoch is about to publish to one sink.
 
     Attributes:
-        sink: the sink's name; it has one suite.
-        scope: which rows are judged: those of this epoch.
-        engine: what runs the expectations.
-        rows: failing rows that `show` has of each expectation that vetoed; 0: none.
-        sample: rows, evenly spread, on which expectations that need all rows at once are judged where an epoch has more
-            than one process is to hold; null: there such an expectation vetoes. All others are judged on every row.
-        expectations: at least one.
+        sink: name of the sink. A sink has at most one suite.
+        scope: the rows to validate: those of this epoch.
+        engine: the engine that runs the expectations.
+        rows: number of failing rows that `show` displays for each expectation that vetoed. 0: none.
+        sample: number of rows, spread evenly, on which to validate expectations that need all rows in one process, when
+            an epoch has too many rows for that. null: such an expectation vetoes the epoch. All other expectations are
+            validated on every row.
+        expectations: at least one expectation.
     """
 
     sink: SinkName
@@ -256,19 +261,19 @@ def _conf_text(value: object) -> object:
 
 
 class SparkSpec(SpecModel):
-    """Where an epoch's Spark is.
+    """The Spark session that runs an epoch.
 
     Attributes:
-        master: Spark master URL of a session in the process that runs the epoch; refused beside a server that is
-            written out.
-        remote: address of a Spark Connect server, `sc://host:port`; null, or empty once `${env:…}` is resolved: a
+        master: Spark master URL of a session in the process that runs the epoch. It cannot be combined with `conn_id`
+            or with a literal `remote`.
+        remote: address of a Spark Connect server, `sc://host:port`. null, or empty after `${env:…}` is resolved: a
             session with `master`.
-        conn_id: Airflow Connection of type `spark_connect` or `milepost_spark`: address and token of a server, in
-            place of `remote`; outside Airflow it is the environment variable `AIRFLOW_CONN_<ID>`. Refused beside
-            `remote` and `master`.
-        parallelism: subtasks per level, at most `checkpointing.max_parallelism`. May change between epochs.
-        conf: Spark settings by name; numbers and booleans become text. Those that Milepost makes itself are refused.
-            A secret stands here only as `${env:…}`.
+        conn_id: Airflow Connection of type `spark_connect` or `milepost_spark` with address and token of a server,
+            instead of `remote`. Outside Airflow it is read from the environment variable `AIRFLOW_CONN_<ID>`. It cannot
+            be combined with `remote` or `master`.
+        parallelism: subtasks per level, at most `checkpointing.max_parallelism`. It may change between epochs.
+        conf: Spark settings by name. Numbers and booleans become strings. Settings that Milepost controls are refused.
+            A secret must be written as `${env:…}`.
         buffer_size: bytes of rows that one exchange buffer holds before it is sent.
     """
 
@@ -281,16 +286,16 @@ class SparkSpec(SpecModel):
 
 
 class ScheduleSpec(SpecModel):
-    """When Airflow starts an epoch by itself: at times; when assets were updated, or objects landed; or both.
+    """When Airflow starts an epoch: on a schedule, on events (assets updated or objects arriving), or both.
 
     Attributes:
         cron: five fields such as `*/10 * * * *`, or @hourly, @daily, @weekly, @monthly, @yearly.
-        timezone: of the cron expression, such as Europe/Berlin; refused without one.
-        asset: the URI of one Airflow asset.
-        any_of: URIs of several assets; an update of one is enough.
-        sqs: the URL of a queue of SQS that the landing's bucket tells of new objects; Airflow's triggerer watches it.
-            What may read it is the Connection of `store`, or the standard AWS chain. An event that Airflow drops, as of
-            a paused DAG, is made up for by the next one, or by `cron` beside it.
+        timezone: time zone of the cron expression, such as Europe/Berlin. Refused without `cron`.
+        asset: URI of one Airflow asset. An update starts an epoch.
+        any_of: URIs of several assets. An update of any of them starts an epoch.
+        sqs: URL of an SQS queue that receives the event notifications of the source's bucket. Airflow's triggerer
+            watches it, with the credentials of `store.conn_id` or the standard AWS chain. Airflow drops events of a
+            paused DAG; the next event, or `cron`, picks up the objects they announced.
     """
 
     cron: Cron | None = None
@@ -301,14 +306,14 @@ class ScheduleSpec(SpecModel):
 
 
 class AirflowSpec(SpecModel):
-    """What Airflow is told of the job's DAGs.
+    """Settings of the job's Airflow DAGs.
 
     Attributes:
-        owner: of the tasks.
-        tags: of the DAGs, beside the job's name.
-        retries: of each task of the epoch DAG.
-        pool: Airflow pool of the tasks; null: the default pool.
-        on_failure: whom to tell of each run that failed, of an epoch or of the job's form: Airflow's own notifiers.
+        owner: owner of the tasks.
+        tags: tags of the DAGs, in addition to the job's name.
+        retries: retries of each task of the epoch DAG.
+        pool: Airflow pool of the tasks. null: the default pool.
+        on_failure: Airflow notifiers to call when a run fails, of the epoch DAG or of the job's form.
     """
 
     owner: Annotated[Text, Field(max_length=250)] = "data"
@@ -319,22 +324,22 @@ class AirflowSpec(SpecModel):
 
 
 class JobSpec(SpecModel):
-    """One job: everything its YAML says.
+    """One job.
 
     Attributes:
-        name: `[a-z][a-z0-9_-]{0,62}` without `__`: names the job's folder in the storage, and its DAGs.
-        storage: root shared by jobs; all of this job lies under `<storage>/<name>/`. An S3 or file URL, or a path
-            relative to the spec.
-        store: how S3 is reached.
-        sources: by name, at least one.
-        operators: a graph by uid; none: sinks show sources.
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`. It names the job's folder in the storage, and its DAGs.
+        storage: root shared by jobs. Everything of this job is stored under `<storage>/<name>/`. An S3 or file URL, or
+            a path relative to the spec.
+        store: how to reach S3.
+        sources: sources by name, at least one.
+        operators: the operators, connected by name. Without any, sinks publish sources.
         sinks: the published tables.
-        quality: at most one suite per sink.
-        checkpointing: what is kept, and how long an epoch may take.
-        spark: where an epoch's Spark is.
-        schedule: when Airflow starts an epoch; null: only on request.
-        prices: what storage and machines cost; null: nothing is estimated.
-        airflow: what Airflow is told of the job's DAGs.
+        quality: expectation suites, at most one per sink.
+        checkpointing: retention, time limits and restarts.
+        spark: the Spark session that runs an epoch.
+        schedule: when Airflow starts an epoch. null: only on request.
+        prices: what storage and machines cost. null: no cost estimate.
+        airflow: settings of the job's Airflow DAGs.
     """
 
     name: JobName
@@ -357,7 +362,7 @@ class JobSpec(SpecModel):
 
     @property
     def dimensions(self) -> dict[str, SourceSpec]:
-        """The static sources: what lookups read."""
+        """The static sources, which lookups read."""
         return {name: source for name, source in self.sources.items() if source.static}
 
     def operator(self, uid: str) -> RowWiseSpec | StatefulSpec:

@@ -40,7 +40,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
         ],
         "edges": explained_edges(job.spec, graph),
         "sinks": [
-            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.place}
+            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.location}
             for sink in job.spec.sinks
         ],
         "lineage": lineage_document(job.spec, graph),

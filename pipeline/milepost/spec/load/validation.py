@@ -19,7 +19,7 @@ from milepost.spec.job.availability import (
 )
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.values.formats import option_called
+from milepost.spec.values.formats import find_option
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem, shortened
 
@@ -162,7 +162,7 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
 def _unknown_key(owner: type[BaseModel], key: str) -> str:
     if key in UNAVAILABLE_KEYS.get(owner, ()):
         return not_available(key)
-    option = option_called(key) if owner is SourceSpec else None
+    option = find_option(key) if owner is SourceSpec else None
     meant = f"say `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
     return f"unknown key `{key}`; {meant}"
 

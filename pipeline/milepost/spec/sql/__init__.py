@@ -1,1 +1,1 @@
-"""The SQL of a `sql` operator: one row-wise SELECT that says the same whenever it runs."""
+"""The SQL of a `sql` operator: row-wise and deterministic."""

@@ -1,4 +1,4 @@
-"""Types of casts are Spark's: those of a spec and of other engines are refused by name, with what Spark calls them."""
+"""Refuse casts to types that Spark does not have, and suggest Spark's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ array bigint binary boolean byte char character date dec decimal double float ge
 long map numeric real short smallint string struct time timestamp timestamp_ltz timestamp_ntz tinyint varchar variant
 void
 """.split()  # noqa: SIM905
-SPARKS = {
+SPARK_TYPES = {
     "bool": "BOOLEAN",
     "int8": "TINYINT",
     "int16": "SMALLINT",
@@ -26,31 +26,34 @@ SPARKS = {
     **dict.fromkeys(("bytea", "bytes"), "BINARY"),
     **dict.fromkeys(("datetime", "timestamptz"), "TIMESTAMP"),
 }
-"""Types as specs, and other engines, write them -> what Spark calls them."""
+"""Type name in specs and other engines -> Spark's name."""
 NESTED = ("array", "map", "struct")
 WITH_LENGTH = ("char", "character", "varchar")
 
 
 def type_problem(tokens: list[Any]) -> tuple[Any, str] | None:
-    """Return the first token that a cast names as its type and that is none of Spark's, and why not; None: all are."""
-    for index in (index for start in _starts(tokens) for index in _named(tokens, start)):
-        token, following = tokens[index], [one.token_type.name for one in tokens[index + 1 : index + 2]]
+    """Return (token, message) for the first type in a cast that is not a Spark type, or None."""
+    # CAST(x AS struct<a: int64>): _type_starts yields the index of `struct`, _type_names those of `struct` and
+    # `int64`. The result is the token `int64`, with "it is not a Spark type; did you mean BIGINT?".
+    for index in (index for start in _type_starts(tokens) for index in _type_names(tokens, start)):
+        token, following = tokens[index], [after.token_type.name for after in tokens[index + 1 : index + 2]]
         name = token.text.casefold()
         if name in TYPES and (name not in WITH_LENGTH or following == ["L_PAREN"]):
             continue
         if name in WITH_LENGTH:
-            return token, f"CAST AS {token.text}: it has no length; did you mean STRING?"
-        meant = SPARKS.get(name) or (nearest(name, TYPES) or "").upper()
-        return token, f"CAST AS {token.text}: it is no type of Spark{f'; did you mean {meant}?' if meant else ''}"
+            return token, f"CAST AS {token.text}: the type needs a length; did you mean STRING?"
+        suggestion = SPARK_TYPES.get(name) or (nearest(name, TYPES) or "").upper()
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        return token, f"CAST AS {token.text}: it is not a Spark type{hint}"
     return None
 
 
-def _starts(tokens: list[Any]) -> Iterator[int]:
-    """Yield where the type of each cast begins: behind the AS of its parenthesis, or behind `::`."""
+def _type_starts(tokens: list[Any]) -> Iterator[int]:
+    """Yield the index where the type of each cast begins: after AS in `CAST(… AS …)`, or after `::`."""
     opened: list[bool] = []
     for index, token in enumerate(tokens[:-1]):
         kind = token.token_type.name
-        is_written = tokens[index + 1].start > tokens[index - 1].end + 1  # of `0D` the parser makes `0::D`
+        is_written = tokens[index + 1].start > tokens[index - 1].end + 1  # sqlglot tokenizes `0D` as `0::D`
         if kind == "L_PAREN":
             opened.append(index > 0 and tokens[index - 1].text.casefold() in ("cast", "try_cast"))
         elif kind == "R_PAREN" and opened:
@@ -59,8 +62,8 @@ def _starts(tokens: list[Any]) -> Iterator[int]:
             yield index + 1
 
 
-def _named(tokens: list[Any], start: int) -> Iterator[int]:
-    """Yield where a type begins, and each one that it is made of: `array<…>`, `map<…, …>`, `struct<a: …, b …>`."""
+def _type_names(tokens: list[Any], start: int) -> Iterator[int]:
+    """Yield the index of a type's name and of its inner types: `array<…>`, `map<…, …>`, `struct<a: …, b …>`."""
     yield start
     opened, parameters = list[str](), 0
     for index in range(start + 1, len(tokens)):

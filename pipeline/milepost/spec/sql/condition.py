@@ -1,4 +1,4 @@
-"""A condition is what stands behind WHERE: one expression over a row, read as part of a SELECT of its own."""
+"""Check and plan a SQL condition over one row, by wrapping it in a SELECT."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from milepost.spec.sql.sql import check_row_wise, quote, sql_plan
 from milepost.spec.sql.sql_parse import SqlProblem, parse_select
 from milepost.spec.values.types import ColumnType
 
-_EXPECTED = "expected one condition over the columns of a row, as it stands behind WHERE"
+_EXPECTED = "expected one condition over the columns of a row, as after WHERE"
 
 
 def condition_sql(condition: str, input_name: str, columns: Sequence[str], qualify: str | None = None) -> str:
-    """Return a condition as Spark evaluates it, with its columns qualified.
+    """Return a condition for Spark, with its columns qualified.
 
     Args:
-        columns, qualify: as of `sql_plan`.
+        columns, qualify: as for `sql_plan`.
     Raises:
-        SqlProblem: it is no one expression over a row, or reads a column that is not there.
+        SqlProblem: it is not one expression over a row, or reads an unknown column.
     """
-    select = _one(condition, input_name)
-    with _Placed(condition):
+    select = _wrapped(condition, input_name)
+    with _RelativePosition(condition):
         plan = sql_plan(select, input_name, columns, qualify)
     if plan.exploded is not None or plan.filter_sql is not None:
         raise SqlProblem(_EXPECTED)
@@ -29,28 +29,31 @@ def condition_sql(condition: str, input_name: str, columns: Sequence[str], quali
 
 
 def check_condition(condition: str, input_name: str, columns: Mapping[str, ColumnType | None] | None) -> None:
-    """Check a condition over a row; None: its columns are not known. Raises SqlProblem."""
+    """Check a condition over one row; `columns` is None if they are not known. Raises SqlProblem."""
     if columns is not None:
         condition_sql(condition, input_name, list(columns))
-    select = _one(condition, input_name)
-    with _Placed(condition):
+    select = _wrapped(condition, input_name)
+    with _RelativePosition(condition):
         if columns is None:
             check_row_wise(select, input_name)
         check_semantics(select, input_name, columns or {})
 
 
-def _one(condition: str, input_name: str) -> str:
-    """Return a SELECT with the condition on lines of its own: a comment at its end hides nothing. Raises SqlProblem."""
+def _wrapped(condition: str, input_name: str) -> str:
+    """Return a SELECT of the condition. Raises SqlProblem.
+
+    The condition is on lines of its own, so that a comment at its end does not hide the rest of the SELECT.
+    """
     select = f"SELECT\n{condition}\nAS is_true FROM {quote(input_name)}"
-    with _Placed(condition):
+    with _RelativePosition(condition):
         parsed = parse_select(select)
     if len(parsed.tree.expressions) != 1:
         raise SqlProblem(_EXPECTED)
     return select
 
 
-class _Placed:
-    """Tells of a problem where it is in the condition, which begins on the second line of the SELECT."""
+class _RelativePosition:
+    """Converts the position of a problem in the SELECT to one in the condition, which begins on line 2."""
 
     def __init__(self, condition: str) -> None:
         self._lines = condition.count("\n") + 1
@@ -61,6 +64,6 @@ class _Placed:
     def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> None:
         if isinstance(problem, SqlProblem) and problem.line:
             line, column = problem.line, problem.column
-            if not 1 < line <= self._lines + 1:  # what is around it is whole
+            if not 1 < line <= self._lines + 1:  # outside the condition: it closes or opens something it should not
                 raise SqlProblem(_EXPECTED) from None
             raise SqlProblem(problem.reason, line - 1, column) from None

@@ -1,7 +1,10 @@
-"""Mistakes of SQL are what Spark would refuse in the run, or take for something else than was surely meant.
+"""Refuse SQL that Spark rejects at run time or reads differently than intended.
 
-A comparison with NULL, which is never true; a column in double quotes, which is a text in Spark; a text that is added
-by `+`, which adds numbers alone; columns that no number is added to; a condition that is neither true nor false.
+x = NULL            never true
+"city"              a string in Spark, not the column city
+'a' + 'b'           + adds only numbers
+items + 1           no arithmetic on lists
+WHERE city_id       a condition that is not boolean
 """
 
 from __future__ import annotations
@@ -16,16 +19,16 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _NUMBERS = ("nan", "infinity", "inf")
-"""Texts without a digit that are numbers."""
+"""Strings without a digit that Spark reads as numbers."""
 
 
 def check_mistakes(sql: str, columns: Mapping[str, ColumnType | None]) -> None:
-    """Refuse a SELECT with a mistake in it.
+    """Refuse a SELECT that contains one of these mistakes.
 
     Args:
-        columns: the input's columns with their types; a type that is None, or a column that is not there, is not known.
+        columns: input column -> type; None if the type is not known. Unknown columns may be missing.
     Raises:
-        SqlProblem: says what Spark makes of it, and what to write.
+        SqlProblem: with what Spark would do, and what to write instead.
     """
     parsed = parse_select(sql)
     types = {name.casefold(): type_ for name, type_ in columns.items()}
@@ -38,14 +41,15 @@ def check_mistakes(sql: str, columns: Mapping[str, ColumnType | None]) -> None:
 
 
 def _check_quotes(sql: str, tokens: list[Any], columns: Collection[str]) -> None:
-    known = {name.casefold(): name for name in columns}
+    names = {name.casefold(): name for name in columns}
     for token in tokens:
-        if token.token_type.name == "STRING" and sql[token.start] == '"' and token.text.casefold() in known:
-            name = known[token.text.casefold()]
+        if token.token_type.name == "STRING" and sql[token.start] == '"' and token.text.casefold() in names:
+            name = names[token.text.casefold()]
             raise problem_from(
                 sql,
                 token.start,
-                f"\"{token.text}\" is a text in Spark; write {name} or `{name}` for the column, else '{name}'",
+                f'"{token.text}" is a string in Spark; write {name} or `{name}` for the column, '
+                f"or '{name}' for the string",
             )
 
 
@@ -68,15 +72,15 @@ def _check_sum(node: exp.Expression) -> None:
         text = str(side.this)
         if not any(letter.isdigit() for letter in text) and text.strip(" +-").casefold() not in _NUMBERS:
             raise SqlProblem(
-                f"{shown(node)}: + adds numbers, and '{text}' is none; texts are joined by || or concat(…)"
+                f"{shown(node)}: + adds numbers, but '{text}' is a string; join strings with || or concat(…)"
             )
 
 
 def _check_condition(tree: exp.Select, types: Mapping[str, ColumnType | None]) -> None:
     where = tree.args.get("where")
     type_ = None if where is None else _type_of(where.this.unnest(), types)
-    if type_ is not None and type_.kind not in ("bool", "string"):  # of a text Spark reads true or false
-        raise SqlProblem(f"{shown(where)}: it is {type_}, and no condition; compare it with something")
+    if type_ is not None and type_.kind not in ("bool", "string"):  # Spark casts a string to a boolean
+        raise SqlProblem(f"{shown(where)}: the condition is {type_}, not boolean; compare it with a value")
 
 
 def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> None:
@@ -90,14 +94,14 @@ def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]
         if type_ is None:
             continue
         if type_.is_nested or type_.kind in ("bool", "binary"):
-            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}, with which nothing is computed")
+            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}, which has no arithmetic")
         if type_.kind == "timestamp" and isinstance(other, exp.Literal) and not other.is_string:
-            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}; write INTERVAL {other.this} DAY, HOUR or such")
+            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}; write an interval: INTERVAL {other.this} DAY")
 
 
 def _type_of(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> ColumnType | None:
-    """Return the type of a column that stands alone; None: it is none, or not known."""
+    """Return the type of a plain column reference. None: another expression, or an unknown type."""
     from sqlglot import exp
 
-    alone = isinstance(node, exp.Column) and len(node.parts) == 1 and not is_variable(node)
-    return types.get(node.name.casefold()) if alone else None
+    is_plain = isinstance(node, exp.Column) and len(node.parts) == 1 and not is_variable(node)
+    return types.get(node.name.casefold()) if is_plain else None

@@ -1,13 +1,15 @@
-"""Moment texts are those that Spark would read as a time that depends on when it runs (I12).
+"""Refuse SQL in which Spark reads a string as a time that depends on when it runs (I12).
 
-Found by running Spark 4.3: a constant text that becomes a date or a timestamp, by a cast, a typed literal or because it
-meets one, may be ``now``, ``today``, ``tomorrow`` or ``yesterday``, in any case and with a zone behind; also when
-functions of constants made the text. Of texts in rows these words are refused by Spark itself. But any text that is
-only a time of day, ``12:30``, becomes that time of *today* where a timestamp is made of it without a pattern, in rows
-too.
+Observed with Spark 4.3:
 
-So: such a constant may stand only where it surely stays a text; a text that functions make of constants likewise,
-because its value is not known here; and of what may be text in rows, timestamps are made with a pattern only.
+    CAST('now' AS TIMESTAMP)        the time of the run; also today, tomorrow, yesterday, in any case, with a zone
+    ts > 'today'                    the same: a string compared with a timestamp becomes one
+    CAST(lower('NOW') AS DATE)      the same: functions of constants are evaluated before the cast
+    CAST(s AS TIMESTAMP)            for a column s: 'now' is an error, but '12:30' is 12:30 of the day of the run
+
+Hence three rules. A constant like these is allowed only where it certainly stays a string. So is a string that
+functions compute from constants, because its value is not known here. A column that may be a string is converted to a
+timestamp only with a pattern.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from milepost.spec.values.types import ColumnType
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_MOMENT = re.compile(r"(now|today|tomorrow|yesterday)\b.*|t?\s*\d{1,2}\s*:.*|t\d.*", re.IGNORECASE | re.DOTALL)
+_RELATIVE_TIME = re.compile(r"(now|today|tomorrow|yesterday)\b.*|t?\s*\d{1,2}\s*:.*|t\d.*", re.IGNORECASE | re.DOTALL)
 
 _TEXT_OF_TIME = frozenset({"date_format", "dayname", "from_unixtime", "monthname"})
 _TIME_OF_DAY = frozenset({"make_time", "time", "time_trunc", "to_time", "try_to_time"}) | {
@@ -65,14 +67,14 @@ _STAYS_TEXT = (
     | BY_GROUP["url_funcs"]
     | {"concat", "regexp_like", "rlike"}
 )
-"""Functions that make no date and no timestamp of a text they are given."""
+"""Functions that never read their string arguments as dates or timestamps."""
 _CHOOSE = frozenset({"coalesce", "ifnull", "nullif", "nvl"})
 _PLAIN_ON_CONSTANTS = frozenset({"array", "char", "chr", "map", "named_struct", "struct"})
-"""Functions that make no new word of constants: what they are given is looked at by itself."""
+"""Functions that compute no new string from constants. Their arguments are checked by themselves."""
 _PARSE = frozenset({"timestamp", "to_timestamp", "to_timestamp_ltz", "try_to_timestamp"})
 _WITH_PATTERN = _PARSE | {"to_date", "try_to_date", "to_unix_timestamp", "unix_timestamp"}
 _SCHEMAS = {"from_csv": 1, "from_json": 1, "from_xml": 1, "try_variant_get": 2, "variant_get": 2}
-"""Functions that read text by a schema or a type -> which argument that is."""
+"""Functions that parse strings by a schema or a type -> position of that argument."""
 _READ_AS_TIMESTAMP = {
     "date_format": (0,),
     "date_part": (1,),
@@ -92,31 +94,31 @@ _READ_AS_TIMESTAMP = {
     "unix_nanos": (0,),
     "unix_seconds": (0,),
 }
-"""Functions that take a timestamp -> which arguments."""
+"""Functions that convert arguments to timestamps -> positions of these arguments."""
 
 
 class _Kind(Enum):
     TEXT = "text"
     TIMESTAMP = "timestamp"
     OTHER = "other"
-    """Neither, and nothing that becomes a timestamp by the clock."""
+    """Neither, and never converted to a timestamp that depends on the clock."""
     UNKNOWN = "unknown"
 
 
 def check_nondeterminism(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:
-    """Refuse a SELECT that may read a text as a moment that depends on when it runs.
+    """Refuse a SELECT that may read a string as a time that depends on when it runs.
 
     Args:
-        columns: the input's columns with their types; a type that is None, or a column that is not there, is not known.
+        columns: input column -> type; None if the type is not known. Unknown columns may be missing.
     Raises:
         SqlProblem: names the expression and what to write instead.
     """
     tree = parse_select(sql).tree
     alias = tree.args["from_"].this.alias or input_name
-    _Moments(str(alias), {name.casefold(): type_ for name, type_ in columns.items()}).check(tree)
+    _Checker(str(alias), {name.casefold(): type_ for name, type_ in columns.items()}).check(tree)
 
 
-class _Moments:
+class _Checker:
     def __init__(self, alias: str, types: Mapping[str, ColumnType | None]) -> None:
         self._alias = alias.casefold()
         self._types = types
@@ -125,22 +127,22 @@ class _Moments:
 
     def check(self, tree: exp.Select) -> None:
         nodes = [*tree.walk()]
-        for node in reversed(nodes):  # what a node consists of comes before it
-            self._look_at(node)
+        for node in reversed(nodes):  # children before their parents
+            self._classify(node)
         for node in nodes:
             self._check_constant(node)
             self._check_conversion(node)
             self._check_comparison(node)
 
-    def _look_at(self, node: exp.Expression) -> None:
-        """Note of a node, by its identity, whether it is constant, and whether it is a text or has one in it."""
+    def _classify(self, node: exp.Expression) -> None:
+        """Record, by identity, whether a node is constant, and whether it is or contains a string."""
         from sqlglot import exp
 
-        parts = [id(part) for part in node.iter_expressions()]
-        reads = isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and is_variable(node))
-        if not reads and self._constant.issuperset(parts):
+        children = [id(child) for child in node.iter_expressions()]
+        reads_row = isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and is_variable(node))
+        if not reads_row and self._constant.issuperset(children):
             self._constant.add(id(node))
-        if self._kind(node) is _Kind.TEXT or not self._with_text.isdisjoint(parts):
+        if self._kind(node) is _Kind.TEXT or not self._with_text.isdisjoint(children):
             self._with_text.add(id(node))
 
     def _is_constant(self, node: exp.Expression) -> bool:
@@ -151,11 +153,11 @@ class _Moments:
 
         text = _constant_text(node)
         if text is not None:
-            is_moment = _MOMENT.fullmatch(text.strip()) and not self._stays_text(node)
-            if is_moment and (node.parent is None or _constant_text(node.parent) is None):  # else see its parent
+            is_relative = _RELATIVE_TIME.fullmatch(text.strip()) and not self._stays_text(node)
+            if is_relative and (node.parent is None or _constant_text(node.parent) is None):  # else the parent reports
                 raise SqlProblem(
-                    f"the text '{text}' may be read as a moment that depends on when the epoch runs; write the moment "
-                    "with its date, or compare it with a text: CAST(x AS STRING)"
+                    f"Spark may read '{text}' as a time that depends on when the epoch runs; write a full timestamp, "
+                    "or compare it with a string: CAST(x AS STRING)"
                 )
         elif (
             isinstance(node, (exp.Func, exp.DPipe, exp.Cast, exp.Collate))
@@ -165,7 +167,10 @@ class _Moments:
             and self._is_constant(node)
             and not self._stays_text(node)
         ):
-            raise SqlProblem(f"{shown(node)} makes a text of constants that may be read as a moment; write the result")
+            raise SqlProblem(
+                f"{shown(node)} computes a string from constants, which Spark may read as a time that depends on when "
+                "the epoch runs; write the result"
+            )
 
     def _check_conversion(self, node: exp.Expression) -> None:
         from sqlglot import exp
@@ -177,10 +182,10 @@ class _Moments:
             self._check_becomes_timestamp(arguments[0], node)
         if name in _SCHEMAS:
             self._check_schema(node, arguments, _SCHEMAS[name])
-        read = [arguments[i] for i in _READ_AS_TIMESTAMP.get(name, ()) if i < len(arguments)]
+        converted = [arguments[i] for i in _READ_AS_TIMESTAMP.get(name, ()) if i < len(arguments)]
         if isinstance(node, exp.Extract):
-            read = [node.expression]
-        for argument in read:
+            converted = [node.expression]
+        for argument in converted:
             if self._kind(argument) is _Kind.TEXT and not self._is_constant(argument):
                 raise SqlProblem(f"{shown(node)} {_TODAY}")
 
@@ -189,7 +194,7 @@ class _Moments:
             raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _check_schema(self, node: exp.Expression, arguments: list[exp.Expression], position: int) -> None:
-        """A schema in text names the types that are read; `timestampFormat` is the pattern."""
+        """Refuse a schema string with a timestamp type, unless the options contain a `timestampFormat`."""
         schema = _constant_text(arguments[position]) if position < len(arguments) else None
         pattern = any("timestampformat" in (_constant_text(n) or "").casefold() for n in node.walk())
         if schema is not None and re.search(r"\btimestamp(_ltz)?\b", schema, re.IGNORECASE) and not pattern:
@@ -204,7 +209,7 @@ class _Moments:
             raise SqlProblem(f"{shown(node)} {_TODAY}")
 
     def _may_be_text(self, node: exp.Expression) -> bool:
-        """Return whether an expression of constants is a text, or may have one that it was given."""
+        """Return whether a constant expression is a string, or may return a string it was given."""
         kind = self._kind(node)
         return kind is _Kind.TEXT or (kind is _Kind.UNKNOWN and id(node) in self._with_text)
 
@@ -239,14 +244,14 @@ class _Moments:
         return _Kind.TIMESTAMP if type_.kind == "timestamp" else _Kind.OTHER
 
     def _stays_text(self, node: exp.Expression) -> bool:
-        """Return whether a text is surely never read as a date or a timestamp where it stands."""
+        """Return whether a string is certainly never read as a date or a timestamp in its context."""
         from sqlglot import exp
 
         parent = node.parent
         if isinstance(parent, (exp.Select, exp.DPipe, exp.Collate, exp.Trim, exp.Substring)):
             return True
         if isinstance(parent, exp.Interval):
-            return parent.args.get("unit") is not None  # without one, the parser takes any text beside an interval
+            return parent.args.get("unit") is not None  # without a unit, the parser accepts any string here
         if isinstance(parent, (exp.Like, exp.ILike, exp.RegexpLike)):
             return True
         if isinstance(parent, exp.Alias):
@@ -261,9 +266,9 @@ class _Moments:
             if node.arg_key == "this":
                 return self._all_text([case.this, *(branch.this for branch in case.args["ifs"])])
             return self._all_text(_results(case)) and self._stays_text(case)
-        others = list(_compared(parent)) if parent is not None else []
-        if any(operand is node for operand in others):
-            return self._all_text(others)
+        operands = list(_compared(parent)) if parent is not None else []
+        if any(operand is node for operand in operands):
+            return self._all_text(operands)
         if parent is not None and any(result is node for result in _results(parent)):
             return self._all_text(_results(parent)) and self._stays_text(parent)
         name = _name(parent) if parent is not None else ""
@@ -276,13 +281,13 @@ class _Moments:
 
 
 _TODAY = (
-    "may read a text that is only a time of day as that time of the day on which the epoch runs; "
-    "give the pattern of the text: to_timestamp(x, 'yyyy-MM-dd HH:mm:ss'), or, of a number, timestamp_seconds(x)"
+    "may read a string such as '12:30' as a time on the day the epoch runs; give a pattern: "
+    "to_timestamp(x, 'yyyy-MM-dd HH:mm:ss'), or for a number: timestamp_seconds(x)"
 )
 
 
 def _constant_text(node: exp.Expression) -> str | None:
-    """Return the value of a text literal, or of several that stand side by side."""
+    """Return the value of a string literal, or of adjacent literals: `'no' 'w'` is `now`."""
     from sqlglot import exp
 
     if isinstance(node, exp.Literal):
@@ -296,7 +301,7 @@ def _constant_text(node: exp.Expression) -> str | None:
 
 
 def _name(node: exp.Expression) -> str:
-    """Return what is called, in lower case; "" for anything else."""
+    """Return the name of a called function, in lower case; "" for other expressions."""
     from sqlglot import exp
 
     if isinstance(node, exp.Anonymous):
@@ -309,7 +314,7 @@ def _arguments(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _results(node: exp.Expression) -> Iterator[exp.Expression]:
-    """Yield the operands of which an expression is one: branches of CASE and IF, arguments of COALESCE."""
+    """Yield the operands that an expression may return: branches of CASE and IF, arguments of COALESCE."""
     from sqlglot import exp
 
     if isinstance(node, exp.Case):
@@ -326,7 +331,7 @@ def _results(node: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _compared(node: exp.Expression) -> Iterator[exp.Expression]:
-    """Yield the operands that an expression compares, which Spark makes to one type."""
+    """Yield the operands that an expression compares, which Spark converts to one type."""
     from sqlglot import exp
 
     if isinstance(node, (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)):
@@ -363,5 +368,5 @@ def _kind_of_cast(to: exp.DataType) -> _Kind:
 def _has_timestamp(to: exp.DataType) -> bool:
     from sqlglot import exp
 
-    wanted = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
-    return any(isinstance(inner, exp.DataType) and inner.this in wanted for inner in to.walk())
+    timestamps = (exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
+    return any(isinstance(inner, exp.DataType) and inner.this in timestamps for inner in to.walk())

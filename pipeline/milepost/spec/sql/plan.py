@@ -1,20 +1,20 @@
-"""A SQL plan is what a row-wise SELECT is made of, as Spark gets it."""
+"""The parts of a row-wise SELECT, as they are passed to Spark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 ITEM = "__item"
-"""What the expressions of a SELECT with an explode call the value of one row that it makes."""
+"""Name of the exploded value in the expressions of a SELECT with an explode."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exploded:
-    """The one `explode` of a SELECT, which makes a row of each value of a list.
+    """The `explode` of a SELECT, which makes one row per value of a list.
 
     Attributes:
-        name: of the output column. lists: Spark SQL expression of the list.
-        column: the input column that the list is, or None.
+        name: name of the output column. lists: Spark SQL expression of the list.
+        column: the input column, if the list is a plain column; otherwise None.
     """
 
     name: str
@@ -24,14 +24,14 @@ class Exploded:
 
 @dataclass(frozen=True, slots=True)
 class SqlPlan:
-    """A row-wise SELECT, taken apart.
+    """The parts of a row-wise SELECT.
 
     Attributes:
         columns: (output name, Spark SQL expression), in order.
-        filter_sql: Spark SQL condition, or None: every row passes. A row for which it is null does not.
-        passthrough: output name -> input column, for outputs that are an input column unchanged.
-        exploded: makes several rows of one, or none; None: each row that passes the filter is one.
-        read: the input columns that any part of it reads.
+        filter_sql: Spark SQL condition; only rows for which it is true pass. None: all rows pass.
+        passthrough: output name -> input column, for outputs that are an unchanged input column.
+        exploded: the explode; None: a row that passes the filter gives exactly one row.
+        read: the input columns that it reads.
     """
 
     columns: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""Parts of a query that a row-wise SELECT cannot have, and the operator that does what each is for."""
+"""Refuse clauses that a row-wise SELECT cannot have, and suggest the operator to use instead."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ _CLAUSES = {
 _INSTEAD = {
     "joins": "use `kind: join`, `asof` or `lookup`",
     "group": "use `kind: aggregate` or `window`",
-    "having": "use `kind: aggregate`, and WHERE in a `sql` operator that reads it",
+    "having": "use `kind: aggregate`, then WHERE in a downstream `sql` operator",
     "qualify": "use `kind: top`",
     "windows": "use `kind: top` for ranks",
-    "distinct": "use `kind: deduplicate`, or over updates `kind: aggregate` with these columns as its key",
-    "order": "a table has no order, so leave ORDER BY out",
-    "limit": "use `kind: top` with an order",
+    "distinct": "use `kind: deduplicate`, or over updates `kind: aggregate` with these columns as key",
+    "order": "a table has no order, so remove ORDER BY",
+    "limit": "use `kind: top` with `order_by`",
     "laterals": "write explode(x) AS name in the SELECT list",
 }
 """Clause -> what to write instead."""
 _FIRST_ROWS = (
-    "ORDER BY … LIMIT n is `kind: top` with `order_by` and `n`, for each key; to take the first rows of all, give all "
-    "rows the same key, 1 AS all_rows, in a `sql` operator before it"
+    "for ORDER BY … LIMIT n use `kind: top` with `order_by` and `n`, per key; for the first rows overall, give all "
+    "rows the same key, 1 AS all_rows, in an upstream `sql` operator"
 )
 _RANKS = ("row_number", "rank", "dense_rank")
 _ALLOWED = {"expressions", "from_", "where"}
 
 
 def clause_name(clause: str) -> str:
-    """Return what SQL calls a clause of the parser's tree."""
+    """Return the SQL name of a clause in the parser's tree."""
     return _CLAUSES.get(clause, clause.upper())
 
 
 def check_clauses(select: exp.Select, input_name: str) -> None:
-    """Check that a query is SELECT … FROM … WHERE … alone. Raises SqlProblem."""
+    """Check that a query has no clauses except SELECT, FROM and WHERE. Raises SqlProblem."""
     if select.args.get("order") and select.args.get("limit"):
         raise SqlProblem(_FIRST_ROWS)
     for clause, value in select.args.items():
@@ -64,8 +64,8 @@ def check_clauses(select: exp.Select, input_name: str) -> None:
             raise SqlProblem(f"{clause_name(clause)} is not allowed: {row_wise}{instead}")
 
 
-def check_one_row(select: exp.Select) -> None:
-    """Check that a query reads no other rows than its own: no subquery, no OVER. Raises SqlProblem."""
+def check_no_other_rows(select: exp.Select) -> None:
+    """Check that a query does not read other rows: no subquery, no OVER. Raises SqlProblem."""
     from sqlglot import exp
 
     for node in select.walk():
@@ -76,26 +76,28 @@ def check_one_row(select: exp.Select) -> None:
 
 
 def _instead_of_subquery(query: exp.Expression) -> str:
-    """Return the problem of a subquery: which operator does what it is for."""
+    """Return the message for a subquery, with the operator to use instead."""
     from sqlglot import exp
 
     test = query.find_ancestor(exp.In, exp.Exists)
     refused = "subqueries are not allowed: a sql operator is row-wise"
     if test is None:
-        return f"{refused}; use `kind: lookup` for the values of a static source, or `kind: join`"
-    written = "IN (SELECT …)" if isinstance(test, exp.In) else "EXISTS (SELECT …)"
+        return f"{refused}; use `kind: lookup` for values of a static source, or `kind: join`"
+    clause = "IN (SELECT …)" if isinstance(test, exp.In) else "EXISTS (SELECT …)"
     if isinstance(test.parent, exp.Not):
-        return f"NOT {written} is not allowed; use `kind: join` with `how: anti`: left rows that pair with no right one"
+        return f"NOT {clause} is not allowed; use `kind: join` with `how: anti`: left rows without a match"
     return (
-        f"{written} is not allowed; use `kind: join` with `how: semi`: left rows that pair with a right one, or "
-        "`kind: lookup` for a static source"
+        f"{clause} is not allowed; use `kind: join` with `how: semi`: left rows with a match, or `kind: lookup` for a "
+        "static source"
     )
 
 
 def _instead_of_window(window: exp.Expression) -> str:
-    """Return the problem of a function with OVER: which operator does what it is for."""
+    """Return the message for a function with OVER, with the operator to use instead."""
     name = str(window.this.name or window.this.key).casefold()
     refused = f"`{name}` with OVER is not allowed: a sql operator is row-wise"
     if name in _RANKS:
-        return f"{refused}; use `kind: top`: PARTITION BY is its `key`, ORDER BY its `order_by`, and `rank` the number"
+        return (
+            f"{refused}; use `kind: top` with PARTITION BY as `key`, ORDER BY as `order_by`, and the number as `rank`"
+        )
     return f"{refused}; use `kind: process` for values that depend on the order of rows, such as running sums"

@@ -1,7 +1,7 @@
-"""Row-wise SQL is repeatable: these are the functions that a `sql` operator may not call, and why.
+"""Functions that a `sql` operator may not call, and why.
 
-An epoch may run twice, on two machines, at two moments; its rows must come out the same (I12). So nothing may depend
-on other rows, on the moment, on the machine or on the user.
+An epoch may run again, at another time and on another machine, and must produce the same rows (I12). So no function may
+depend on other rows, on the time, on the machine or on the user.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _GENERATORS = """
 collations explode explode_outer identifier inline inline_outer json_tuple posexplode posexplode_outer
 python_worker_logs range sql_keywords stack variant_explode variant_explode_outer
 """.split()  # noqa: SIM905
-_FOREIGN = "from_avro from_protobuf schema_of_avro to_avro to_protobuf".split()  # noqa: SIM905
-_DEPENDENT = """
+_EXTERNAL = "from_avro from_protobuf schema_of_avro to_avro to_protobuf".split()  # noqa: SIM905
+_NONDETERMINISTIC = """
 aes_encrypt current_catalog current_database current_date current_path current_schema current_time current_timestamp
 current_timezone current_user curdate curtime input_file_block_length input_file_block_start input_file_name
 java_method localtime localtimestamp monotonically_increasing_id now rand randn random randstr reflect session_user
 shuffle spark_partition_id try_reflect uniform user uuid version
 """.split()  # noqa: SIM905
 
-MOMENT_KEYWORDS = frozenset(
+NILADIC_KEYWORDS = frozenset(
     {
         "current_catalog",
         "current_database",
@@ -49,37 +49,37 @@ MOMENT_KEYWORDS = frozenset(
         "session_user",
     }
 )
-"""Those of them that SQL also accepts without parentheses."""
+"""Nondeterministic functions that SQL also accepts without parentheses."""
 
-MOMENT_OR_MACHINE = "`{}` depends on the moment or the machine; an epoch that runs again must give the same rows"
+NONDETERMINISTIC = "`{}` depends on the time or the machine; an epoch that runs again must produce the same rows"
 
-_WHY = (
+_REASONS = (
     (
         _AGGREGATES,
         "`{}` is an aggregate; a sql operator is row-wise. Use a `kind: aggregate` or `kind: window` operator",
     ),
     (
         _WINDOWS,
-        "`{}` is a window function; a sql operator is row-wise. Use `kind: top` for ranks, else `kind: process`",
+        "`{}` is a window function; a sql operator is row-wise. Use `kind: top` for ranks, otherwise `kind: process`",
     ),
     (_TIME_WINDOWS, "`{}` groups rows by time; use a `kind: window` operator"),
     (_GENERATORS, "`{}` is not available in this version"),
-    (_FOREIGN, "`{}` needs a library or a file that is not part of the job; it is not available in this version"),
-    (_DEPENDENT, MOMENT_OR_MACHINE),
+    (_EXTERNAL, "`{}` needs a library or a file that is not part of the job; it is not available in this version"),
+    (_NONDETERMINISTIC, NONDETERMINISTIC),
 )
-REFUSED_FUNCTIONS: dict[str, str] = {name: why.format(name) for names, why in _WHY for name in names}
+REFUSED_FUNCTIONS: dict[str, str] = {name: reason.format(name) for names, reason in _REASONS for name in names}
 """Function name, lower case -> why a sql operator may not call it."""
 
-NOT_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp", "to_unix_timestamp"})
-"""Functions that mean the present moment when they are called without arguments."""
+NEED_ARGUMENTS = frozenset({"unix_timestamp", "to_unix_timestamp"})
+"""Functions that return the current time when they are called without arguments."""
 
 
 def function_problem(name: str) -> str | None:
-    """Return why a sql operator may not call this function, lower case, or None: it may."""
+    """Return why a sql operator may not call this function (lower case), or None if it may."""
     if name in ROW_WISE:
         return None
     if name in REFUSED_FUNCTIONS:
         return REFUSED_FUNCTIONS[name]
     near = nearest(name, ROW_WISE)
-    guess = f', did you mean "{near}"?' if near else "."
-    return f"Spark has no function `{name}`{guess} Functions that a session defines are not available"
+    guess = f'; did you mean "{near}"?' if near else "."
+    return f"Spark has no function `{name}`{guess} User-defined functions are not available"

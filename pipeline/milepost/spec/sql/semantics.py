@@ -1,4 +1,4 @@
-"""A SELECT means what it says: nothing in it fails in the run only, or is taken for something else, by Spark."""
+"""Check a SELECT for what Spark would reject or misread only when it runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def check_semantics(sql: str, input_name: str, columns: Mapping[str, ColumnType 
     """Check a SELECT of one input beyond its syntax and its names.
 
     Args:
-        columns: as of `check_nondeterminism`; empty: none is known.
+        columns: as for `check_nondeterminism`; empty if they are not known.
     Raises:
-        SqlProblem: says what is wrong, and what to write.
+        SqlProblem: with what to write instead.
     """
     check_mistakes(sql, columns)
     check_fields(sql, input_name, columns)

@@ -1,8 +1,7 @@
-"""Functions of the pinned Spark that a `sql` operator may call: one value per row, the same whenever and wherever.
+"""Row-wise, deterministic functions of the pinned Spark, which a `sql` operator may call.
 
-By the groups of Spark's own registry, from which a test takes them: it fails when the registry has a function that is
-neither here nor refused (`row_wise.py`), or when one of these is an aggregate, a window function, a generator or not
-deterministic there.
+They are grouped as in Spark's registry. A test fails if the registry has a function that is neither here nor refused in
+`row_wise.py`, or if one of these is an aggregate, a window function, a generator or nondeterministic.
 """
 
 from __future__ import annotations
@@ -116,6 +115,6 @@ _GROUPS = {
 BY_GROUP: dict[str, frozenset[str]] = {group: frozenset(names.split()) for group, names in _GROUPS.items()}
 
 SYNTAX = frozenset({"timediff", "timestampadd", "timestampdiff", "try_cast"})
-"""Functions of Spark's grammar that its registry does not list."""
+"""Functions in Spark's grammar that its registry does not list."""
 
 ROW_WISE: frozenset[str] = SYNTAX.union(*BY_GROUP.values())

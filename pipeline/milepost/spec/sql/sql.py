@@ -1,8 +1,13 @@
-"""The SQL of a `sql` operator: checked to be one row-wise SELECT, and taken apart without rewriting it.
+"""Check that SQL is one row-wise SELECT, and split it into expressions for Spark.
 
-sqlglot reads the text; what Spark gets is the user's own text, cut at token positions, with only the column references
-qualified. Nothing is generated from sqlglot's tree, so what it would write differently passes unchanged. What cannot be
-qualified without a change of meaning is refused by name.
+sqlglot only parses. Spark gets the user's own text, cut at token positions, with column references qualified. No SQL is
+generated from sqlglot's tree, so sqlglot cannot change its meaning. References that cannot be qualified safely are
+refused.
+
+    SELECT f.dep_delay / 60 AS hours, carrier FROM flights f WHERE f.dep_delay > 0
+    qualify="row"  ->  columns      ("hours", "`row`.`dep_delay` / 60"), ("carrier", "`row`.`carrier`")
+                       filter_sql   "`row`.`dep_delay` > 0"
+                       passthrough  {"carrier": "carrier"}
 """
 
 from __future__ import annotations
@@ -11,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from milepost.spec.sql.plan import ITEM, Exploded, SqlPlan
-from milepost.spec.sql.refused_queries import check_clauses, check_one_row, clause_name
+from milepost.spec.sql.refused_queries import check_clauses, check_no_other_rows, clause_name
 from milepost.spec.sql.row_wise import (
-    MOMENT_KEYWORDS,
-    MOMENT_OR_MACHINE,
-    NOT_WITHOUT_ARGUMENTS,
+    NEED_ARGUMENTS,
+    NILADIC_KEYWORDS,
+    NONDETERMINISTIC,
     REFUSED_FUNCTIONS,
     function_problem,
 )
@@ -30,14 +35,14 @@ _WORDS = """
 all and any as between by case distinct div else escape except for from ilike in interval is like not or over regexp
 rlike select some then when where
 """.split()  # noqa: SIM905
-"""Words of the grammar that a parenthesis may follow; `any`, `all` and `some` only where they call no function."""
+"""Keywords that may precede a parenthesis. `any`, `all` and `some` may do so only after LIKE."""
 _QUANTIFIED = ("LIKE", "ILIKE", "RLIKE")
 _TYPES = frozenset({"character", "dec", "numeric", "varchar"})
-"""Types with a length that are no functions."""
+"""Types with a length that are not functions."""
 _BEFORE_A_TYPE = ("ALIAS", "DCOLON", "LT", "COLON", "COMMA")
 _EXPLODE = "explode"
 _WITH_UNIT = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timediff", "timestampadd", "timestampdiff"})
-"""Functions whose first of three arguments is the name of a unit."""
+"""Functions whose first argument, of three, is a unit such as DAY."""
 
 
 def sql_plan(
@@ -47,18 +52,18 @@ def sql_plan(
 
     Args:
         sql: Spark SQL.
-        input_name: the only name FROM may have.
-        input_columns: names of the input's columns, in order; matched without regard to case, as Spark does.
-        qualify: struct column that holds the input row; None = columns stand alone.
-        need_names: whether an expression without AS is refused; else its name is its place, in parentheses.
+        input_name: the only name allowed after FROM.
+        input_columns: names of the input's columns, in order; matched case-insensitively, as in Spark.
+        qualify: struct column that holds the input row. None: columns are not qualified.
+        need_names: whether to refuse an expression without AS. Otherwise its name is its position: `(2)`.
     Raises:
-        SqlProblem: a syntax error, an unknown column, or SQL that is not row-wise or not repeatable.
+        SqlProblem: a syntax error, an unknown column, or SQL that is not row-wise or not deterministic.
     """
     return _Reader(sql, input_name, tuple(input_columns), qualify).plan(need_names)
 
 
 def check_row_wise(sql: str, input_name: str) -> None:
-    """Check what can be checked of a SELECT whose input's columns are not known. Raises SqlProblem."""
+    """Check a SELECT as far as possible without knowing the columns of its input. Raises SqlProblem."""
     _Reader(sql, input_name, (), None).check()
 
 
@@ -84,7 +89,7 @@ class _Reader:
     def check(self) -> None:
         check_clauses(self._select, self._input)
         self._alias = self._check_from()
-        check_one_row(self._select)
+        check_no_other_rows(self._select)
         self._check_functions()
         self._check_nodes()
 
@@ -114,20 +119,20 @@ class _Reader:
         table = clause.this
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise SqlProblem(
-                f"FROM takes only the operator's input, {self._input}; subqueries and functions are not allowed. "
-                "Make an operator of a subquery, and read that"
+                f"FROM must name the operator's input, {self._input}; subqueries and functions are not allowed. "
+                "Make the subquery a sql operator and read from it"
             )
         extra = [key for key, value in table.args.items() if value and key not in ("this", "alias", "db", "catalog")]
         if extra:
             raise SqlProblem(
-                f"{clause_name(extra[0])} is not allowed: FROM takes only the operator's input, {self._input}"
+                f"{clause_name(extra[0])} is not allowed: FROM must name only the operator's input, {self._input}"
             )
         if table.db or table.name.casefold() != self._input.casefold():
-            written = ".".join(part.name for part in table.parts)
-            raise self._at(table.this, f"FROM {written}: the operator's input is {self._input}")
+            name = ".".join(part.name for part in table.parts)
+            raise self._at(table.this, f"FROM {name}: the operator's input is {self._input}")
         if table.alias_column_names:
             raise self._at(
-                table.this, "names for the columns of FROM are not available in this version; name them in SELECT"
+                table.this, "column aliases after FROM are not available in this version; name the columns in SELECT"
             )
         return str(table.alias or table.name)
 
@@ -141,21 +146,21 @@ class _Reader:
             why = None
             if following[:1] == ["L_PAREN"]:
                 why = self._call_problem(name, kind, before)
-            elif kind != "IDENTIFIER" and name in MOMENT_KEYWORDS and name not in self._by_folded and before != "DOT":
+            elif kind != "IDENTIFIER" and name in NILADIC_KEYWORDS and name not in self._by_folded and before != "DOT":
                 why = REFUSED_FUNCTIONS[name]
-            if name in NOT_WITHOUT_ARGUMENTS and following == ["L_PAREN", "R_PAREN"]:
-                why = MOMENT_OR_MACHINE.format(f"{name}()")
+            if name in NEED_ARGUMENTS and following == ["L_PAREN", "R_PAREN"]:
+                why = NONDETERMINISTIC.format(f"{name}()")
             if why:
                 raise problem_from(self._sql, token.start, why)
 
     def _call_problem(self, name: str, kind: str, before: str) -> str | None:
-        """Return why what stands before a parenthesis may not stand there, or None."""
+        """Return why a word may not precede a parenthesis, or None."""
         if before == "DOT":
-            return f"write `{name}` without what stands before it: only Spark's own functions are available"
+            return f"write `{name}` without a qualifier: only Spark's own functions are available"
         if kind != "IDENTIFIER" and name in _WORDS and (name not in REFUSED_FUNCTIONS or before in _QUANTIFIED):
             return None
         if kind != "IDENTIFIER" and name == _EXPLODE:
-            return None  # it is looked at where it stands
+            return None  # `_check_nodes` checks it
         if kind != "IDENTIFIER" and name in _TYPES and before in _BEFORE_A_TYPE:
             return None
         return function_problem(name)
@@ -165,29 +170,29 @@ class _Reader:
 
         taken = {name.casefold() for name in (*self._columns, self._qualifier or "")}
         if sum(_explodes(item.this) for item in self._select.expressions if isinstance(item, exp.Alias)) > 1:
-            raise SqlProblem("one explode per SELECT: a second one makes its rows in another operator behind this one")
+            raise SqlProblem("a SELECT can have only one explode: put the second one into a downstream sql operator")
         for node in self._select.walk():
             if isinstance(node, (exp.Parameter, exp.Placeholder)):
                 raise SqlProblem("parameters are not allowed in the SQL of a spec")
             if isinstance(node, exp.Star) and not self._is_item(node):
                 raise SqlProblem("* inside an expression is not available in this version; name the columns")
             if _explodes(node) and not (isinstance(node.parent, exp.Alias) and node.parent.parent is self._select):
-                raise SqlProblem("explode stands alone in the SELECT list: explode(x) AS name")
+                raise SqlProblem("explode must be an item of the SELECT list: explode(x) AS name")
             if isinstance(node, exp.Lambda):
                 for parameter in node.expressions:
                     if parameter.name.casefold() in taken:
                         raise self._at(
-                            parameter, f"the lambda's {parameter.name} is also the name of a column; give it another"
+                            parameter, f"the lambda parameter {parameter.name} has the name of a column; rename it"
                         )
 
     def _is_item(self, star: exp.Expression) -> bool:
-        """Return whether a star is an item of the SELECT list, alone or after the input's name."""
+        """Return whether a star is an item of the SELECT list: `*` or `input.*`."""
         from sqlglot import exp
 
         return (star.parent if isinstance(star.parent, exp.Column) else star).parent is self._select
 
     def _ranges(self) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
-        """Return token ranges (inclusive) of each SELECT item and of the condition."""
+        """Return the token ranges, inclusive, of each SELECT item and of the condition."""
         depth, start = 0, 1
         items: list[tuple[int, int]] = []
         condition: tuple[int, int] | None = None
@@ -211,33 +216,33 @@ class _Reader:
             self._select.args.get("where") is None
         ):
             if any(first > last for first, last in items):
-                raise SqlProblem("a comma of the SELECT list has no expression behind it")
-            raise SqlProblem("the SELECT list cannot be told apart; put parentheses around its expressions")
+                raise SqlProblem("a comma in the SELECT list is not followed by an expression")
+            raise SqlProblem("the items of the SELECT list cannot be separated; put parentheses around the expressions")
         return items, condition
 
     def _column_edits(self) -> list[tuple[int, int, str]]:
-        """Return (start, end, replacement) of every column reference, in offsets of the SQL text.
+        """Return (start, end, replacement) of every column reference, as offsets in the SQL text.
 
-        A name keeps its letters as they are written: Spark names the fields of a struct by them.
+        The case of a name is kept, because Spark names struct fields after it.
         """
         edits = []
         for column in read_columns(self._select):
             parts = column.parts
             qualified = len(parts) > 1 and parts[0].name.casefold() == self._alias.casefold()
             reference = parts[1] if qualified else parts[0]
-            known = self._by_folded.get(reference.name.casefold())
-            if known is None:
+            name = self._by_folded.get(reference.name.casefold())
+            if name is None:
                 raise self._at(
                     reference,
                     f"{self._input} has no column {reference.name}; {did_you_mean(reference.name, self._columns)}",
                 )
-            self._read.add(known)
+            self._read.add(name)
             start, end = span(parts[0])[0], span(reference)[1]
             edits.append((start, end, f"{self._prefix}{quote(reference.name)}"))
-        self._check_placed(edits)
+        self._check_no_missed_columns(edits)
         return sorted(edits)
 
-    def _check_placed(self, edits: list[tuple[int, int, str]]) -> None:
+    def _check_no_missed_columns(self, edits: list[tuple[int, int, str]]) -> None:
         """Refuse a column that the parser took for a type: `list[0]`."""
         kinds = ["", *(token.token_type.name for token in self._tokens), ""]
         for index, token in enumerate(self._tokens):
@@ -245,7 +250,7 @@ class _Reader:
             if token.text.casefold() not in self._by_folded or before == "DOT" or after not in ("L_BRACKET", "DOT"):
                 continue
             if kinds[index + 1] != "STRING" and not any(start <= token.start <= end for start, end, _ in edits):
-                message = f"the column {token.text} cannot be told from a type; write ({token.text})"
+                message = f"the column {token.text} looks like a type; write ({token.text})"
                 raise problem_from(self._sql, token.start, message)
 
     def _item(
@@ -254,7 +259,7 @@ class _Reader:
         """Return (name, text, input column or None) of one SELECT item; a star gives several.
 
         Args:
-            unnamed: name of an expression without one; None: such an expression is refused.
+            unnamed: name for an expression without a name. None: such an expression is refused.
         """
         from sqlglot import exp
 
@@ -269,7 +274,7 @@ class _Reader:
         if isinstance(expression, exp.Alias):
             body = expression.this
             if self._tokens[last].text != name:
-                raise SqlProblem(f"the name {name!r} cannot be read; write it as an identifier after AS")
+                raise SqlProblem(f"the name {name!r} is not valid here; write it as an identifier after AS")
             last -= 2 if self._tokens[last - 1].token_type.name == "ALIAS" else 1
             if _explodes(body):
                 return [self._explode(name, body, first, last)]
@@ -285,7 +290,7 @@ class _Reader:
         return [(name, self._text(first, last), column)]
 
     def _explode(self, name: str, call: exp.Expression, first: int, last: int) -> tuple[str, str, str | None]:
-        """Return the column that an `explode` makes: `first` is its name, `last` the parenthesis that closes it."""
+        """Return the output column of an `explode`. The token range is from its name to its closing parenthesis."""
         if len(call.expressions) != 1:
             raise SqlProblem("explode takes one list: explode(x) AS name")
         column = self._plain_column(call.expressions[0])
@@ -331,18 +336,18 @@ class _Reader:
 
 
 def read_columns(part: exp.Expression) -> Iterator[exp.Column]:
-    """Yield what the parser takes for columns in a part of a SELECT, but for stars, units and variables of lambdas."""
+    """Yield the column references in a part of a SELECT, without stars, units and lambda variables."""
     from sqlglot import exp
 
     for column in part.find_all(exp.Column):
         call = column.parent
-        unit = (
+        is_unit = (
             isinstance(call, exp.Anonymous)
             and call.name.casefold() in _WITH_UNIT
             and len(call.expressions) == 3
             and call.expressions[0] is column
         )
-        if not (isinstance(column.this, exp.Star) or unit or is_variable(column)):
+        if not (isinstance(column.this, exp.Star) or is_unit or is_variable(column)):
             yield column
 
 

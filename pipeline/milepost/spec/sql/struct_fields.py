@@ -1,7 +1,11 @@
-"""Struct fields that a SELECT reads are there, as far as the types of what they are read of are declared.
+"""Check that the struct fields a SELECT reads exist, as far as types are declared.
 
-Spark finds them without regard to case. A field of a list is, of each of its structs, that field: `items.price` of
-`list<struct<price: float64>>` is a `list<float64>`. So are fields of a lambda's variable that stands for its values.
+Spark matches field names case-insensitively. With items: list<struct<price: float64>>
+
+    items.price                      list<float64>, the field of each struct
+    items[0].price                   float64
+    transform(items, x -> x.price)   x is a struct<price: float64>
+    items.cost                       refused: the struct has no field cost
 """
 
 from __future__ import annotations
@@ -17,17 +21,17 @@ from milepost.spec.values.types import ColumnType
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_OF_EACH = frozenset({"exists", "filter", "forall", "transform"})
-"""Functions whose lambda has a value of the list before it as first variable."""
+_PER_ELEMENT = frozenset({"exists", "filter", "forall", "transform"})
+"""Functions whose lambda gets an element of the list as its first parameter."""
 
 
 def check_fields(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:
-    """Refuse a SELECT that reads a field which a struct does not have, or a field of what is no struct.
+    """Refuse a SELECT that reads a field that does not exist, or a field of something other than a struct.
 
     Args:
-        columns: as of `check_nondeterminism`.
+        columns: as for `check_nondeterminism`.
     Raises:
-        SqlProblem: names the place, and the fields that are there.
+        SqlProblem: with the position, and the fields that exist.
     """
     tree = parse_select(sql).tree
     alias = str(tree.args["from_"].this.alias or input_name)
@@ -41,7 +45,7 @@ class _Fields:
         self._sql, self._alias, self._types = sql, alias, types
 
     def type_of(self, node: exp.Expression) -> ColumnType | None:
-        """Return the type of what fields may be read of; None: not known. Raises SqlProblem: a field is not there."""
+        """Return the type of an expression, or None if it is not known. Raises SqlProblem: a field does not exist."""
         from sqlglot import exp
 
         if isinstance(node, exp.Column):
@@ -51,8 +55,8 @@ class _Fields:
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
             return self._field(self.type_of(node.this), node.expression)
         if isinstance(node, exp.Bracket):
-            of = self.type_of(node.this)
-            return None if of is None or len(node.expressions) != 1 else of.element
+            indexed = self.type_of(node.this)
+            return None if indexed is None or len(node.expressions) != 1 else indexed.element
         return self._of_variable(node) if isinstance(node, exp.Identifier) and is_variable(node) else None
 
     def _of_column(self, column: exp.Column) -> ColumnType | None:
@@ -67,7 +71,7 @@ class _Fields:
         return type_
 
     def _of_variable(self, variable: exp.Identifier) -> ColumnType | None:
-        """Return the type of a lambda's variable where it stands for a value of a list."""
+        """Return the type of a lambda parameter that is bound to the elements of a list."""
         from sqlglot import exp
 
         inner: exp.Expression = variable
@@ -80,21 +84,21 @@ class _Fields:
         if call is None or names[0] != variable.name.casefold():
             return None
         name = call.name if isinstance(call, exp.Anonymous) else call.key
-        if name.casefold() not in _OF_EACH:
+        if name.casefold() not in _PER_ELEMENT:
             return None
-        of = self.type_of(call.expressions[0] if isinstance(call, exp.Anonymous) else call.this)
-        return None if of is None else of.element
+        elements = self.type_of(call.expressions[0] if isinstance(call, exp.Anonymous) else call.this)
+        return None if elements is None else elements.element
 
-    def _field(self, of: ColumnType | None, field: exp.Expression) -> ColumnType | None:
-        if of is None:
+    def _field(self, parent: ColumnType | None, field: exp.Expression) -> ColumnType | None:
+        if parent is None:
             return None
-        if of.element is not None and of.element.kind == "struct":
-            inner = self._field(of.element, field)
-            return None if inner is None else replace(of, element=inner)
-        if of.kind != "struct":
-            raise problem_at(self._sql, field, f"there is no field {field.name}: {of} is no struct")
-        for name, type_ in of.fields:
+        if parent.element is not None and parent.element.kind == "struct":
+            inner = self._field(parent.element, field)
+            return None if inner is None else replace(parent, element=inner)
+        if parent.kind != "struct":
+            raise problem_at(self._sql, field, f"there is no field {field.name}: {parent} is not a struct")
+        for name, type_ in parent.fields:
             if name.casefold() == field.name.casefold():
                 return type_
-        known = [name for name, _ in of.fields]
+        known = [name for name, _ in parent.fields]
         raise problem_at(self._sql, field, f"the struct has no field {field.name}; {did_you_mean(field.name, known)}")

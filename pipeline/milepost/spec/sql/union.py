@@ -1,4 +1,4 @@
-"""A `UNION ALL` is several row-wise SELECTs, each over one of the operator's inputs."""
+"""Split a `UNION ALL` into row-wise SELECTs, each over one input."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class Branch:
     """One SELECT of an operator's SQL.
 
     Attributes:
-        input: that it reads. sql: its text, behind as many lines and blanks as stand before it in the whole.
-        is_first: whether the columns of the whole are named by it; those of any other are taken by their place.
+        input: the input that it reads.
+        sql: its text, indented so that positions are those in the whole SQL.
+        is_first: whether it names the columns of the UNION. Columns of the others are matched by position.
     """
 
     input: str
@@ -26,24 +27,26 @@ class Branch:
     is_first: bool = True
 
     def plan(self, input_columns: Sequence[str], qualify: str | None = None) -> SqlPlan:
-        """As `sql_plan`. Raises SqlProblem."""
+        """Return the parts of the SELECT, as `sql_plan` does. Raises SqlProblem."""
         return sql_plan(self.sql, self.input, input_columns, qualify, need_names=self.is_first)
 
 
 def branches(sql: str, inputs: Sequence[str]) -> tuple[Branch, ...]:
-    """Return the SELECTs of an operator's SQL, in order; without UNION ALL its one SELECT is the whole text.
+    """Return the SELECTs of an operator's SQL, in order; one SELECT if there is no UNION ALL.
 
     Raises:
-        SqlProblem: another set operation, a SELECT over something else, or an input that none of them reads.
+        SqlProblem: another set operation, a SELECT over something else, or an input that no SELECT reads.
     """
+    # "SELECT a FROM x\nUNION ALL\nSELECT b FROM y" gives Branch("x", "SELECT a FROM x\n") and
+    # Branch("y", "               \n         \nSELECT b FROM y"): a problem in the second is reported in line 3.
     if len(inputs) == 1:
-        return tuple(Branch(inputs[0], text, not place) for place, text in enumerate(_selects(sql)))
-    found = tuple(Branch(_input(text, inputs), text, not place) for place, text in enumerate(_selects(sql)))
-    read = {branch.input for branch in found}
+        return tuple(Branch(inputs[0], text, not position) for position, text in enumerate(_selects(sql)))
+    selects = tuple(Branch(_input(text, inputs), text, not position) for position, text in enumerate(_selects(sql)))
+    read = {select.input for select in selects}
     for name in inputs:
-        if name not in read and not any(parse_select(branch.sql).tree.args.get("joins") for branch in found):
-            raise SqlProblem(f"no SELECT reads the input {name}; read it, or leave it out of `inputs`")
-    return found
+        if name not in read and not any(parse_select(select.sql).tree.args.get("joins") for select in selects):
+            raise SqlProblem(f"no SELECT reads the input {name}; read it, or remove it from `inputs`")
+    return selects
 
 
 def _selects(sql: str) -> Iterator[str]:
@@ -55,31 +58,31 @@ def _selects(sql: str) -> Iterator[str]:
         depth -= kind in ("R_PAREN", "R_BRACKET", "R_BRACE")
         if kind != "UNION" or depth:
             continue
-        token, following = tokens[index], [one.text.upper() for one in tokens[index + 1 : index + 4]]
+        token, following = tokens[index], [after.text.upper() for after in tokens[index + 1 : index + 4]]
         problem = None
         if following[:1] != ["ALL"]:
             problem = "UNION without ALL compares rows with other rows; write UNION ALL"
         elif following[1:3] == ["BY", "NAME"]:
             problem = "`UNION ALL BY NAME` is not available in this version; name the columns of each SELECT in order"
         elif "L_PAREN" in (kinds[0], *kinds[index + 2 : index + 3]):
-            problem = "parentheses around a SELECT are not available in this version; leave them out"
+            problem = "parentheses around a SELECT are not available in this version; remove them"
         count += 1
         if count == _MAX_SELECTS:
-            problem = f"a UNION ALL may have {_MAX_SELECTS} SELECTs; divide them between several sql operators"
+            problem = f"a UNION ALL may have at most {_MAX_SELECTS} SELECTs; split it into several sql operators"
         if problem is not None:
             raise problem_from(sql, token.start, problem)
-        yield _at_its_place(sql, start, token.start)
+        yield _padded(sql, start, token.start)
         start = tokens[index + 1].end + 1
-    yield sql if not start else _at_its_place(sql, start, len(sql))
+    yield sql if not start else _padded(sql, start, len(sql))
 
 
-def _at_its_place(sql: str, start: int, end: int) -> str:
-    """Return a part of the text, with blanks in place of what stands before it."""
+def _padded(sql: str, start: int, end: int) -> str:
+    """Return a part of the text, preceded by spaces and line breaks so that its position stays the same."""
     return "".join(letter if letter == "\n" else " " for letter in sql[:start]) + sql[start:end]
 
 
 def _input(text: str, inputs: Sequence[str]) -> str:
-    """Return the input that a SELECT names behind FROM; what is no single name is refused by who reads the SELECT."""
+    """Return the input that FROM names. For anything but a plain name, return the first: `sql_plan` refuses it."""
     from sqlglot import exp
 
     clause = parse_select(text).tree.args.get("from_")

@@ -1,1 +1,1 @@
-"""Single values of a spec: names, types, durations, patterns, aggregates, expectations, formats."""
+"""Values in a spec: names, types, durations, patterns, aggregates, expectations, formats."""

@@ -1,4 +1,4 @@
-"""Aggregate calls such as `sum(dep_delay)`: the one table of what is available, and their result types."""
+"""Parse aggregate calls such as `sum(dep_delay)`, check their types and derive result types."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ ARGUMENTS: Mapping[str, int] = {
     **dict.fromkeys(("count", "sum", "min", "max", "avg", "stddev", "var", "first", "last", "any", "every"), 1),
     **dict.fromkeys(("arg_min", "arg_max"), 2),
 }
-"""How many columns each available function takes."""
+"""Available function -> number of columns it takes."""
 
 UNAVAILABLE = ("approx_distinct", "approx_percentile", "median", "mode", "percentile")
 ALSO_CALLED = {"average": "avg", "mean": "avg", "std": "stddev", "variance": "var", "all": "every", "some": "any"}
-"""What other engines call an aggregate -> its name here."""
+"""Name in other engines -> name here."""
 BY_EVENT_TIME: Mapping[str, str] = {"first": "arg_min", "last": "arg_max"}
-"""What a function is over the event time of its input."""
+"""Function -> the equivalent function ordered by the event time of the input."""
 
 EXACT_DIGITS = 18
-"""Decimals of so many digits are int64 inside: their squares are summed exactly."""
+"""Decimals of up to this precision fit in int64, so their squares are summed exactly."""
 
 SYNTAX = (
     "count(*), count(x), count(distinct x), sum(x), min(x), max(x), avg(x), stddev(x), var(x), first(x), last(x), "
@@ -38,8 +38,8 @@ _COLUMNS = re.compile(rf"{_COLUMN}(?:\s*,\s*{_COLUMN})*")
 _DISTINCT = re.compile(r"distinct(?:\s+|(?=`))", re.IGNORECASE)
 _BARE = re.compile(r"[^\s()`,*]+")
 _ONE_NAME = re.compile(r"\w+|`[^`]+`")
-_MARK = "__where_"
-_DIGITS = 16
+_CONDITION_PREFIX = "__where_"
+_DIGEST_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,17 @@ class AggregateCall:
     Attributes:
         function: one of ARGUMENTS.
         column: the input column; None only for ``count(*)``.
-        by: of arg_min and arg_max the column that is smallest or largest in the row that is meant.
-        where: a column of true or false; rows where it is not true do not count. None: all rows do.
-        condition: SQL over a row, of which `where` is what it says; None: `where` is a column of the input.
-        distinct: of count, whether equal values count once.
+        by: for arg_min and arg_max, the column to minimize or maximize.
+        where: boolean column; only rows where it is true count. None: all rows count.
+        condition: SQL condition whose result Spark adds to the rows as column `where`. None: `where` is an input
+            column.
+        distinct: for count, whether equal values count once.
     """
+
+    # sum(x) filter (where y)      ->  column="x", where="y", condition=None
+    # sum(x) filter (where y > 0)  ->  column="x", where="__where_143122bc4b4cc29e", condition="y > 0"
+    # Spark evaluates a condition before the exchange, so the operator only reads a boolean column. The name of this
+    # column is a digest of the condition: calls with the same condition share it.
 
     function: str
     column: str | None
@@ -64,19 +70,19 @@ class AggregateCall:
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse_aggregate` reads back."""
-        arguments = ", ".join(_written(name) for name in (self.column, self.by) if name is not None) or "*"
-        where = self.condition if self.where is None or self.condition else _written(self.where)
+        arguments = ", ".join(_quoted(name) for name in (self.column, self.by) if name is not None) or "*"
+        where = self.condition if self.where is None or self.condition else _quoted(self.where)
         filtered = "" if where is None else f" filter (where {where})"
         return f"{self.function}({'distinct ' if self.distinct else ''}{arguments}){filtered}"
 
     @property
     def value_table(self) -> str | None:
-        """The table of state that has the values of a distinct count; None: it is none."""
+        """The state table with the values of a distinct count; None for other calls."""
         return f"distinct({argument_label(self.column, self.where)})" if self.distinct else None
 
     @property
     def weighted_table(self) -> str | None:
-        """The table of state that says how often each value is there, over updates, of a `timed` call; None: none."""
+        """The state table with the multiplicity of each value, for a `timed` call over updates; None if not needed."""
         label = argument_label(self.column, self.where)
         if self.by is not None:
             return f"values({label} by `{self.by}`)"
@@ -84,11 +90,15 @@ class AggregateCall:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads, beside the event time of its input: what a condition says is one."""
+        """The columns it reads, including the column of its condition; the event time only after `timed`."""
         return tuple(dict.fromkeys(name for name in (self.column, self.by, self.where) if name is not None))
 
     def timed(self, event_time: str | None) -> AggregateCall:
-        """Return the call with first and last said over the column that times its input. Raises ValueError: none."""
+        """Return the call with first and last replaced by arg_min and arg_max over the event time.
+
+        Raises:
+            ValueError: the call needs an event time and there is none.
+        """
         if self.function not in BY_EVENT_TIME:
             return self
         if event_time is None:
@@ -98,34 +108,35 @@ class AggregateCall:
 
 
 def argument_label(column: str | None, where: str | None) -> str:
-    """Return what an argument is called in state; no column name contains a back quote."""
+    """Return the name of an argument in state tables. It is unambiguous: no column name contains a backtick."""
     return (column or "*") + ("" if where is None else f" where `{where}`")
 
 
-def _written(name: str) -> str:
+def _quoted(name: str) -> str:
     return name if _BARE.fullmatch(name) else f"`{name}`"
 
 
 def parse_aggregate(text: object) -> AggregateCall:
-    """Return the call that `text` names; nulls count as in SQL.
+    """Parse an aggregate call.
 
     Raises:
-        ValueError: not a call, or of a function that does not exist or is not available in this version.
+        ValueError: the text is not a call, or its function does not exist or is not available in this version.
     """
     if isinstance(text, AggregateCall):
         return text
     match = _CALL.fullmatch(text) if isinstance(text, str) else None
     if match is None:
+        # In `{a: arg_max(x, y)}` YAML ends the value at the comma, so the call arrives as `arg_max(x`.
         is_cut = isinstance(text, str) and text.count("(") > text.count(")")
-        hint = '; within {} a call with a comma stands in quotes: "arg_max(x, y)"' if is_cut else ""
+        hint = '; quote a call with a comma inside {}: "arg_max(x, y)"' if is_cut else ""
         example = "an aggregate such as count(*) or sum(x) filter (where y > 0)"
         raise ValueError(f"expected {example}, got {text!r}{hint}")
     function, argument, condition = match[1].lower(), match[2], match[3]
     if function in UNAVAILABLE:
         raise ValueError(f"`{function}` is not available in this version; available: {', '.join(ARGUMENTS)}")
     if function not in ARGUMENTS:
-        meant = did_you_mean(ALSO_CALLED.get(function, function), ARGUMENTS)
-        raise ValueError(f"{text!r}: there is no aggregate `{function}`; {meant}")
+        suggestion = did_you_mean(ALSO_CALLED.get(function, function), ARGUMENTS)
+        raise ValueError(f"{text!r}: there is no aggregate `{function}`; {suggestion}")
     where, condition = (None, None) if condition is None else _filter(text, condition)
     if (distinct := _DISTINCT.match(argument)) is not None:
         if function != "count":
@@ -140,57 +151,57 @@ def parse_aggregate(text: object) -> AggregateCall:
         return AggregateCall(function, _one_column(text, argument), where=where, condition=condition)
     columns = _columns(argument)
     if len(columns) != ARGUMENTS[function]:
-        raise ValueError(f"{text!r}: expected {function}(x, y): a column, and the one that it is picked by")
+        raise ValueError(f"{text!r}: expected {function}(x, y): the column to return, and the column to order by")
     return AggregateCall(function, columns[0], by=columns[1], where=where, condition=condition)
 
 
 def _filter(text: object, condition: str) -> tuple[str, str | None]:
-    """Return the column that filters, and the condition that it is what is said of; None: it is of the input."""
+    """Return (filter column, condition that computes it, or None for an input column)."""
     if not condition:
-        raise ValueError(f"{text!r}: expected a column or a condition behind `where`")
+        raise ValueError(f"{text!r}: expected a column or a condition after `where`")
     if _ONE_NAME.fullmatch(condition):
         return condition.strip("`"), None
-    return f"{_MARK}{hashlib.sha256(condition.encode()).hexdigest()[:_DIGITS]}", condition
+    return f"{_CONDITION_PREFIX}{hashlib.sha256(condition.encode()).hexdigest()[:_DIGEST_LENGTH]}", condition
 
 
 def _one_column(text: object, argument: str) -> str:
     columns = _columns(argument)
     if len(columns) != 1:
         raise ValueError(
-            f"{text!r}: expected one column, got {argument!r}; compute an expression in a sql operator first"
+            f"{text!r}: expected one column, got {argument!r}; compute an expression in an upstream sql operator"
         )
     return columns[0]
 
 
 def _columns(argument: str) -> list[str]:
-    """Return the columns of a list; empty: it is none."""
+    """Return the columns of a list, or [] if the text is not a list of columns."""
     if not _COLUMNS.fullmatch(argument):
         return []
     return [name.strip("`") for name in re.findall(_COLUMN, argument)]
 
 
 def type_problem(call: AggregateCall, types: Mapping[str, ColumnType | None]) -> str | None:
-    """Return why `call` cannot take columns of these types, or None. An unknown type (None) is not judged here."""
+    """Return why `call` cannot take columns of these types, or None. Unknown types (None) are not checked."""
     condition = None if call.where is None else types.get(call.where)
     if condition is not None and condition.kind != "bool":
-        return f"a filter needs a column of true and false, but {call.where} is {condition}"
+        return f"a filter needs a boolean column, but {call.where} is {condition}"
     by = None if call.by is None else types.get(call.by)
     if by is not None and not _is_ordered(by):
         return f"{call.function} cannot order values of type {by}"
     type_ = None if call.column is None else types.get(call.column)
     if call.distinct and type_ is not None and type_.is_nested:
-        return f"count(distinct …) compares single values, but {call.column} is {type_}"
+        return f"count(distinct …) needs scalar values, but {call.column} is {type_}"
     if type_ is None or call.function in ("count", "arg_min", "arg_max", "first", "last"):
         return None
     if call.function in ("any", "every"):
-        return None if type_.kind == "bool" else f"{call.function} needs true and false, but {call.column} is {type_}"
+        return None if type_.kind == "bool" else f"{call.function} needs a boolean column, but {call.column} is {type_}"
     if call.function in ("min", "max"):
         return None if _is_ordered(type_) else f"{call.function} cannot order values of type {type_}"
     return None if type_.is_number else f"{call.function} needs numbers, but {call.column} is {type_}"
 
 
-def rounds(call: AggregateCall, type_: ColumnType | None) -> bool:
-    """Return whether sums of floats, which the order of rows rounds, decide the result."""
+def is_rounded(call: AggregateCall, type_: ColumnType | None) -> bool:
+    """Return whether the result depends on sums of floats, whose rounding depends on the order of rows."""
     if type_ is None or call.function not in ("sum", "avg", "stddev", "var"):
         return False
     wide = call.function in ("stddev", "var") and type_.kind == "decimal" and type_.precision > EXACT_DIGITS
@@ -198,11 +209,11 @@ def rounds(call: AggregateCall, type_: ColumnType | None) -> bool:
 
 
 def updates_problem(call: AggregateCall, type_: ColumnType | None) -> str | None:
-    """Return why rows cannot be taken back from an aggregate, or None. An unknown type is not judged here."""
-    if rounds(call, type_):
-        return f"{call} over updates: a sum of floats is rounded, so rows cannot be taken back; sum a decimal"
+    """Return why an aggregate cannot retract rows, or None. Unknown types (None) are not checked."""
+    if is_rounded(call, type_):
+        return f"{call} over updates: a sum of floats is rounded, so rows cannot be retracted; use a decimal"
     if type_ is not None and type_.is_nested and call.function != "count":
-        return f"{call} over updates of values of type {type_} is not available in this version; take a part of them"
+        return f"{call} over updates of type {type_} is not available in this version; aggregate a field or an element"
     return None
 
 
@@ -211,7 +222,7 @@ def _is_ordered(type_: ColumnType) -> bool:
 
 
 def result_type(call: AggregateCall, type_: ColumnType | None) -> ColumnType | None:
-    """Return the type of the aggregate's column, or None when it follows from a type that only Spark knows."""
+    """Return the type of the aggregate's output column, or None if it depends on a type that only Spark knows."""
     if call.function == "count":
         return ColumnType("int64")
     if call.function in ("any", "every"):

@@ -1,4 +1,4 @@
-"""Docstrings in Google style, read for what they say of a class and of each attribute."""
+"""Parse Google-style docstrings into a summary and attribute descriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ATTRIBUTE = re.compile(r"^(\w+): ", re.MULTILINE)
 
 
 def parse_docstring(docstring: str) -> tuple[str, dict[str, str]]:
-    """Return what stands before the section `Attributes`, and the text of each attribute by name, each on one line."""
+    """Return the text before the section `Attributes`, and attribute name -> description, each as one line."""
     summary, _, section = inspect.cleandoc(docstring).partition(_SECTION)
     parts = _ATTRIBUTE.split(textwrap.dedent(section))[1:]
     return _one_line(summary), {name: _one_line(text) for name, text in zip(parts[::2], parts[1::2], strict=True)}

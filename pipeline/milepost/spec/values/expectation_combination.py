@@ -1,8 +1,8 @@
-"""A combination says how the answer to an expectation follows from answers about parts of the rows.
+"""How to combine an expectation's results on partitions of the rows.
 
-Rows that no process may hold are judged in parts, in the tasks that read them. What a part must say, and how parts must
-be cut, is here; what is made of it is in `dataflow/quality/partial_results.py`. A test compares the list with the
-library's.
+An epoch with too many rows for one process validates them per partition, in the tasks that read them. This module says
+what each partition must report and how rows must be partitioned; `dataflow/quality/partial_results.py` combines the
+results. A test compares the table with Great Expectations.
 """
 
 from __future__ import annotations
@@ -14,28 +14,32 @@ from typing import Any
 
 
 class Combination(Enum):
-    """What must be known of each part.
-
-    ROWS: how many of its rows are refused, each looked at by itself. KEYS: the same, where all rows of equal values are
-    in one part. DISTINCT: how many values it has, parts cut so as well. COLUMNS: nothing, the columns decide. COUNT:
-    how many rows. ENDS: its least or greatest value. SUM: its sum. MEAN: sum and number of its values. PRESENT: number
-    of its values. VALUES: the values that occur. ALL: nothing helps but all rows in one place.
-    """
+    """What each partition must report."""
 
     ROWS = "rows"
+    """Number of failing rows; each row is judged by itself."""
     KEYS = "keys"
+    """Number of failing rows; rows must be partitioned by value."""
     DISTINCT = "distinct"
+    """Number of distinct values; rows must be partitioned by value."""
     COLUMNS = "columns"
+    """Nothing: the schema decides."""
     COUNT = "count"
+    """Number of rows."""
     ENDS = "ends"
+    """Minimum or maximum."""
     SUM = "sum"
     MEAN = "mean"
+    """Sum and number of values."""
     PRESENT = "present"
+    """Number of values that are not null."""
     VALUES = "values"
+    """The distinct values."""
     ALL = "all"
+    """Cannot be combined: all rows must be in one process."""
 
 
-OTHERS: dict[str, Combination] = {
+COMBINATIONS: dict[str, Combination] = {
     "expect_column_distinct_values_to_be_in_set": Combination.VALUES,
     "expect_column_distinct_values_to_contain_set": Combination.VALUES,
     "expect_column_distinct_values_to_equal_set": Combination.VALUES,
@@ -68,10 +72,10 @@ OTHERS: dict[str, Combination] = {
     "expect_table_row_count_to_equal": Combination.COUNT,
     "expect_table_row_count_to_equal_other_table": Combination.ALL,
 }
-"""Expectations that do not look at each row by itself."""
+"""Expectation -> its combination. All others are judged row by row (ROWS)."""
 
 _WITH_CONDITION = (Combination.ROWS, Combination.KEYS, Combination.COUNT, Combination.ENDS, Combination.SUM)
-"""What the library answers of a part itself, and so of those of its rows that a condition leaves."""
+"""Combinations in which the library evaluates each partition itself, and so can apply a `row_condition`."""
 
 _ROW_WISE = (
     ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.List, ast.Tuple,
@@ -80,17 +84,20 @@ _ROW_WISE = (
 
 
 def combination_of(type_: str, arguments: Mapping[str, Any]) -> Combination:
-    """Return what must be known of parts; ALL where a condition on rows may look beyond a row."""
-    how = OTHERS.get(type_, Combination.ROWS)
+    """Return the combination for an expectation; ALL if its `row_condition` may depend on other rows."""
+    combination = COMBINATIONS.get(type_, Combination.ROWS)
     condition = arguments.get("row_condition")
-    if condition is None or how is Combination.COLUMNS:
-        return how
-    by_row = not isinstance(condition, str) or _is_row_wise(condition, arguments.get("condition_parser"))
-    return how if by_row and how in _WITH_CONDITION else Combination.ALL
+    if condition is None or combination is Combination.COLUMNS:
+        return combination
+    is_row_wise = not isinstance(condition, str) or _is_row_wise(condition, arguments.get("condition_parser"))
+    return combination if is_row_wise and combination in _WITH_CONDITION else Combination.ALL
 
 
 def _is_row_wise(condition: str, parser: object) -> bool:
-    """Return whether a condition is about one row: pandas' may call anything, and the index is a place."""
+    """Return whether a condition depends on one row only.
+
+    A pandas condition may call any function, and `index` is the position of the row among the others.
+    """
     if str(parser).startswith("great_expectations"):
         return True
     try:

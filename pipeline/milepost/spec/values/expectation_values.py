@@ -1,7 +1,7 @@
-"""Values that arguments of expectations take, as the pinned Great Expectations converts them.
+"""Check the values of expectation arguments as the pinned Great Expectations would.
 
-Stricter than the library where it would change a value without a word (2.5 as a whole number is 2 there), and where it
-accepts what no gate can resolve (a mapping with a parameter). A test compares every argument with the library.
+It is stricter where the library silently changes a value (2.5 as a whole number becomes 2), and where the library
+accepts what the gate cannot resolve (a mapping with a parameter). A test compares every argument with the library.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _BOOLEANS = frozenset(["0", "off", "f", "false", "n", "no", "1", "on", "t", "tru
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What an argument takes.
+    """The values that an argument accepts.
 
     Attributes:
-        words: ends "expected …". takes: whether it takes a value other than null.
+        description: completes "expected …". accepts: whether it accepts a value other than null.
     """
 
-    words: str
-    takes: Callable[[Any], bool]
+    description: str
+    accepts: Callable[[Any], bool]
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, or a text or boolean that the library converts to one; None: it is none."""
+    """Return the number that the library converts a value to, or None."""
     if not isinstance(value, (bool, int, float, str)):
         return None
     try:
@@ -86,11 +86,11 @@ _WHOLE = _Kind("a whole number", _is_whole)
 _BOUND = _Kind("a number, a date or a time", lambda value: _is_number(value) or _is_time(value))
 _SHARE = _Kind("a number from 0 to 1", lambda value: (number := _number(value)) is not None and 0 <= number <= 1)
 _FACTOR = _Kind("a number of 0 or more", lambda value: (number := _number(value)) is not None and number >= 0)
-_TEXT = _Kind("a text", _is_text)
+_TEXT = _Kind("a string", _is_text)
 _NAME = _Kind("the name of a column", lambda value: isinstance(value, str) and value != "")
 _BOOLEAN = _Kind("true or false", _is_boolean)
 _LIST = _Kind("a list", lambda value: isinstance(value, list))
-_TEXTS = _Kind("a list of texts", _at_least(1, _is_text))
+_TEXTS = _Kind("a list of strings", _at_least(1, _is_text))
 _MAPPING = _Kind("a mapping", lambda value: isinstance(value, dict))
 
 _KINDS = {
@@ -110,21 +110,21 @@ _KINDS = {
     **dict.fromkeys(("regex_list", "like_pattern_list"), _TEXTS),
     **dict.fromkeys(("partition_object", "json_schema", "library_metadata", "quantile_ranges"), _MAPPING),
     **dict.fromkeys(("value_set", "column_set"), _LIST),
-    "type_list": _Kind("a list of texts", _at_least(0, _is_text)),
-    "value_pairs_set": _Kind("a list of pairs", _at_least(0, lambda one: isinstance(one, list) and len(one) == 2)),
+    "type_list": _Kind("a list of strings", _at_least(0, _is_text)),
+    "value_pairs_set": _Kind("a list of pairs", _at_least(0, lambda item: isinstance(item, list) and len(item) == 2)),
     "column_list": _Kind("a list of two or more columns", _at_least(2, lambda name: isinstance(name, str))),
     "multiplier": _FACTOR,
     "escape": _Kind("a single character", lambda value: _is_text(value) and len(str(value)) == 1),
-    "strftime_format": _Kind("a format of strftime", _is_format),
+    "strftime_format": _Kind("a strftime format", _is_format),
     "condition_parser": _choice("great_expectations", "great_expectations__experimental__", "pandas", "spark"),
     "match_on": _choice("any", "all"),
     "method": _choice("iqr", "std"),
     "ignore_row_if": _choice("all_values_are_missing", "any_value_is_missing", "never"),
 }  # fmt: skip
-"""Argument -> what it takes, but for those of `_OTHERS`."""
+"""Argument -> the values it accepts, in all expectations except those of `_KINDS_BY_EXPECTATION`."""
 
 _PAIR_ROWS = _choice("both_values_are_missing", "either_value_is_missing", "neither")
-_OTHERS = {
+_KINDS_BY_EXPECTATION = {
     ("expect_column_value_lengths_to_equal", "value"): _NUMBER,
     ("expect_column_distinct_values_to_be_in_set", "value_set"): _Kind("a list of one or more values", _at_least(1)),
     ("expect_select_column_values_to_be_unique_within_record", "ignore_row_if"): _TEXT,
@@ -142,22 +142,22 @@ _NULLABLE = frozenset(
     """row_condition condition_parser partition_object internal_weight_holdout tail_weight_holdout min_value max_value
     ties_okay or_equal column_index strictly type_list escape column_set exact_match""".split()  # noqa: SIM905
 )
-"""Arguments that may be null, as if they were not given, but for those of `_NULLABLE_OTHERS`."""
-_NULLABLE_OTHERS = {
+"""Arguments that may be null, which means absent, in every expectation."""
+_NULLABLE_BY_EXPECTATION = {
     ("expect_column_kl_divergence_to_be_less_than", "threshold"),
     ("expect_table_columns_to_match_ordered_list", "column_list"),
 }
 
 
 def value_problem(type_: str, argument: str, value: object) -> str | None:
-    """Return what is wrong with the value of an argument of an expectation; None: the library takes it."""
-    kind = _OTHERS.get((type_, argument)) or _KINDS.get(argument)
-    if kind is None:  # one that every expectation takes
+    """Return what is wrong with the value of an expectation's argument, or None if the library accepts it."""
+    kind = _KINDS_BY_EXPECTATION.get((type_, argument)) or _KINDS.get(argument)
+    if kind is None:  # an argument of every expectation, such as `description`
         return None
     if value is None:
-        fits = argument in _NULLABLE or (type_, argument) in _NULLABLE_OTHERS
+        is_valid = argument in _NULLABLE or (type_, argument) in _NULLABLE_BY_EXPECTATION
     else:
-        fits = kind.takes(value)
-    if fits:
+        is_valid = kind.accepts(value)
+    if is_valid:
         return None
-    return f"expected {kind.words}, got {'null' if value is None else shortened(repr(value))}"
+    return f"expected {kind.description}, got {'null' if value is None else shortened(repr(value))}"

@@ -1,6 +1,6 @@
-"""Expectations of the pinned Great Expectations: their arguments, those that must be given marked by `!`.
+"""Expectations of the pinned Great Expectations and their arguments. `!` marks required ones.
 
-Importing the library takes seconds, so `lint` and DAG parsing look here; a test compares this with the library.
+Importing the library takes seconds, so `lint` and DAG parsing use this table. A test compares it with the library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from milepost.spec.values.suggestions import nearest
 
 SET_BY_THE_GATE = frozenset({"catch_exceptions", "id", "meta", "rendered_content", "result_format"})
 COMMON = frozenset({"batch_id", "description", "notes", "severity", "windows"})
-"""Arguments that every expectation takes beside those that the gate sets itself."""
+"""Arguments of every expectation, in addition to those that the gate sets."""
 
 _ROWS = "row_condition condition_parser"
 _COLUMN = f"column! {_ROWS}"
@@ -86,11 +86,14 @@ ARGUMENTS: dict[str, str] = {
 }
 
 _WITH_A_BOUND = ("expect_column_value_lengths_to_be_between", "expect_column_values_to_be_between")
-"""Expectations that need a lower or an upper bound."""
+"""Expectations that need `min_value`, `max_value` or both."""
 
 
 def expectation_problem(type_: str, arguments: Mapping[str, object]) -> tuple[str | None, str] | None:
-    """Return the argument at fault, None for the type, and what is wrong; None: the library takes them."""
+    """Return (argument at fault, message), or None if the library accepts the expectation.
+
+    The argument is None when the expectation itself is at fault.
+    """
     if type_ not in ARGUMENTS:
         return None, f"Great Expectations has no {type_}{_guess(type_, ARGUMENTS)}"
     known = ARGUMENTS[type_].split()
@@ -98,7 +101,7 @@ def expectation_problem(type_: str, arguments: Mapping[str, object]) -> tuple[st
     given = set(arguments)
     for name in sorted(given - COMMON - set(names)):
         if name in SET_BY_THE_GATE:
-            return name, f"`{name}` is set by the gate itself; remove it"
+            return name, f"`{name}` is set by the quality gate; remove it"
         return name, f"{type_} has no argument `{name}`{_guess(name, names)}"
     missing = [name.removesuffix("!") for name in known if name.endswith("!") and name.removesuffix("!") not in given]
     if missing:

@@ -1,4 +1,4 @@
-"""Spec fields are pydantic types for durations, names, column types and calls."""
+"""Pydantic field types for durations, names, column types and calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class SpecModel(BaseModel):
-    """Base of every part of a spec: immutable, unknown keys are errors, nothing is coerced."""
+    """Base of all spec models: frozen, rejects unknown keys, coerces nothing."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, arbitrary_types_allowed=True
@@ -46,7 +46,7 @@ class SpecModel(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Return the part's JSON Schema: each key has what the docstring of the class, or of a base, says of it."""
+        """Return the JSON Schema, with key descriptions from the docstrings of the class and its bases."""
         schema = handler(core_schema)
         part = handler.resolve_ref_schema(schema)
         part["description"], texts = parse_docstring(cls.__doc__ or "")
@@ -56,7 +56,7 @@ class SpecModel(BaseModel):
             key = part["properties"][field.alias or name]
             if name in texts:
                 key["description"] = texts[name]
-            if isinstance(field.default, timedelta):  # pydantic would write it as ISO 8601, which no spec may hold
+            if isinstance(field.default, timedelta):  # pydantic would write ISO 8601, which a spec does not accept
                 key["default"] = format_duration(field.default)
         return schema
 
@@ -117,7 +117,7 @@ def _parse_pair(value: object) -> tuple[str, str]:
     else:
         left = right = value
     if not (isinstance(left, str) and isinstance(right, str)):
-        raise ValueError(f"expected a column, or {{column of the left input: column of the right one}}, got {value!r}")
+        raise ValueError(f"expected a column, or {{left column: right column}}, got {value!r}")
     return names.check_column_name(left), names.check_column_name(right)
 
 
@@ -167,14 +167,14 @@ OrderColumn = Annotated[
         }
     ),
 ]
-"""A column and whether it descends."""
+"""(column, whether it sorts descending)."""
 
 _RIGHT = r"^right\.[^.]+$"
 
 
 def _check_right(text: str) -> str:
     if not re.fullmatch(_RIGHT, text):
-        raise ValueError(f"expected right.COLUMN, of the right input, got {text!r}")
+        raise ValueError(f"expected right.COLUMN, a column of the right input, got {text!r}")
     return text
 
 
@@ -189,7 +189,7 @@ _CONN_ID = r"^[A-Za-z0-9_.-]{1,250}$"
 
 def _check_conn_id(text: str) -> str:
     if not re.fullmatch(_CONN_ID, text):
-        raise ValueError(f"expected the id of an Airflow Connection, of letters, digits and `_.-`, got {text!r}")
+        raise ValueError(f"expected the id of an Airflow Connection (letters, digits and `_.-`), got {text!r}")
     return text
 
 
@@ -198,7 +198,7 @@ ConnId = Annotated[str, AfterValidator(_check_conn_id), _text_schema(_CONN_ID, "
 
 def _non_empty(text: str) -> str:
     if not text.strip():
-        raise ValueError("expected text, got an empty one")
+        raise ValueError("expected a string that is not empty")
     return text
 
 
@@ -206,14 +206,14 @@ Text = Annotated[str, AfterValidator(_non_empty)]
 
 
 def parse_start(text: str) -> str:
-    """Return `text` if it is earliest, latest or a time (ISO 8601; without a zone it is UTC). Raises ValueError."""
+    """Return `text` if it is earliest, latest or an ISO 8601 time (default zone UTC). Raises ValueError."""
     if text not in ("earliest", "latest"):
         start_time_ms(text)
     return text
 
 
 def start_time_ms(text: str) -> int:
-    """Return milliseconds since the epoch of an ISO 8601 time. Raises ValueError."""
+    """Return an ISO 8601 time in milliseconds since 1970-01-01T00:00Z. Raises ValueError."""
     try:
         return in_ms(parse_timestamp(text) - EPOCH)
     except ValueError:
@@ -240,7 +240,7 @@ _QUEUE_URL = r"^https?://[^\s${}@/]+/[^\s${}@?#]+$"
 def _check_queue(text: str) -> str:
     if not re.fullmatch(_QUEUE_URL, text):
         example = "https://sqs.eu-west-1.amazonaws.com/123456789012/landing"
-        raise ValueError(f"expected the URL of a queue, such as {example}, got {text!r}")
+        raise ValueError(f"expected the URL of an SQS queue, such as {example}, got {text!r}")
     return text
 
 
@@ -258,8 +258,8 @@ Function = Annotated[str, AfterValidator(_check_function), _text_schema(_FUNCTIO
 Start = Annotated[str, AfterValidator(parse_start)]
 TimeZone = Annotated[str, AfterValidator(_check_timezone)]
 Cron = Annotated[str, AfterValidator(check_cron)]
-QueueUrl = Annotated[str, AfterValidator(_check_queue), _text_schema(_QUEUE_URL, "URL of a queue of SQS")]
+QueueUrl = Annotated[str, AfterValidator(_check_queue), _text_schema(_QUEUE_URL, "URL of an SQS queue")]
 AssetUri = Annotated[str, AfterValidator(_check_asset), _text_schema(_ASSET_URI, "URI of an Airflow asset")]
 
 Many = Annotated[tuple[T, ...], Strict(False)]
-"""A YAML list of T, kept as a tuple."""
+"""A YAML list of T, stored as a tuple."""

@@ -1,11 +1,11 @@
-"""What source formats take: options of their pyarrow readers, by their names there, and types of columns."""
+"""Reader options and column types that each source format supports."""
 
 from __future__ import annotations
 
 from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.types import ColumnType
 
-_TEXTS, _TEXT, _CHARACTER, _FLAG, _COUNT = "a list of texts", "a text", "one character", "true or false", "a count"
+_TEXTS, _TEXT, _CHARACTER, _FLAG, _COUNT = "a list of strings", "a string", "one character", "true or false", "a count"
 _CHARACTER_OR_FALSE = "one character, or false"
 
 OPTIONS: dict[str, dict[str, str]] = {
@@ -29,10 +29,10 @@ OPTIONS: dict[str, dict[str, str]] = {
     "json": {},
     "parquet": {},
 }
-"""Format -> option name -> what its value must be."""
+"""Format -> pyarrow option -> description of its values."""
 
 
-_CALLED_ELSEWHERE = {
+_ALIASES = {
     "sep": "delimiter",
     "separator": "delimiter",
     "quote": "quote_char",
@@ -48,44 +48,44 @@ _CALLED_ELSEWHERE = {
     "timestampformat": "timestamp_parsers",
     "charset": "encoding",
 }
-"""Name of an option in Spark, pandas or DuckDB, in lower case -> its name here."""
+"""Option name in Spark, pandas or DuckDB, in lower case -> pyarrow option."""
 
 
-def option_called(name: str) -> str | None:
-    """Return the option of a format that has this name, here or in another library."""
-    here = _CALLED_ELSEWHERE.get(name.casefold(), name)
-    return here if any(here in options for options in OPTIONS.values()) else None
+def find_option(name: str) -> str | None:
+    """Return the pyarrow option with this name, or with this name in another library; None if there is none."""
+    option = _ALIASES.get(name.casefold(), name)
+    return option if any(option in options for options in OPTIONS.values()) else None
 
 
 def option_problem(format_: str, name: str, value: object) -> str | None:
-    """Return why the format does not take this option with this value, or None."""
-    known = OPTIONS[format_]
-    if name not in known:
-        return f"unknown option `{name}` of format {format_}; {did_you_mean(option_called(name) or name, known)}"
-    return None if _fits(value, known[name]) else f"expected {known[name]}, got {value!r}"
+    """Return why the format does not accept this option with this value, or None."""
+    options = OPTIONS[format_]
+    if name not in options:
+        return f"unknown option `{name}` of format {format_}; {did_you_mean(find_option(name) or name, options)}"
+    return None if _is_valid(value, options[name]) else f"expected {options[name]}, got {value!r}"
 
 
 def type_problem(format_: str, type_: ColumnType) -> str | None:
-    """Return why no object of the format can have a column of this type, or None."""
+    """Return why the format cannot have a column of this type, or None."""
     if format_ == "csv" and type_.is_nested:
         return f"format csv cannot hold a {type_}"
-    inner = _time_inside(type_) if format_ == "json" and type_.is_nested else None
+    inner = _first_time_type(type_) if format_ == "json" and type_.is_nested else None
     if inner is None:
         return None
     return (
-        f"{inner} inside a {type_.kind} is not available in this version in format json; declare it as string and "
+        f"{inner} inside a {type_.kind} is not available in this version for format json; declare it as string and "
         "convert it in SQL"
     )
 
 
-def _time_inside(type_: ColumnType) -> ColumnType | None:
+def _first_time_type(type_: ColumnType) -> ColumnType | None:
     if type_.kind in ("date", "timestamp"):
         return type_
     inner = [type_.element] if type_.element is not None else [field for _, field in type_.fields]
-    return next((found for found in map(_time_inside, inner) if found is not None), None)
+    return next((time for time in map(_first_time_type, inner) if time is not None), None)
 
 
-def _fits(value: object, expected: str) -> bool:
+def _is_valid(value: object, expected: str) -> bool:
     if expected == _TEXTS:
         return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     if expected == _FLAG:

@@ -1,7 +1,7 @@
-"""The pattern in a source's path: which names it means, and whether it can mean those of some files.
+"""Match object names against a source's path pattern, and test whether patterns overlap.
 
-`*` stands for any characters within one part, `**` for any characters across parts (a whole part `**/` also for no part
-at all); every other character is literal. What lies before the first `*` is the static prefix.
+`*` matches any characters within one path segment, `**` any characters across segments; `**/` also matches no segment
+at all. Every other character is literal. The text before the first `*` is the static prefix.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from functools import partial
 _TOKEN = re.compile(r"(?<![^/])\*\*/|\*\*|\*|[^*]+")
 _GLOBSTARS = ("**/", "**")
 
-ANY, IN_A_PART = None, "^/"
+ANY, WITHIN_SEGMENT = None, "^/"
 Step = tuple[str | None, bool]
-"""Of a name: characters that may stand here (ANY; IN_A_PART: all but the slash), and whether none or several may."""
+"""One step of a set of names: the allowed characters (ANY, or WITHIN_SEGMENT: all but the slash), and whether they may
+occur any number of times (True) or exactly once (False)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What stands between two `**` of a pattern: literal texts with one `*` between each two.
+    """The part of a pattern between two `**`: literal texts with one `*` between each two.
 
     Attributes:
-        anywhere: a `**` stands before it: it begins anywhere; else where the name begins.
-        overlaps: that was a `**/`: its first text begins with the slash before it, which may be the last one matched.
+        anywhere: it follows a `**` and may begin anywhere; otherwise it begins where the name begins.
+        overlaps: it follows a `**/`. Its first text begins with the slash of that `**/`, which may be the last
+            character that the previous block matched.
     """
 
     texts: tuple[str, ...]
@@ -34,15 +36,16 @@ class _Block:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return whether the pattern means a name.
+    """Return a function that tests whether a name matches the pattern.
 
-    Anyone who lands objects chooses their names, so there is no backtracking: the first place where a text fits is
-    right, because `*` and `**` match whatever comes between. The time is bounded by the length of the name times that
-    of the pattern. As a regular expression, `*_*_*_*.json` took minutes on `____…`.
-
-    `a/**/b*.csv` and `a/x/bc.csv`: the name gets a slash in front, so that `**/` follows one always. The block `/a/` is
-    where the name begins; `/b` and `.csv` are matched from the end backwards, because the last block ends there.
+    Object names are chosen by others and may be hostile, so there is no backtracking. The first position where a text
+    fits is always right, because `*` and `**` match whatever comes between. The time is bounded by the length of the
+    name times that of the pattern; the regular expression for `*_*_*_*.json` took minutes on `____…`.
     """
+    # The pattern a/**/b*.csv becomes two blocks, and the name a/x/bc.csv gets a slash in front:
+    #   block 1  ["/a/"]         at the start of /a/x/bc.csv
+    #   block 2  ["/b", ".csv"]  matched backwards from the end: .csv, then the last /b before it
+    # Block 2 overlaps: its slash may be the last one of block 1, so that a/bc.csv matches as well.
     first, *blocks = _blocks(pattern)
     if not blocks:
         return partial(_is_whole, first.texts)
@@ -64,7 +67,7 @@ def _blocks(pattern: str) -> list[_Block]:
 
 
 def _is_whole(texts: tuple[str, ...], name: str) -> bool:
-    """Return whether a name is texts with parts of a part between them."""
+    """Return whether a name consists of the texts, with characters other than slashes between them."""
     name = "/" + name
     if len(texts) == 1:
         return name == texts[0]
@@ -84,32 +87,32 @@ def _is_spanned(first: _Block, inner: list[_Block], last: _Block, name: str) -> 
 
 
 def _after(name: str, texts: Sequence[str], position: int) -> int:
-    """Return where the first fit of texts ends, each behind any characters of its part; -1: they do not fit."""
+    """Return the end of the first match of `*text*text…` from a position, or -1. A `*` stays in its segment."""
     for text in texts:
         slash = name.find("/", position)
-        found = name.find(text, position, (len(name) if slash < 0 else slash) + len(text))
-        if found < 0:
+        start = name.find(text, position, (len(name) if slash < 0 else slash) + len(text))
+        if start < 0:
             return -1
-        position = found + len(text)
+        position = start + len(text)
     return position
 
 
 def _after_block(name: str, block: _Block, position: int) -> int:
-    """Return where the first fit of a block ends that begins at a position or behind it; -1: there is none."""
+    """Return the end of the first match of a block at or after a position, or -1."""
     text, *more = block.texts
-    while (found := name.find(text, position)) >= 0:
-        end = _after(name, more, found + len(text))
+    while (start := name.find(text, position)) >= 0:
+        end = _after(name, more, start + len(text))
         if end >= 0:
             return end
-        # What does not fit from here fits from nowhere in the same part.
-        position = found + 1 if "/" in text else name.find("/", found) + 1
+        # If the rest does not match from here, it does not match from a later position in the same segment either.
+        position = start + 1 if "/" in text else name.find("/", start) + 1
         if not position:
             return -1
     return -1
 
 
 def _ends_with(name: str, texts: Sequence[str], position: int) -> bool:
-    """Return whether a name ends with texts that begin at a position or behind it: of each its last fit is taken."""
+    """Return whether a name ends with the texts, all at or after a position. Texts are matched as late as possible."""
     end = len(name) - len(texts[-1])
     if end < position or not name.endswith(texts[-1]):
         return False
@@ -122,14 +125,14 @@ def _ends_with(name: str, texts: Sequence[str], position: int) -> bool:
 
 
 def static_prefix(pattern: str) -> str:
-    """Return what every name begins with."""
+    """Return the literal prefix of every name that matches."""
     return pattern.split("*", 1)[0]
 
 
 def hidden_by(pattern: str) -> Callable[[str], bool]:
-    """Return whether a name that matches has a part that begins with ``_`` or ``.`` below the static prefix.
+    """Return a function that tests whether a matching name is hidden: a segment begins with ``_`` or ``.``.
 
-    A part whose first character the pattern itself spells out is wanted, whatever it begins with.
+    Segments whose first character is part of the static prefix do not count.
     """
     static = static_prefix(pattern)
     hidden = re.compile(r"/[_.]" if static and not static.endswith("/") else r"(?:^|/)[_.]").search
@@ -137,27 +140,30 @@ def hidden_by(pattern: str) -> Callable[[str], bool]:
 
 
 def can_name(pattern: str, names: Sequence[Step]) -> bool:
-    """Return whether some text is both a name that the pattern means and one that the steps spell.
+    """Return whether some text both matches the pattern and can be spelled by the steps.
 
-    Both are walked side by side: a place is the number of steps behind in either, and a text exists when both ends can
-    be reached together. `a*/x` and `ab/` + any character: (0,0) a (1,1) b (1,2) * is done (2,2) / (3,3) x (4,4).
+    This walks both as automata. A state is the number of steps done in each, and a common text exists if both ends can
+    be reached together.
     """
+    # Pattern `a*/x`, steps `a` `b` `/` (any character):
+    #   (0,0) -a-> (1,1) -b-> (1,2) -leave *-> (2,2) -/-> (3,3) -x-> (4,4): both end, so `ab/x` is a common name.
     steps: list[Step] = []
     skips: dict[int, int] = {}
     for token in _TOKEN.findall(pattern):
         if token == "**/":
             skips[len(steps)] = len(steps) + 3
-            steps += [("", True), (ANY, True), ("/", False)]  # the first is passed once: only there it may be skipped
+            # The first step matches no character. It marks the only state from which the whole `**/` may be skipped.
+            steps += [("", True), (ANY, True), ("/", False)]
         elif token in ("**", "*"):
-            steps.append((ANY if token == "**" else IN_A_PART, True))
+            steps.append((ANY if token == "**" else WITHIN_SEGMENT, True))
         else:
             steps += [(character, False) for character in token]
     waiting, seen = [(0, 0)], set()
     while waiting:
-        place = i, j = waiting.pop()
-        if place in seen:
+        state = i, j = waiting.pop()
+        if state in seen:
             continue
-        seen.add(place)
+        seen.add(state)
         if i == len(steps) and j == len(names):
             return True
         if i in skips:
@@ -172,12 +178,12 @@ def can_name(pattern: str, names: Sequence[Step]) -> bool:
     return False
 
 
-def _share(one: str | None, other: str | None) -> bool:
-    """Return whether a character may be of both."""
-    if one == "" or other == "":
+def _share(left: str | None, right: str | None) -> bool:
+    """Return whether two sets of characters have one in common."""
+    if left == "" or right == "":
         return False
-    if one is ANY or other is ANY or one == other:
+    if left is ANY or right is ANY or left == right:
         return True
-    if one == IN_A_PART:
-        return other != "/"
-    return one != "/" if other == IN_A_PART else not set(one).isdisjoint(other)
+    if left == WITHIN_SEGMENT:
+        return right != "/"
+    return left != "/" if right == WITHIN_SEGMENT else not set(left).isdisjoint(right)

@@ -1,4 +1,4 @@
-"""A problem says what is wrong with a spec, where, and what to do; all of a file come together."""
+"""Problems of a spec, and the error that reports all problems of a file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Problem:
     """One problem of a spec.
 
     Attributes:
-        path: keys and indexes from the root to the value; () = the whole file.
+        path: keys and indexes from the root to the value; () is the whole file.
         message: what was expected and got, and what to do.
-        at_key: whether the place is the key rather than its value.
+        at_key: whether the position to report is that of the key, not of its value.
     """
 
     path: Path
@@ -30,7 +30,7 @@ class Problem:
 
 
 def show_path(path: Path) -> str:
-    """Return a path as the errors show it: `operators[1].aggregates.x`."""
+    """Format a path for error messages: `operators[1].aggregates.x`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -38,39 +38,39 @@ def show_path(path: Path) -> str:
 
 
 def shortened(text: str, longest: int = 60) -> str:
-    """Return a text as messages quote it: what is longer ends in an ellipsis."""
+    """Return a text of at most `longest` characters, truncated with an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def invalid_spec(problems: Sequence[Problem], *, file: str, keys: Positions, values: Positions) -> InvalidRequest:
-    """Return the error that reports `problems` in the order of the file, at most 24 lines.
+    """Return the error that reports `problems` in file order: the first 10, and how many more there are.
 
     Args:
-        file: how the file is named to its user.
+        file: name of the file in messages.
         keys, values: path -> (line, column), 1-based; empty for a spec that was not read from a file.
     """
-    placed = sorted(((_place(p, keys, values), p) for p in problems), key=lambda item: item[0])
+    located = sorted(((_position(p, keys, values), p) for p in problems), key=lambda item: item[0])
     lines = []
-    for (line, column), problem in placed[:_SHOWN]:
+    for (line, column), problem in located[:_SHOWN]:
         where = f"{file}:{line}:{column}: " if line else ""
         path = show_path(problem.path)
         text = " ".join(f"{where}{path + ': ' if path else ''}{problem.message}".split())
         lines.append(shortened(text, _LINE_CHARACTERS))
-    if len(placed) > _SHOWN:
-        lines.append(f"… and {len(placed) - _SHOWN} more")
-    count = "1 problem" if len(placed) == 1 else f"{len(placed)} problems"
+    if len(located) > _SHOWN:
+        lines.append(f"… and {len(located) - _SHOWN} more")
+    count = "1 problem" if len(located) == 1 else f"{len(located)} problems"
     head = f"{file} is not a valid job spec ({count}). Nothing was run or changed."
     return InvalidRequest(
         "\n".join([head, *lines]),
         hint="Correct the spec, then check it with `milepost lint`.",
         problems=[
             {"path": show_path(p.path), "line": line, "column": column, "message": p.message}
-            for (line, column), p in placed
+            for (line, column), p in located
         ],
     )
 
 
-def _place(problem: Problem, keys: Positions, values: Positions) -> tuple[int, int]:
+def _position(problem: Problem, keys: Positions, values: Positions) -> tuple[int, int]:
     if problem.at_key and problem.path in keys:
         return keys[problem.path]
     path = problem.path

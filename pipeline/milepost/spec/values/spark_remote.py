@@ -1,6 +1,6 @@
-"""The address of a Spark Connect server in a spec: `sc://host[:port][/;use_ssl=true]`.
+"""Parse the address of a Spark Connect server: `sc://host[:port][/;use_ssl=true]`.
 
-The token never stands there: what stands in a spec is pinned, logged and shown.
+A token in the address is refused, because specs are stored, logged and shown.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 
 DEFAULT_PORT = 15002
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-"""Environment variable with the token of the server; Spark's own name for it, on both sides."""
+"""Environment variable with the server's token. Spark's client and server use the same name."""
 
 REMOTE_VARIABLE = "MILEPOST_SPARK_REMOTE"
-"""Environment variable with the address of a server; the specs that `milepost init` writes read it."""
+"""Environment variable with the address of a server, read by the specs that `milepost init` writes."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRemote:
-    """Where a Spark Connect server answers, and whether TLS is asked for.
+    """Address of a Spark Connect server.
 
     Attributes:
-        conn_id: of the Connection that says so; None: it is the spec.
-        token: of that Connection; None: the one of the environment, if there is one.
+        conn_id: the Connection that the address is from; None: the spec.
+        token: token of that Connection; None: the token in the environment, if any.
     """
 
     host: str
@@ -35,7 +35,7 @@ class SparkRemote:
 
     @property
     def origin(self) -> str:
-        """Where the address can be corrected."""
+        """The place where a user can correct the address."""
         return f"Connection {self.conn_id}" if self.conn_id is not None else "`spark.remote`"
 
     @property
@@ -49,7 +49,7 @@ class SparkRemote:
 
 
 def parse_remote(text: str) -> SparkRemote:
-    """Read an address. Raises ValueError: says what is wrong, without repeating what may be a secret."""
+    """Parse an address. Raises ValueError; its message does not quote the address, which may contain a secret."""
     if not text.startswith("sc://"):
         raise ValueError("expected the address of a Spark Connect server, sc://host:port")
     try:
@@ -61,20 +61,20 @@ def parse_remote(text: str) -> SparkRemote:
         raise ValueError(f"expected no user name and password; the token comes from {TOKEN_VARIABLE}")
     path, _, parameters = parts.path.partition(";")
     if not host or port == 0 or path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError("expected sc://host:port, and nothing behind it but /;use_ssl=true")
+        raise ValueError("expected sc://host:port, optionally followed by /;use_ssl=true")
     tls = False
     for parameter in filter(None, parameters.split(";")):
         name, _, value = parameter.partition("=")
         if name == "token":
-            raise ValueError(f"no token here: it comes from the environment variable {TOKEN_VARIABLE}")
+            raise ValueError(f"expected no token; it comes from the environment variable {TOKEN_VARIABLE}")
         if name != "use_ssl" or value not in ("true", "false"):
-            raise ValueError(f"expected no parameter but use_ssl=true, got `{name}`")
+            raise ValueError(f"expected no parameter except use_ssl=true, got `{name}`")
         tls = value == "true"
     return SparkRemote(host, DEFAULT_PORT if port is None else port, tls)
 
 
 def remote_problem(text: str) -> str | None:
-    """Return why a text is no address; None when it is one."""
+    """Return why a text is not a valid address, or None."""
     try:
         parse_remote(text)
     except ValueError as problem:

@@ -1,6 +1,6 @@
-"""The Spark settings that Milepost makes itself: what `spark.conf` may not say, and why.
+"""Spark settings that Milepost controls, and so refuses in `spark.conf`.
 
-Read by the check of specs and by what opens the session, so that neither can drift from the other.
+The spec checks and the code that opens a session both read this table, so they cannot drift apart.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 
 TASK_ATTEMPTS = 3
-"""How often Spark tries a task before the epoch is declined; the checkpoint itself is tried once."""
+"""Attempts of a Spark task before the epoch is declined. The checkpoint itself is not retried."""
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-"""The one setting that is shared: the spec's options follow ours."""
+"""The only shared setting: the spec's options are appended to Milepost's."""
 
 PYTHON = "spark.pyspark.python"
-"""The interpreter of a cluster's workers: a path there, or below an archive of `spark.archives`."""
+"""The Python interpreter of a cluster's workers: a path on the workers, or in an archive of `spark.archives`."""
 
 SESSION_PYTHON = "spark.sql.execution.pyspark.python"
-"""The same for one session on a running Spark Connect server."""
+"""The same for a session on a running Spark Connect server."""
 
 ARCHIVES = "spark.archives"
 
@@ -31,7 +31,7 @@ COMMAND_LINE = (
     "spark.executor.extraJavaOptions",
     "spark.executor.defaultJavaOptions",
 )
-"""Settings that Spark itself puts on the command line of a process: no place for a secret."""
+"""Settings that Spark puts on a command line, where a secret would be visible."""
 
 FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.adaptive.enabled": ("false", "one partition of an exchange is one subtask, and none may be merged"),
@@ -50,59 +50,59 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.ui.enabled": ("false", "an epoch opens no port for other machines"),
     "spark.ui.showConsoleProgress": ("false", "it would write over the epoch's own progress"),
 }
-"""Setting -> its value, and why it is not the spec's to choose."""
+"""Setting -> (value, why the spec cannot change it)."""
 
 LOOPBACK: Mapping[str, tuple[str, str]] = {
     "spark.shuffle.compress": ("false", "buffers that stay on this machine cost more to compress than to copy"),
     "spark.shuffle.checksum.enabled": ("false", "every channel's buffers have a digest of their own"),
     SOCKETS: ("true", "over TCP a task waits 40 ms for a delayed acknowledgement"),
-    "spark.driver.host": ("127.0.0.1", "a local master is reached on this machine alone"),
-    "spark.driver.bindAddress": ("127.0.0.1", "a local master is reached on this machine alone"),
+    "spark.driver.host": ("127.0.0.1", "a local master is reachable only on this machine"),
+    "spark.driver.bindAddress": ("127.0.0.1", "a local master is reachable only on this machine"),
 }
-"""Fixed too where the master is local; beside a cluster they are the spec's to choose."""
+"""Also fixed with a local master. With a cluster the spec may set them."""
 
 DEFAULTS: Mapping[str, str] = {
-    # For few receivers Spark would write each shuffle file twice, but needs no memory for a row; now a row has to fit
-    # into a task's share.
+    # With few receivers Spark would otherwise write each shuffle file twice. The price: a row has to fit into a task's
+    # share of the memory.
     "spark.shuffle.sort.bypassMergeThreshold": "1",
-    # Buffers of the exchange pass between the JVM and Python in few pieces.
+    # Pass exchange buffers between the JVM and Python in few pieces.
     "spark.buffer.size": str(1 << 20),
 }
-"""What a session on a local master has where `spark.conf` says nothing else."""
+"""Defaults with a local master; `spark.conf` overrides them."""
 
 ELSEWHERE: Mapping[str, str] = {
-    "spark.master": "it is `spark.master` of the spec, beside `conf`",
+    "spark.master": "it comes from the spec's key `spark.master`",
     "spark.app.name": "it is the job's name",
     "spark.submit.deployMode": "an epoch's driver is the process that runs it",
-    "spark.remote": "it is `spark.remote` of the spec, beside `conf`",
-    "spark.api.mode": "`spark.remote` of the spec decides it",
+    "spark.remote": "it comes from the spec's key `spark.remote`",
+    "spark.api.mode": "it follows from the spec's key `spark.remote`",
     "spark.connect.authenticate.token": "it comes from the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN",
 }
-"""Settings that the session gets from elsewhere."""
+"""Settings that are determined elsewhere -> where."""
 
 _LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 
 
 def local_cores(master: str) -> str | None:
-    """Return how many cores a local master has, a number or ``*``; None for a master that is no local one."""
+    """Return the number of cores of a local master, or ``*``; None if the master is not local."""
     match = _LOCAL_MASTER.fullmatch(master)
     return None if match is None else match[1] or "1"
 
 
 def settings_of(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session with this master: ours, and what a `spark.conf` says that is its to choose."""
+    """Return all settings of a session with this master: defaults, then `spark.conf`, then the fixed ones."""
     local = local_cores(master) is not None
     fixed = {**FIXED, **(LOOPBACK if local else {})}
     return {**(DEFAULTS if local else {}), **conf, **{key: value for key, (value, _) in fixed.items()}}
 
 
 def session_settings() -> dict[str, str]:
-    """Return the settings that a session on a running Spark Connect server is given."""
+    """Return the settings to apply to a session on a running Spark Connect server."""
     return {key: value for key, (value, _) in FIXED.items() if key.startswith("spark.sql.")}
 
 
 def conf_problems(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each key of a `spark.conf` that cannot stand there, and why."""
+    """Yield (key, message) for each invalid key of `spark.conf`."""
     reasons = {key: why for key, (_, why) in FIXED.items()} | dict(ELSEWHERE)
     if local_cores(master) is not None:
         reasons |= {key: why for key, (_, why) in LOOPBACK.items()}
@@ -110,6 +110,6 @@ def conf_problems(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, s
         if key in reasons:
             yield key, f"is set by Milepost ({reasons[key]}); remove it"
         elif not key.startswith("spark.") or any(c.isspace() for c in key):
-            yield key, "Spark leaves out every setting whose name does not begin with `spark.`; correct or remove it"
+            yield key, "Spark ignores settings whose name does not begin with `spark.`; correct or remove it"
         elif key in COMMAND_LINE and "${env:" in value:
-            yield key, "is shown by the process list to everybody on the machine: no ${env:…} here; write it out"
+            yield key, "is visible in the process list to every user of the machine: write it without ${env:…}"

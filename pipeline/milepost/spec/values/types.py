@@ -1,6 +1,6 @@
-"""Column types as a spec writes them: a small tree, and the pyarrow type it stands for.
+"""Column types of a spec: parser, canonical text, and the equivalent pyarrow type.
 
-pyarrow is imported only by `to_arrow`, because DAG files parse specs and must stay fast.
+Only `to_arrow` imports pyarrow, because DAG files parse specs and must stay fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INSTEAD = {
     **dict.fromkeys(("datetime", "timestamp", "timestamptz"), "timestamp[us, UTC]"),
     "array": "list<T>",
 }
-"""Names that SQL, Spark and Arrow have for types -> what a spec calls them."""
+"""Type name in SQL, Spark or Arrow -> name in a spec."""
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\](),:])")
 _MAX_DEPTH = 16
 
@@ -45,10 +45,10 @@ class ColumnType:
 
     Attributes:
         kind: bool, int8…int64, float32, float64, decimal, string, binary, date, timestamp, list or struct.
-        unit: of a timestamp: s, ms, us or ns. utc: whether it has the zone UTC (else none).
+        unit: unit of a timestamp: s, ms, us or ns. utc: whether a timestamp has the zone UTC (otherwise none).
         precision, scale: of a decimal.
-        element: of a list.
-        fields: of a struct.
+        element: element type of a list.
+        fields: (name, type) of each field of a struct.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class ColumnType:
 
     @property
     def is_number(self) -> bool:
-        """Whether sums and averages of it exist."""
+        """Whether values can be summed and averaged."""
         return self.kind in INTEGERS or self.kind in FLOATS or self.kind == "decimal"
 
     @property
@@ -82,10 +82,10 @@ class ColumnType:
 
 
 def parse_type(text: object) -> ColumnType:
-    """Return the type that `text` names.
+    """Parse a column type.
 
     Raises:
-        ValueError: it names none; the message lists the grammar.
+        ValueError: the text is not a type; the message contains the grammar.
     """
     if isinstance(text, ColumnType):
         return text
@@ -101,15 +101,16 @@ def parse_type(text: object) -> ColumnType:
 
 
 def _hint(text: str) -> str:
-    """Return the clause that says what was probably meant, or nothing."""
+    """Return the clause that suggests what was probably meant, or ""."""
+    # In `{a: decimal(12,2)}` YAML ends the value at the comma, so the type arrives as `decimal(12`.
     if any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "<>")):
-        return '; within {} a type with a comma stands in quotes: "decimal(12,2)"'
+        return '; quote a type with a comma inside {}: "decimal(12,2)"'
     name = re.split(r"[^a-z0-9]", text.strip().lower(), maxsplit=1)[0]
     return f"; did you mean {_INSTEAD[name]}?" if name in _INSTEAD else ""
 
 
 def to_arrow(type_: ColumnType | str) -> pa.DataType:
-    """Return the pyarrow type of a column type (or of its text)."""
+    """Return the pyarrow type of a column type or of its text."""
     import pyarrow as pa
 
     t = parse_type(type_)
@@ -129,7 +130,7 @@ def to_arrow(type_: ColumnType | str) -> pa.DataType:
 
 
 class _Malformed(Exception):
-    """The text left the grammar; the message is a clause or empty."""
+    """The text does not match the grammar. The message is a clause or empty."""
 
 
 class _Parser:

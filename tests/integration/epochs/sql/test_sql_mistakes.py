@@ -133,5 +133,5 @@ def test_types_of_a_cast_are_those_of_spark(spark: SparkSession) -> None:
         if name != "time"  # which has to be switched on in the session
     }
     assert not [name for name, refused in known.items() if refused]
-    others = [*cast_types.SPARKS, *cast_types.WITH_LENGTH]
+    others = [*cast_types.SPARK_TYPES, *cast_types.WITH_LENGTH]
     assert [name for name in others if not refused_by_spark(spark, f"SELECT CAST(NULL AS {name}) AS q")] == []

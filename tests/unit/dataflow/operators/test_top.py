@@ -25,7 +25,7 @@ VIEWS = pa.schema([("hour", pa.int32()), ("page", pa.string()), ("views", pa.int
 
 
 def top(n: int = 2, order: tuple[tuple[str, bool], ...] = (("views", True),), schema: pa.Schema = VIEWS) -> TopByKey:
-    return TopByKey("top", ("hour",), order, n, "place", OperatorInput(schema, None, stays=("hour", "page")))
+    return TopByKey("top", ("hour",), order, n, "place", OperatorInput(schema, None, stable_key=("hour", "page")))
 
 
 def views(*rows: tuple[int | None, str | None, int | None]) -> pa.Table:
@@ -173,7 +173,7 @@ def test_ranks_tell_what_they_replace(tmp_path: Path) -> None:
 
 def test_a_rank_that_ends_is_deleted_where_rows_may_move_from_key_to_key(tmp_path: Path) -> None:
     operator = TopByKey(
-        "top", ("views",), (("page", False),), 2, "place", OperatorInput(UPDATED, None, stays=("page",))
+        "top", ("views",), (("page", False),), 2, "place", OperatorInput(UPDATED, None, stable_key=("page",))
     )
     run = started(tmp_path, operator)
     first = run.epoch(weighed((1, "a", 5, 1), (1, "b", 5, 1))).rows

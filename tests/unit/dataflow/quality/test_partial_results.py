@@ -24,7 +24,7 @@ from milepost.dataflow.quality.partitioning import partitions_of, sample_of
 from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus
 from milepost.protocol.codec.records import from_json, to_json
 from milepost.spec.job.spec import QualitySpec
-from milepost.spec.values.expectation_combination import OTHERS, Combination, combination_of
+from milepost.spec.values.expectation_combination import COMBINATIONS, Combination, combination_of
 from milepost.spec.values.expectations import ARGUMENTS
 from milepost_testkit import profiles, wording
 
@@ -155,9 +155,9 @@ def test_however_rows_are_cut_the_verdict_is_that_on_the_whole_table(
 def test_every_expectation_of_the_library_is_either_compared_with_the_whole_or_needs_all_rows() -> None:
     """A new one would count as one that looks at single rows."""
     compared = {one["type"] for one in SUITES}
-    needing = {type_ for type_, how in OTHERS.items() if how is Combination.ALL}
+    needing = {type_ for type_, how in COMBINATIONS.items() if how is Combination.ALL}
     assert compared | needing == ARGUMENTS.keys() and not compared & needing
-    assert OTHERS.keys() <= ARGUMENTS.keys()
+    assert COMBINATIONS.keys() <= ARGUMENTS.keys()
 
 
 @pytest.mark.parametrize("size", [130, 999, 1_000])

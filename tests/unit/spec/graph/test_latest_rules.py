@@ -32,7 +32,7 @@ def sql(text: str, source: str = "current", uid: str = "open") -> dict[str, Any]
 def test_its_rows_are_updates_by_key_with_deletes_where_it_says_when() -> None:
     graph = build_graph(spec(LATEST))
     node = graph.nodes["current"]
-    assert list(node.columns) == list(ORDERS) and node.deletes and node.reads_marked
+    assert list(node.columns) == list(ORDERS) and node.deletes and node.has_conditions
     assert (node.event_time, node.output_kind, node.key, node.level) == (None, "updates", ("id",), 1)
     assert graph.sink_inputs["shown"].deletes and graph.sink_inputs["shown"].key == ("id",)
     plain = build_graph(spec({**LATEST, "delete_when": None}))

@@ -38,7 +38,7 @@ def graph_of(*operators: dict[str, Any], shown: tuple[str, ...] = ("sums",)) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "key", "stays"),
+    ("text", "kind", "key", "stable_key"),
     [
         ("SELECT * FROM totals", "updates", ("page", "n"), ("page", "n")),
         ("SELECT seen, n AS number, page FROM totals", "updates", ("page", "number"), ("page", "number")),
@@ -50,10 +50,10 @@ def graph_of(*operators: dict[str, Any], shown: tuple[str, ...] = ("sums",)) -> 
     ],
 )
 def test_rows_without_the_key_come_and_are_taken_back(
-    text: str, kind: str, key: tuple[str, ...], stays: tuple[str, ...]
+    text: str, kind: str, key: tuple[str, ...], stable_key: tuple[str, ...]
 ) -> None:
     made = graph_of(sql(text), sums("made")).nodes["made"]
-    assert (made.output_kind, made.key, made.stays) == (kind, key, stays)
+    assert (made.output_kind, made.key, made.stable_key) == (kind, key, stable_key)
     assert made.retracts and made.read == "made.retract"
 
 

@@ -132,7 +132,7 @@ def test_ranks_may_end_where_rows_move_from_key_to_key_or_go() -> None:
     behind = {**TOP, "inputs": ["ranks"], "key": ["n"], "order_by": ["page"], "rank": "r"}
     graph = build_graph(spec(behind, TOTALS, by_number))
     assert [graph.nodes[uid].deletes for uid in ("totals", "ranks", "first")] == [False, True, True]
-    assert (graph.nodes["totals"].stays, graph.nodes["ranks"].stays) == (("page", "at"), ())
+    assert (graph.nodes["totals"].stable_key, graph.nodes["ranks"].stable_key) == (("page", "at"), ())
     assert not build_graph(spec(RANKS, TOTALS)).nodes["first"].deletes
 
 

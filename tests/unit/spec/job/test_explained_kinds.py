@@ -57,7 +57,7 @@ def test_what_is_explained_are_the_tables_that_an_operator_keeps() -> None:
         operator = job.spec.operator(node.uid)
         assert not isinstance(operator, SqlOperator)
         read = [graph.nodes[name] for name in node.inputs]
-        marks = [pa.field(mark, pa.bool_()) for mark, _ in node.marks]
+        marks = [pa.field(mark, pa.bool_()) for mark, _ in node.conditions]
         schemas = [pa.schema([*arrow_schema(one.columns), *marks]) for one in read]
         inputs = zip(schemas, read, strict=True)
         given = [OperatorInput(schema, one.event_time, one.shift_us) for schema, one in inputs]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.spec.load.load import load_job
-from milepost.spec.values.patterns import ANY, IN_A_PART, Step, can_name, matcher
+from milepost.spec.values.patterns import ANY, WITHIN_SEGMENT, Step, can_name, matcher
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -124,14 +124,15 @@ def test_the_names_of_a_table_s_files_are_those_that_its_sink_gives(tmp_path: Pa
 
 
 _PIECE = st.sampled_from(["*", "**", "**/", "/", "a", "b"])
-_STEPS = st.lists(st.tuples(st.sampled_from([ANY, IN_A_PART, "/", "a", "ab"]), st.booleans()), max_size=5)
+_STEPS = st.lists(st.tuples(st.sampled_from([ANY, WITHIN_SEGMENT, "/", "a", "ab"]), st.booleans()), max_size=5)
 
 
 @given(st.lists(_PIECE, max_size=5).map("".join), _STEPS, st.text("ab/", max_size=6))
 def test_a_name_of_both_is_found(pattern: str, steps: list[Step], name: str) -> None:
     """Every text that both mean is one that they share."""
     spelled = "".join(
-        ({ANY: ".", IN_A_PART: "[^/]"}.get(characters) or f"[{characters}]") + "*" * many for characters, many in steps
+        ({ANY: ".", WITHIN_SEGMENT: "[^/]"}.get(characters) or f"[{characters}]") + "*" * many
+        for characters, many in steps
     )
     if matcher(pattern)(name) and re.fullmatch(spelled, name):
         assert can_name(pattern, steps)

@@ -159,7 +159,7 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
             ok, said = True, context.sink(spec.name).probe()
         except CheckpointError as error:
             ok, said = False, error.full_message().removeprefix(f"sink {spec.name}: ")
-        checks.append(ProbeCheck(f"sink {spec.name}: {spec.place}", ok, said))
+        checks.append(ProbeCheck(f"sink {spec.name}: {spec.location}", ok, said))
     return checks
 
 

@@ -19,7 +19,7 @@ from milepost.spark.task.outputs import FILL, WHOLE, SqlOutput, fill_outputs, sq
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
 from milepost.spec.graph.columns_read import columns_read
-from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, edge_names, late_output, marked_output
+from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, conditions_output, edge_names, late_output
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.operators.lookup import LookupOperator
@@ -67,7 +67,7 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
             lookups[node.uid] = _lookup(plan, node, schemas)
             schemas[node.uid] = lookups[node.uid].lookup.output_schema
         else:
-            if node.reads_marked:
+            if node.has_conditions:
                 (mark,) = (one for one in made if one.node == node)
                 schemas[mark.name] = _sql_schema(mark, schemas, sql_schema)
             inputs[node.uid] = _inputs(plan, node, schemas)
@@ -121,10 +121,10 @@ def _operator_schemas(
     if node.retracts:
         found[node.read] = _weighted(operator.output_schema)
     found |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(inputs)}
-    if node.reads_marked:
+    if node.has_conditions:
         sent = {*inputs[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # which times rows in flight
-        marked = schemas[marked_output(node.uid)]
-        found[marked_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
+        marked = schemas[conditions_output(node.uid)]
+        found[conditions_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
     return found
 
 
@@ -142,11 +142,11 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
     found = []
     for name in node.inputs:
-        schema = schemas[marked_output(node.uid) if node.reads_marked else plan.graph.nodes[name].read]
+        schema = schemas[conditions_output(node.uid) if node.has_conditions else plan.graph.nodes[name].read]
         if needed is not None:
             schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN, DELETED_COLUMN}])
         node_read = plan.graph.nodes[name]
-        found.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stays))
+        found.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stable_key))
     return tuple(found)
 
 

@@ -105,10 +105,10 @@ def selects(
         there: columns of the wide frame, by output.
     """
     operator, columns = spec.operator(output.node.uid), (column_of(output.name, part) for part in itertools.count())
-    if output.node.marks:
+    if output.node.conditions:
         ((_, read),) = output.inputs.items()
         names = schemas[read].names
-        both = [*names, *(mark for mark, _ in output.node.marks)]
+        both = [*names, *(mark for mark, _ in output.node.conditions)]
         shown = schemas[output.name].names if output.name in schemas else both
         return [
             Selected(read, mark_expression(output.node, names, shown, source, next(columns)))
@@ -164,7 +164,7 @@ def mark_expression(
         columns: that it makes: the marks, and those of the input that the operator needs.
     """
     conditions = {
-        name: condition_sql(condition, node.inputs[0], input_columns, source) for name, condition in node.marks
+        name: condition_sql(condition, node.inputs[0], input_columns, source) for name, condition in node.conditions
     }
     values = [
         f"{_literal(name)}, CASE WHEN {conditions[name]} THEN true ELSE false END"

@@ -1,4 +1,4 @@
-"""The part of a spec that joins rows with the version that was the newest at their time."""
+"""Spec of the `asof` operator: join rows with the version that was current at their event time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from milepost.spec.job.operators.join import PairedOperator
 
 
 class AsofOperator(PairedOperator):
-    """Each row of its left input with the newest version of its key: the right row of at most its event time.
+    """Joins each left row with the version of its key that is current at its event time.
 
-    The right input is a change feed: its rows are versions, each of which holds from its event time until that of the
-    next one of its key; of two of one time the greatest holds, by all of its columns, compared one after another in the
-    order in which the input has them. A left row comes out when the watermark of both inputs is past it. The output has
-    the columns of the left row, then those of the version without its key; its event time is the left row's.
-    `<uid>.late.<input>` has the late rows of an input. A key with a null in it has no version.
+    The right input is a change feed. Each of its rows is a version that is valid from its event time until that of the
+    next version of the same key. Of two versions with the same event time the greater one wins, comparing all columns
+    in the order of the input. A left row is emitted when the watermark of both inputs has passed it. The output has
+    the columns of the left row, then those of the version without its key; its event time is that of the left row.
+    Late rows of an input go to `<uid>.late.<input>`. A key that contains a null has no version.
 
     Attributes:
-        how: inner, left rows with a version alone; left, those without one too, with null in its columns.
+        how: inner: only left rows that have a version. left: all left rows, with nulls where there is no version.
     """
 
     kind: Literal["asof"]

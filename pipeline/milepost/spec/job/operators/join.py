@@ -1,4 +1,4 @@
-"""The part of a spec that joins two inputs."""
+"""Spec of the `join` operator, and what all operators with two inputs share."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ def _distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str]
 
 def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
     if len(bounds) == 2 and bounds[0] > bounds[1]:
-        raise ValueError("the first bound is above the second one: no row could pair with another")
+        raise ValueError("the first bound is above the second, so no rows could match")
     return bounds
 
 
 class TwoInputs(SpecModel):
-    """What an operator has whose rows have the columns of two inputs.
+    """Operators whose output has the columns of two inputs.
 
     Attributes:
-        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`.
-        inputs: the names of two sources or operators, the left one first.
-        key: columns that are equal in both, each once; `{left: right}` where they have other names.
-        columns: new names of columns of the right input, where both inputs have one of a name: `{paid_at: right.at}`.
+        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`.
+        inputs: names of two sources or operators, the left one first.
+        key: columns that are equal in both inputs, each once; `{left: right}` if their names differ.
+        columns: new names for columns of the right input, needed where both inputs have a column of the same name:
+            `{paid_at: right.at}`.
     """
 
     uid: NodeName
@@ -40,7 +41,7 @@ class TwoInputs(SpecModel):
 
     @property
     def key_texts(self) -> list[str]:
-        """Each pair of its key as one text: ``left = right``, or the one name that both have."""
+        """Each column pair of the key as text: ``left = right``, or the name if both are the same."""
         return [left if left == right else f"{left} = {right}" for left, right in self.key]
 
     @property
@@ -50,33 +51,32 @@ class TwoInputs(SpecModel):
 
 
 class PairedOperator(TwoInputs):
-    """What an operator has that pairs rows of two inputs.
+    """Stateful operators that match rows of two inputs.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: the names of two sources or operators, the left one first; the rows of both are append, never updates,
-            with an event time. One name twice joins its rows with each other.
+        uid: name of the operator, under which its state is stored: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints store its state.
+        inputs: names of two sources or operators, the left one first. Both must be append and have an event time. The
+            same name twice is a self-join.
     """
 
     renamed_from: NodeName | None = None
 
 
 class JoinOperator(PairedOperator):
-    """Pairs of a row of its left and a row of its right input: of one key, near each other in event time.
+    """Joins rows of two inputs that have the same key and are close in event time.
 
-    The output has the columns of the left row, then those of the right row without its key; its event time is the left
-    row's. `<uid>.late.<input>` has the late rows of an input. A key with a null in it pairs with nothing.
+    The output has the columns of the left row, then those of the right row without its key; its event time is that of
+    the left row. Late rows of an input go to `<uid>.late.<input>`. A key that contains a null matches nothing.
 
-    Rows that pair with nothing come out (`left`, `right`, `anti`) once the watermark says that nothing can come that
-    would pair with them; those with a null in the key at once. The other side's columns are null in them; where it is
-    the left one (`right`), its key and event time are the right row's.
+    `left`, `right` and `anti` emit an unmatched row once the watermark rules out a match, and at once if its key
+    contains a null. The columns of the other side are then null; with `how: right`, the left key and event time columns
+    hold the values of the right row.
 
     Attributes:
-        within: how long after the left row's event time the right row's is, at least and at most; a bound below 0s is
-            before it.
-        how: which rows come out. inner: pairs. left, right: also the rows of that side that pair with nothing. semi,
-            anti: left rows, with their columns alone: once where a right row pairs with them, where none does.
+        within: minimum and maximum of the right row's event time minus the left row's. Both may be negative.
+        how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. semi: left rows
+            with at least one match, once. anti: left rows without a match. semi and anti emit only the left columns.
     """
 
     kind: Literal["join"]
@@ -85,6 +85,6 @@ class JoinOperator(PairedOperator):
 
     @property
     def bounds(self) -> tuple[timedelta, timedelta]:
-        """The least and the greatest of `within`."""
+        """The lower and the upper bound of `within`."""
         low, high = self.within
         return low, high

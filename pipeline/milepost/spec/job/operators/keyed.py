@@ -1,4 +1,4 @@
-"""The part of a spec that every operator with a key and one input has."""
+"""What the specs of all operators with one key and one input share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milepost.spec.values.fields import Aggregate, ColumnName, Many, NodeName, O
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names, each of which is there once. Raises ValueError: one occurs twice."""
+    """Return `names`. Raises ValueError if one occurs twice."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"{twice[0]} occurs twice")
@@ -30,13 +30,13 @@ Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
 class KeyedOperator(SpecModel):
-    """What an operator with state and one input has.
+    """Stateful operators with one input.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: the name of one source or operator; its rows are append, never updates.
-        key: columns, each once.
+        uid: name of the operator, under which its state is stored: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints store its state.
+        inputs: name of one source or operator. Its rows must be append, not updates.
+        key: key columns, each once.
     """
 
     uid: NodeName

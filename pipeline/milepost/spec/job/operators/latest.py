@@ -1,4 +1,4 @@
-"""The part of a spec that keeps the newest row of each key."""
+"""Spec of the `latest` operator: keep the newest row of each key."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from milepost.spec.values.fields import PositiveDuration, Text
 
 
 class LatestOperator(KeyedOperator):
-    """The newest row of each key, by columns that say which is newer; emits, per epoch, the keys that changed.
+    """The newest row of each key, ordered by columns. Each epoch emits the keys that changed.
 
-    Its output is updates, which an upsert sink or a changelog takes, with deletes where `delete_when` is said; it has
-    no event time. Of rows that are equal in `sequence_by` a delete is the newest, then the one that is greatest in all
-    columns of the table, compared one after another in the order in which the input has them.
+    The output is updates, for an upsert or changelog sink, with deletes if `delete_when` is given. It has no event
+    time. Among rows with equal `sequence_by`, a delete wins, then the greater row, comparing all columns of the table
+    in the order of the input.
 
     Attributes:
-        sequence_by: columns, each once, by which the newer row is the greater one. As in Spark null is the least and
-            NaN the greatest number.
-        delete_when: condition of Spark SQL over a row of the input; where it is true the row deletes its key. null: no
-            row does.
-        columns: of the table, those of `key` among them. null: all of the input.
-        tombstone_ttl: event time for which a deleted key is remembered, above 0s, so that no older row revives it;
-            `<uid>.late` has what comes later. null: for ever, and nothing is late.
+        sequence_by: columns, each once, that order the rows of a key; the greatest row is the newest. As in Spark, null
+            is the smallest value and NaN the greatest number.
+        delete_when: Spark SQL condition over one input row. A row for which it is true deletes its key. null: no
+            deletes.
+        columns: columns of the table, which must include `key`. null: all columns of the input.
+        tombstone_ttl: how long a deleted key is remembered, in event time, above 0s, so that an older row cannot revive
+            it. Rows that are older still are late and go to `<uid>.late`. null: deleted keys are remembered
+            permanently, and no row is late.
     """
 
     kind: Literal["latest"]

@@ -1,4 +1,4 @@
-"""The part of a spec that looks rows up in a static source."""
+"""Spec of the `lookup` operator: add columns of a static source to each row."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from milepost.spec.job.operators.keyed import OrderColumns
 
 
 class LookupOperator(TwoInputs):
-    """Rows, each with the columns of the row that a static source has of its key; without state, and without exchange.
+    """Adds the columns of a static source to each row, by key. It has no state and needs no exchange.
 
-    The output has the columns of the row, then those of the static source without its key; event time and key are the
-    row's. A key with a null in it finds nothing. An epoch looks up in what the source's path named when it was
-    triggered.
+    The output has the columns of the row, then those of the static source without its key; event time and key are those
+    of the row. A key that contains a null matches nothing. An epoch reads the objects that the source's path matches
+    when the epoch is triggered.
 
     Attributes:
-        uid: the operator's name: `[a-z][a-z0-9_]{0,62}` without `__`.
-        inputs: the name of a source or operator, whose rows are append, never updates; then that of a source with
-            `static: true`.
-        key: columns that are equal in both, each once; `{column: column of the static source}` where they have other
-            names.
-        how: inner, rows that find nothing are left out; left, they come out with nulls.
-        order_by: columns of the static source, each once, that say which of its rows with one key is found: the first;
-            `{column: desc}` where the greatest is first. As in Spark null is the least and NaN the greatest number;
-            rows that these do not tell apart are sorted by all their columns, one after another in the order of
-            `schema`. Empty: a key that is there twice fails the epoch.
-        columns: new names of columns of the static source, where both have one of a name: `{maker: right.name}`.
+        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`.
+        inputs: name of a source or operator whose rows are append, then name of a source with `static: true`.
+        key: columns that are equal in both, each once; `{column: column of the static source}` if their names differ.
+        how: inner: rows without a match are dropped. left: they are emitted with nulls.
+        order_by: columns of the static source, each once. If several of its rows have the same key, the first in this
+            order is used; `{column: desc}` sorts descending. As in Spark, null is the smallest value and NaN the
+            greatest number. Ties are broken by all columns, in the order of `schema`. Empty: a duplicate key fails the
+            epoch.
+        columns: new names for columns of the static source, needed where both have a column of the same name:
+            `{maker: right.name}`.
     """
 
     kind: Literal["lookup"]

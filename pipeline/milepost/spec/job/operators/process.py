@@ -1,4 +1,4 @@
-"""The part of a spec that runs a user's class."""
+"""Spec of the `process` operator: run a user's class."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from milepost.spec.values.fields import Function, Many, NodeName, SpecModel
 
 
 class ProcessOperator(SpecModel):
-    """A user's class that sees the rows of one key at a time, of one input or several, with state and timers of it.
+    """Runs a user's class on the rows of one key at a time, from one or more inputs, with keyed state and timers.
 
     Attributes:
-        uid: the operator's name, under which its state is kept: `[a-z][a-z0-9_]{0,62}` without `__`.
-        renamed_from: the uid under which earlier checkpoints have its state.
-        inputs: names of sources and operators, whose rows are append, never updates. One name twice gives its rows
-            twice.
-        key: columns that each input has under these names, each once.
-        function: `module:Class`; the module lies beside the spec or is installed.
-        output_key: columns of the class's `output`, those of `key` among them, by which a row replaces the last one:
-            the output is updates, which an upsert sink or a changelog takes. null: a row is final (append).
+        uid: name of the operator, under which its state is stored: `[a-z][a-z0-9_]{0,62}` without `__`.
+        renamed_from: the uid under which earlier checkpoints store its state.
+        inputs: names of sources and operators whose rows are append. The same name twice passes its rows twice.
+        key: key columns, each once. Every input must have them, under these names.
+        function: `module:Class`. The module is in the spec's folder or installed.
+        output_key: key columns of the class's `output`, which must include `key`. A row replaces the previous row with
+            the same output key, so the output is updates, for an upsert or changelog sink. null: rows are final
+            (append).
     """
 
     uid: NodeName

@@ -1,4 +1,4 @@
-"""The part of a spec that keeps the first rows of each key."""
+"""Spec of the `top` operator: keep the first rows of each key."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from milepost.spec.job.operators.keyed import KeyedOperator, OrderColumns
 from milepost.spec.values.fields import ColumnName
 
 MOST_ROWS = 1_000
-"""Of one key: what a change of its first row puts out again."""
+"""Maximum `n`: a change of the first row of a key re-emits all ranks."""
 
 
 class TopOperator(KeyedOperator):
-    """The first rows of each key, in an order of their columns; emits, per epoch, the ranks whose row is another one.
+    """The first rows of each key, in a given order. Each epoch emits the ranks whose row changed.
 
-    The output has the columns of its input and the rank; its key is that of the operator and the rank, and it has no
-    event time. Rows that the order does not tell apart are sorted by all their columns, one after another in the order
-    in which the input has them. Without a rank the output is rows that come and are taken back, without a key, which
-    operators read and no sink takes.
+    The output has the columns of the input and the rank. Its key is the operator's key and the rank, and it has no
+    event time. Ties are broken by all columns, in the order of the input. Without `rank` the output is a retract stream
+    without a key, which operators can read but no sink can publish.
 
     Attributes:
-        inputs: the name of one source or operator. Its rows are append, or updates.
-        order_by: columns, each once; `{column: desc}` where the greatest is first. As in Spark null is the least and
-            NaN the greatest number.
-        n: how many rows of a key, 1 to 1,000.
-        rank: column of the output with a row's place in the order, from 1. null: none has it.
+        inputs: name of one source or operator. Its rows may be append or updates.
+        order_by: columns, each once; `{column: desc}` sorts descending. As in Spark, null is the smallest value and NaN
+            the greatest number.
+        n: number of rows per key, 1 to 1,000.
+        rank: output column with the row's rank, from 1. null: no such column.
     """
 
     kind: Literal["top"]
@@ -36,5 +35,5 @@ class TopOperator(KeyedOperator):
 
     @property
     def order_texts(self) -> list[str]:
-        """Each column of its order as one text: ``views desc``, ``page asc``."""
+        """Each column of `order_by` as text: ``views desc``, ``page asc``."""
         return [f"{name} {'desc' if descends else 'asc'}" for name, descends in self.order_by]

@@ -1,4 +1,4 @@
-"""The part of a spec that aggregates the rows of a key within event-time windows."""
+"""Spec of the `window` operator: aggregate per key and event-time window."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from milepost.spec.values.times.durations import format_duration, parse_duration
 from milepost.spec.values.times.time_zones import zone_data
 
 MOST_PANES = 1_000
-"""Of one window: so many partial results are merged when it is done."""
+"""Maximum panes per window: as many partial results are merged when the window fires."""
 
 _DAY = timedelta(days=1)
 
 
 def _length(text: object) -> timedelta | Calendar:
-    found = text if isinstance(text, Calendar) else parse_calendar(text)
-    if found is not None:
-        return found
+    calendar = text if isinstance(text, Calendar) else parse_calendar(text)
+    if calendar is not None:
+        return calendar
     length = parse_duration(text)
     if not length:
         raise ValueError("expected a duration above 0s")
@@ -30,7 +30,7 @@ def _length(text: object) -> timedelta | Calendar:
 
 
 def length_text(length: timedelta | Calendar) -> str:
-    """Return the one canonical text of a length."""
+    """Return the canonical text of a window length."""
     return str(length) if isinstance(length, Calendar) else format_duration(length)
 
 
@@ -49,12 +49,12 @@ WindowZone = Annotated[str, AfterValidator(_zone), WithJsonSchema({"type": "stri
 
 
 class SlidingWindows(SpecModel):
-    """Windows of one size that overlap: one begins at each multiple of `slide`, counted from 1970-01-01T00:00Z.
+    """Overlapping windows of one size. One begins at each multiple of `slide`, counted from 1970-01-01T00:00Z.
 
     Attributes:
-        size: the length of each: 2 to 1,000 times `slide`, without a remainder; of weeks or months as that is.
-        slide: from the start of one window to that of the next, a duration above 0s; or weeks that begin on Monday
-            (`1w`), or months (`1mo`).
+        size: length of a window: a multiple of `slide`, 2 to 1,000 times as long, in weeks or months if `slide` is.
+        slide: distance between the starts of two windows: a duration above 0s, or weeks that begin on Monday (`1w`), or
+            months (`1mo`).
     """
 
     size: WindowLength
@@ -62,26 +62,26 @@ class SlidingWindows(SpecModel):
 
     @property
     def panes(self) -> int:
-        """How many times its slide a window is long."""
-        return _divided(self)[0]
+        """Number of slides per window."""
+        return _panes_and_rest(self)[0]
 
 
-def _divided(windows: SlidingWindows) -> tuple[int, timedelta | int]:
-    """Return how many times its slide a window is long, and the rest. Raises ValueError: in no unit of both."""
+def _panes_and_rest(windows: SlidingWindows) -> tuple[int, timedelta | int]:
+    """Return `size` divided by `slide`, and the remainder. Raises ValueError if their units cannot be compared."""
     size, slide = windows.size, windows.slide
     if isinstance(size, Calendar) and isinstance(slide, Calendar) and size.unit == slide.unit:
         return divmod(size.count, slide.count)
     if isinstance(size, timedelta) and isinstance(slide, timedelta):
         return divmod(size, slide)
-    said = f"size: {length_text(size)} and slide: {length_text(slide)}"
-    raise ValueError(f"{said} are not both of weeks, of months, or durations; a week is also 7d")
+    lengths = f"size: {length_text(size)} and slide: {length_text(slide)}"
+    raise ValueError(f"{lengths} must both be durations, both weeks or both months; a week can be written as 7d")
 
 
 class SessionWindows(SpecModel):
-    """Windows of rows of a key that follow each other closely.
+    """Windows of rows of one key, separated by gaps.
 
     Attributes:
-        gap: a row that comes so long after the one before it, or later, begins a new session; above 0s.
+        gap: a row at least this long after the previous one begins a new session. Above 0s.
     """
 
     gap: PositiveDuration
@@ -91,28 +91,28 @@ def _whole_panes(windows: SlidingWindows | None) -> SlidingWindows | None:
     if windows is None:
         return None
     size, slide = length_text(windows.size), length_text(windows.slide)
-    panes, rest = _divided(windows)
+    panes, rest = _panes_and_rest(windows)
     if rest:
         raise ValueError(f"size: {size} is not a multiple of slide: {slide}")
     if panes == 1:
         raise ValueError(f"windows of {size} every {slide} do not overlap: write tumbling: {size}")
     if panes > MOST_PANES:
-        raise ValueError(f"size: {size} is {panes} times slide: {slide}, at most {MOST_PANES} times is available")
+        raise ValueError(f"size: {size} is {panes} times slide: {slide}; at most {MOST_PANES} times is available")
     return windows
 
 
 class Windows(SpecModel):
-    """Which windows a row belongs to: one of tumbling, sliding and session.
+    """The windows that a row belongs to: exactly one of tumbling, sliding and session.
 
     Attributes:
-        tumbling: windows that touch: the length of each, a duration above 0s, aligned to 1970-01-01T00:00Z; or weeks
-            that begin on Monday (`1w`), or months (`1mo`).
-        timezone: of whole days, weeks or months, such as Europe/Berlin: days have 23 or 25 hours where its clock is
-            set. null: UTC.
-        offset: how long after such a moment, or after midnight of a local day, windows begin; below their length, of
-            sliding ones below `slide`. null: 0s.
-        sliding: windows of one size that overlap.
-        session: windows of rows that follow each other closely.
+        tumbling: adjacent windows: their length, a duration above 0s, aligned to 1970-01-01T00:00Z; or weeks that begin
+            on Monday (`1w`), or months (`1mo`).
+        timezone: time zone of whole days, weeks or months, such as Europe/Berlin. A day has 23 or 25 hours when clocks
+            change. null: UTC.
+        offset: how much later windows begin than at the aligned time or the local midnight. Below their length, or for
+            sliding windows below `slide`. null: 0s.
+        sliding: overlapping windows of one size.
+        session: windows of rows separated by gaps.
     """
 
     tumbling: WindowLength | None = None
@@ -123,7 +123,7 @@ class Windows(SpecModel):
 
     @property
     def calendar(self) -> Calendar | None:
-        """The days, weeks or months from the start of one window to that of the next; None: these have a length."""
+        """The days, weeks or months from the start of one window to the next. None: the step is a fixed duration."""
         step = self.step
         if isinstance(step, Calendar):
             return step
@@ -133,7 +133,7 @@ class Windows(SpecModel):
 
     @property
     def step(self) -> timedelta | Calendar | None:
-        """From the start of one window to that of the next; None: sessions begin with their rows."""
+        """Distance between the starts of two windows. None for sessions, which begin with a row."""
         return self.tumbling if self.sliding is None else self.sliding.slide
 
 
@@ -143,7 +143,7 @@ def _one_kind(windows: Windows) -> Windows:
         raise ValueError(f"expected one of tumbling, sliding and session, got {' and '.join(given) or 'none'}")
     for key in ("timezone", "offset"):
         if windows.session is not None and getattr(windows, key) is not None:
-            raise ValueError(f"`{key}` is of tumbling and sliding windows: a session begins with its first row")
+            raise ValueError(f"`{key}` applies to tumbling and sliding windows: a session begins with its first row")
     _check_calendar(windows)
     return windows
 
@@ -154,10 +154,10 @@ def _check_calendar(windows: Windows) -> None:
         return
     name = "tumbling" if windows.sliding is None else "slide"
     if windows.timezone is not None and windows.calendar is None:
-        raise ValueError(f"timezone is of whole days, weeks and months, got {name}: {length_text(step)}")
+        raise ValueError(f"timezone needs whole days, weeks or months, got {name}: {length_text(step)}")
     name, size = ("tumbling", step) if windows.sliding is None else ("size", windows.sliding.size)
     if windows.timezone is not None and isinstance(size, timedelta) and size.days > MOST_DAYS:
-        raise ValueError(f"{name}: expected at most {MOST_DAYS}d of a time zone, got {format_duration(size)}")
+        raise ValueError(f"{name}: expected at most {MOST_DAYS}d with a time zone, got {format_duration(size)}")
     shortest = step.shortest if isinstance(step, Calendar) else step
     if offset is not None and offset >= shortest:
         of = "the length" if windows.sliding is None else "slide"
@@ -165,17 +165,19 @@ def _check_calendar(windows: Windows) -> None:
 
 
 class WindowOperator(KeyedOperator):
-    """Aggregates per key and event-time window; output has window_start and window_end, and `<uid>.late` its late rows.
+    """Aggregates per key and event-time window.
+
+    The output has the columns window_start and window_end. Late rows go to `<uid>.late`.
 
     Attributes:
-        inputs: the name of one source or operator; its rows are append, never updates, with an event time.
-        window: which windows a row belongs to.
-        aggregates: column of the output, and what it holds, as of an aggregate operator.
-        allowed_lateness: how long after its end a window still takes rows up. 0s: it is emitted once, then final
-            (append); more: again with each epoch that brings it rows (updates). A session that has become part of
-            another one, or is not done any more, is deleted.
-        emit: when windows come out: final, once they are done; early, with each epoch that brings them rows, before as
-            well (updates), and once they are done.
+        inputs: name of one source or operator. Its rows must be append and have an event time.
+        window: the windows that a row belongs to.
+        aggregates: output column -> aggregate call, as for the aggregate operator.
+        allowed_lateness: how long after its end a window still accepts rows. 0s: a window is emitted once and is final
+            (append). More: it is emitted again in each epoch that adds rows to it (updates). A session that was merged
+            into another one, or that is no longer complete, is deleted.
+        emit: when to emit a window. final: when it is complete. early: in each epoch that adds rows to it (updates),
+            and when it is complete.
     """
 
     kind: Literal["window"]
@@ -186,5 +188,5 @@ class WindowOperator(KeyedOperator):
 
     @property
     def updates(self) -> bool:
-        """Whether a window may come out again, in place of itself."""
+        """Whether a window may be emitted again, replacing the earlier result."""
         return bool(self.allowed_lateness) or self.emit == "early"

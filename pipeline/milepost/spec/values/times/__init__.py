@@ -1,1 +1,1 @@
-"""Times as a spec writes them: durations, calendar units, cron expressions, time zones."""
+"""Times in a spec: durations, calendar units, cron expressions, time zones."""

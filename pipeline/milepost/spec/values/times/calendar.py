@@ -1,4 +1,4 @@
-"""Calendar units: days, weeks that begin on Monday, and months, as a spec writes them (`7d`, `1w`, `3mo`)."""
+"""Calendar units for windows: days, weeks that begin on Monday, and months (`7d`, `1w`, `3mo`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MONDAY = date(1969, 12, 29).toordinal()
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """So many days, weeks or months on end, counted from 1970-01-01, weeks from the Monday before it.
+    """Periods of `count` days, weeks or months, aligned to 1970-01-01, or for weeks to the Monday before it.
 
     Attributes:
         unit: d, w or mo.
@@ -29,11 +29,11 @@ class Calendar:
 
     @property
     def shortest(self) -> timedelta:
-        """The length that none of them is below, but for an hour that a clock skips."""
+        """Lower bound of the length of a period, ignoring the hour that a clock change skips."""
         return timedelta(days=self.count * _SHORTEST[self.unit])
 
     def period(self, day: date) -> int:
-        """Return the number of the period that a day is in; the one that 1970 begins with is 0.
+        """Return the number of the period that contains a day. Period 0 contains 1970-01-01.
 
         >>> [Calendar(1, unit).period(date(1970, 1, 5)) for unit in ("d", "w", "mo")]
         [4, 1, 0]
@@ -44,7 +44,7 @@ class Calendar:
         return (day.toordinal() - first) // self._days
 
     def first_day(self, period: int) -> date:
-        """Return the day that a period begins with.
+        """Return the first day of a period.
 
         >>> Calendar(3, "mo").first_day(-1)
         datetime.date(1969, 10, 1)
@@ -60,13 +60,13 @@ class Calendar:
 
 
 def parse_calendar(text: object) -> Calendar | None:
-    """Return the weeks or months that `text` names; None: it names none. Raises ValueError: 0, or too many of them."""
+    """Parse weeks or months. Return None for any other text. Raises ValueError: zero, or more than a year."""
     match = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         return None
-    found = Calendar(int(match[1]), match[2])
-    if not found.count:
+    calendar = Calendar(int(match[1]), match[2])
+    if not calendar.count:
         raise ValueError("expected a length above 0")
-    if found.shortest.days > MOST_DAYS:
+    if calendar.shortest.days > MOST_DAYS:
         raise ValueError(f"expected at most a year, got {text}")
-    return found
+    return calendar

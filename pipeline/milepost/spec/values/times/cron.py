@@ -1,4 +1,4 @@
-"""Cron expressions: the grammar that Airflow's scheduler takes, and how often one fires on average."""
+"""Check cron expressions against Airflow's grammar, and compute their average frequency."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NAMES = ("jan feb mar apr may jun jul aug sep oct nov dec", "sun mon tue wed th
 _FIELDS = (("minutes", 0, 59), ("hours", 0, 23), ("days", 1, 31), ("months", 1, 12), ("weekdays", 0, 7))
 _PART = re.compile(r"(?:[*?]|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
 _OF_A_MONTH = {"days": re.compile("l"), "weekdays": re.compile("l[0-7]|[0-7]#[1-5]")}
-"""The last day; the last or the n-th of a weekday."""
+"""`l`: the last day of the month. `l5`, `5#2`: the last or the second Friday of the month."""
 _LONGEST_MONTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 
 def check_cron(text: str) -> str:
-    """Return an expression that Airflow's scheduler takes.
+    """Return `text` if Airflow's scheduler accepts it.
 
-    One that it refuses is refused there only when DAGs are written to its database, with all DAGs of the file.
+    Airflow itself would reject an expression late, when it stores the DAGs, and with it all DAGs of the file.
 
     Raises:
-        ValueError: it has not five fields, a part of one is beyond its range or no part at all, or it never fires.
+        ValueError: it does not have five fields, a field is malformed or out of range, or it never fires.
     """
     if text in _PRESETS:
         return text
@@ -38,33 +38,36 @@ def check_cron(text: str) -> str:
                 continue
             match = _PART.fullmatch(part)
             if match is None or (part.startswith("?") and name not in _OF_A_MONTH):
-                raise ValueError(f"{text!r} is not a cron expression: {part!r} in the field of {name}")
-            beyond = [value for value in match.groups()[:2] if value and not least <= int(value) <= most]
-            beyond += [step for step in match.groups()[2:] if step and not 0 < int(step) <= most]
-            if beyond:
-                raise ValueError(f"{text!r}: {beyond[0]} in the field of {name}: expected {least} to {most}")
+                raise ValueError(f"{text!r} is not a cron expression: {part!r} in the field {name}")
+            outside = [value for value in match.groups()[:2] if value and not least <= int(value) <= most]
+            outside += [step for step in match.groups()[2:] if step and not 0 < int(step) <= most]
+            if outside:
+                raise ValueError(f"{text!r}: {outside[0]} in the field {name}: expected {least} to {most}")
     if ("#" in fields[4] or "l" in fields[4]) and fields[2] not in ("*", "?"):
-        raise ValueError(f"{text!r}: the {fields[4]} of a month is a day by itself; the field of days is then *")
+        raise ValueError(f"{text!r}: {fields[4]} already selects a day of the month, so the field days must be *")
     if fields[4] in ("*", "?") and not _has_a_date(fields[2], fields[3]):
         raise ValueError(f"{text!r} never fires: no month of {fields[3]} has a day {fields[2]}")
     return text
 
 
 def _has_a_date(days: str, months: str) -> bool:
-    """Return whether some month has some day; what `_values` does not understand is taken to have one."""
+    """Return whether one of the months has one of the days. Return True for parts that `_values` cannot parse."""
     try:
-        first, wanted = min(_values(days, 1, 31)), _values(months, 1, 12)
+        first_day, month_numbers = min(_values(days, 1, 31)), _values(months, 1, 12)
     except ValueError:
         return True
-    return any(first <= _LONGEST_MONTHS.get(month, 31) for month in wanted)
+    return any(first_day <= _LONGEST_MONTHS.get(month, 31) for month in month_numbers)
 
 
 def runs_per_day(expression: str) -> float | None:
-    """Return how often an expression fires a day on average; None: it has parts that are not understood (L, W, #).
+    """Return how often an expression fires per day on average; None if it contains L, W or #.
+
+    If both day of month and day of week are restricted, a day that matches either counts, as in cron.
 
     Args:
-        expression: five fields or a preset; a day that fits either of day of month and of week counts, as in cron.
+        expression: five fields or a preset.
     """
+    # "0 6 * * 1,4": 1 minute × 1 hour × 2/7 of the days = 0.29 runs per day.
     fields = _PRESETS.get(expression, expression).lower().split()
     try:
         minutes = len(_values(fields[0], 0, 59))
@@ -80,14 +83,15 @@ def runs_per_day(expression: str) -> float | None:
 
 
 def _numbered(field: str, names: str, first: int) -> str:
+    """Replace the names in a field by numbers: `mon-fri` -> `1-5`."""
     for number, name in enumerate(names.split(), first):
         field = field.replace(name, str(number))
     return field
 
 
 def _values(field: str, lowest: int, highest: int) -> set[int]:
-    """Return what a field stands for. Raises ValueError."""
-    found: set[int] = set()
+    """Return the values that a field matches. Raises ValueError."""
+    values: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")
         first, _, last = span.partition("-")
@@ -98,5 +102,5 @@ def _values(field: str, lowest: int, highest: int) -> set[int]:
             stop = int(last) if last else (highest if step else start)
         if not lowest <= start <= stop <= highest:
             raise ValueError(field)
-        found.update(range(start, stop + 1, int(step) if step else 1))
-    return found
+        values.update(range(start, stop + 1, int(step) if step else 1))
+    return values

@@ -1,6 +1,6 @@
-"""Datetime patterns with Spark's letters (`dd.MM.yyyy HH:mm`), translated to regular expressions.
+"""Translate datetime patterns with Spark's letters (`dd.MM.yyyy HH:mm`) to regular expressions.
 
-pyarrow's `strptime` does not suffice: it takes 31.02. for 3 March, skips white space, and knows no fractions.
+pyarrow's `strptime` is not strict enough: it reads 31.02. as 3 March, skips white space, and has no fractions.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _LETTERS = {
     "xxx": ("offset", r"[+-][0-9]{2}:[0-9]{2}"),
     "Z": ("offset", r"[+-][0-9]{4}"),
 }
-"""Letters of a pattern -> the part that they stand for, and what it looks like."""
+"""Pattern letters -> (part of the time, regular expression)."""
 
 LETTERS = "yyyy yy M MM MMM MMMM d dd H HH h hh a m mm s ss S to SSSSSSSSS X XX XXX x xx xxx Z"
-"""All of them, for people."""
+"""The supported letters, as messages list them."""
 
 _INSTEAD = {"Y": "yyyy", "u": "yyyy", "y": "yyyy", "L": "MM", "k": "HH", "K": "hh"}
 _INSTEAD |= dict.fromkeys("zVO", "XXX") | {"n": "SSSSSSSSS", "A": "a"}
@@ -60,11 +60,11 @@ _MOST_OPTIONAL = 8
 
 @dataclass(frozen=True, slots=True)
 class DatetimePattern:
-    """A pattern that names a moment.
+    """A parsed pattern.
 
     Attributes:
-        expression: regular expression of a whole text, with a named group for each part.
-        parts: names of those groups.
+        expression: regular expression that matches a whole text, with a named group for each part.
+        parts: names of the groups.
     """
 
     text: str
@@ -73,16 +73,18 @@ class DatetimePattern:
 
     @property
     def has_offset(self) -> bool:
-        """Whether a text has its offset from UTC."""
+        """Whether texts contain their offset from UTC."""
         return "offset" in self.parts
 
 
 def parse_pattern(text: str) -> DatetimePattern:
-    """Return the pattern that `text` is.
+    """Parse a pattern.
 
     Raises:
-        ValueError: a letter that is not supported, or no date in it.
+        ValueError: it contains an unsupported letter, or does not describe a date.
     """
+    # `d.MM.yyyy[ HH:mm]` becomes
+    #   (?P<day>[0-9]{1,2})\.(?P<month>[0-9]{2})\.(?P<year>[0-9]{4})(?:\ (?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}))?
     if len(text) > _LONGEST:
         raise ValueError(f"expected a pattern of at most {_LONGEST} characters, got {len(text)}")
     if "%" in text:
@@ -94,12 +96,12 @@ def parse_pattern(text: str) -> DatetimePattern:
     for run in _runs(text):
         if run[0].isascii() and run[0].isalpha():
             part, expression = _part(text, run)
-            if part in parts or _KINDS.get(part, part) in {_KINDS.get(one, one) for one in parts}:
+            if part in parts or _KINDS.get(part, part) in {_KINDS.get(earlier, earlier) for earlier in parts}:
                 raise ValueError(f"{text!r} has the {_KINDS.get(part, part)} twice")
             is_digits = expression.startswith("[0-9]")
             if is_variable and is_digits:
                 raise ValueError(
-                    f"{text!r}: nothing separates {run} from the number before it, which needs two letters"
+                    f"{text!r}: {run} directly follows a number of variable length; write that number with two letters"
                 )
             is_variable = is_digits and expression.endswith(",2}")
             parts.append(part)
@@ -112,21 +114,22 @@ def parse_pattern(text: str) -> DatetimePattern:
             break
         pieces.append({"[": "(?:", "]": ")?"}.get(run) or re.escape(_literal(text, run)))
     if opened:
-        raise ValueError(f"{text!r}: each [ needs its ]")
+        raise ValueError(f"{text!r}: the brackets [ and ] do not match")
     _check_parts(text, parts, required)
     return DatetimePattern(text, "".join(pieces), frozenset(parts))
 
 
 def accepts_all_of(text: str, other: str) -> bool:
-    """Return whether a pattern accepts each text that `other` does: it has the same parts, and further optional ones.
+    """Return whether a pattern accepts every text that `other` accepts: it has the same parts, or more optional ones.
 
-    False also where a pattern has more optional parts than are compared.
+    Patterns with too many optional parts are not compared: the result is False.
     """
     return set() < _expanded(other) <= _expanded(text)
 
 
 def _expanded(text: str) -> set[tuple[str, ...]]:
-    """Return a pattern with and without each of its optional parts; nothing if those are too many."""
+    """Return all variants of a pattern, with and without each optional part; an empty set if there are too many."""
+    # `HH:mm[:ss]` -> {("HH", ":", "mm"), ("HH", ":", "mm", ":", "ss")}
     runs = _runs(text)
     if runs.count("[") > _MOST_OPTIONAL:
         return set()
@@ -143,7 +146,7 @@ def _expanded(text: str) -> set[tuple[str, ...]]:
 
 
 def _runs(text: str) -> list[str]:
-    """Return the quoted texts, the runs of one letter, and the other characters."""
+    """Split a pattern into quoted texts, runs of the same letter, and single other characters."""
     runs: list[str] = []
     for quoted, other in re.findall(r"('(?:[^']|'')*'?)|([^']+)", text):
         if quoted:
@@ -156,38 +159,38 @@ def _runs(text: str) -> list[str]:
 
 
 def _part(text: str, run: str) -> tuple[str, str]:
-    """Return the part that letters stand for. Raises ValueError."""
+    """Return (part of the time, regular expression) of a run of letters. Raises ValueError."""
     if run not in _LETTERS:
         instead = f" (did you mean {_INSTEAD[run[0]]}?)" if run[0] in _INSTEAD else ""
         raise ValueError(
-            f"{text!r}: {run} is not supported{instead}; supported are {LETTERS}; other text stands in single quotes"
+            f"{text!r}: {run} is not supported{instead}; supported: {LETTERS}; put other text in single quotes"
         )
     return _LETTERS[run]
 
 
 def _literal(text: str, run: str) -> str:
-    """Return what stands for itself. Raises ValueError."""
+    """Return the literal text of a run. Raises ValueError."""
     if run in _RESERVED:
         raise ValueError(f"{text!r}: {run} is reserved; put it in single quotes")
     if not run.startswith("'"):
         return run
     if len(run) < 2 or not run.endswith("'"):
-        raise ValueError(f"{text!r}: a single quote is never closed")
+        raise ValueError(f"{text!r}: a single quote is not closed")
     return run[1:-1].replace("''", "'") or "'"
 
 
 def _check_parts(text: str, parts: list[str], required: set[str]) -> None:
-    """Raises ValueError: the parts do not name a moment."""
+    """Raise ValueError if the parts do not determine a time."""
     kinds = {_KINDS.get(part, part) for part in parts}
     for part, letters in (("year", "yyyy"), ("month", "MM"), ("day", "dd")):
         if part not in required:
             raise ValueError(f"{text!r} has no {part} ({letters}), which a date needs")
     if ("half_hour" in parts) != ("half" in parts):
-        raise ValueError(f"{text!r}: h, from 1 to 12, and a, AM or PM, need each other; H is from 0 to 23")
+        raise ValueError(f"{text!r}: h (1 to 12) and a (AM or PM) must occur together; H is 0 to 23")
     order = [_KINDS.get(part, part) for part in parts]
     if {"hour", "minute"} <= kinds and order.index("minute") < order.index("hour"):
         minute = "mm" if "mm" in text else "m"
-        raise ValueError(f"{text!r} has the minute, {minute}, before the hour; the month is MM")
+        raise ValueError(f"{text!r} has the minute ({minute}) before the hour; MM is the month")
     for part, other in _NEEDS.items():
         if part in kinds and other not in kinds:
-            raise ValueError(f"{text!r} has a {part} and no {other}")
+            raise ValueError(f"{text!r} has a {part} but no {other}")

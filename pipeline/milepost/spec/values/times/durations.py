@@ -1,4 +1,4 @@
-"""Durations (`30s 5m 2h 3d`) and sizes (`64MB`) as a spec writes them."""
+"""Parse and format durations (`30s 5m 2h 3d`) and sizes (`64MB`)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
 
 
 def parse_duration(text: object) -> timedelta:
-    """Return the length of time that `text` names: a whole number and one of ms, s, m, h, d.
+    """Parse a duration: a whole number followed by ms, s, m, h or d.
 
     Raises:
-        ValueError: anything else; a bare number too, because its unit would be a guess.
+        ValueError: any other text. A bare number is refused, because its unit would be a guess.
     """
     if isinstance(text, timedelta):
         return text
@@ -32,29 +32,29 @@ def parse_duration(text: object) -> timedelta:
 
 
 def parse_signed_duration(text: object) -> timedelta:
-    """Return a length of time, which may go back: a duration, perhaps with a minus sign. Raises ValueError."""
+    """Parse a duration with an optional minus sign. Raises ValueError."""
     if isinstance(text, str) and text.startswith("-"):
         return -parse_duration(text.removeprefix("-"))
     return parse_duration(text)
 
 
 def in_us(duration: timedelta) -> int:
-    """Return a length of time in microseconds."""
+    """Return a duration in microseconds."""
     return duration // timedelta(microseconds=1)
 
 
 def in_ms(duration: timedelta) -> int:
-    """Return a length of time in milliseconds."""
+    """Return a duration in milliseconds, rounded down."""
     return duration // timedelta(milliseconds=1)
 
 
 def format_signed_duration(value: timedelta) -> str:
-    """Return the one canonical text of a length of time that may go back."""
+    """Return the canonical text of a duration that may be negative."""
     return f"-{format_duration(-value)}" if value < timedelta(0) else format_duration(value)
 
 
 def format_duration(value: timedelta) -> str:
-    """Return the one canonical text of a duration: the largest unit that divides it."""
+    """Return the canonical text of a duration, in the largest unit that divides it: 90 minutes -> `90m`."""
     microseconds = in_us(value)
     for unit in ("d", "h", "m", "s", "ms"):
         if microseconds and microseconds % _MICROSECONDS[unit] == 0:
@@ -63,10 +63,10 @@ def format_duration(value: timedelta) -> str:
 
 
 def parse_size(text: object) -> int:
-    """Return bytes: a whole number, or a number with a unit (KB is 1000, KiB is 1024).
+    """Parse a size in bytes: a whole number, optionally with a unit (KB is 1000, KiB is 1024).
 
     Raises:
-        ValueError: anything else.
+        ValueError: any other value.
     """
     if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
         return text

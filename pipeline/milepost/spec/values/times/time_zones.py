@@ -1,4 +1,7 @@
-"""Time zones as the package `tzdata` has them, never as the machine does: the same everywhere, and told by a digest."""
+"""Time zones from the package `tzdata`, so that they are the same on every machine.
+
+A digest identifies the version of a zone's rules.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,20 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 _NAME = re.compile(r"(?=.{1,64}$)[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-"""The longest name of `tzdata` has 32 characters; one of hundreds is no file name at all."""
+"""The longest name in `tzdata` has 32 characters. A bound avoids file names that the system refuses."""
 
 
 def zone_data(name: str) -> bytes:
-    """Return the compiled rules of a time zone. Raises ValueError: there is none of this name."""
-    place = files("tzdata.zoneinfo").joinpath(*name.split("/")) if _NAME.fullmatch(name) else None
-    data = place.read_bytes() if place is not None and place.is_file() else b""
+    """Return the compiled rules of a time zone. Raises ValueError if it does not exist."""
+    file = files("tzdata.zoneinfo").joinpath(*name.split("/")) if _NAME.fullmatch(name) else None
+    data = file.read_bytes() if file is not None and file.is_file() else b""
     if not data.startswith(b"TZif"):
         raise _no_time_zone(name)
     return data
 
 
 def system_zone(name: str) -> ZoneInfo:
-    """Return a time zone by the rules of the machine, as Airflow's schedules do. Raises ValueError: there is none."""
+    """Return a time zone with the machine's rules, as Airflow's schedules use them. Raises ValueError."""
     try:
         if _NAME.fullmatch(name):
             return ZoneInfo(name)
@@ -44,5 +47,5 @@ def zone_digest(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def zone_of(data: bytes) -> ZoneInfo:
-    """Return the time zone of compiled rules."""
+    """Build a time zone from compiled rules."""
     return ZoneInfo.from_file(io.BytesIO(data))

@@ -1,4 +1,4 @@
-"""A moment as a person writes it (ISO 8601, UTC where no offset stands there), and what moments are counted from."""
+"""Parse ISO 8601 timestamps, in UTC unless they have an offset."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Return the moment that `text` names, with an offset from UTC always. Raises ValueError: it names none."""
-    moment = datetime.fromisoformat(text.strip())
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    """Parse a timestamp. The result always has an offset. Raises ValueError."""
+    timestamp = datetime.fromisoformat(text.strip())
+    return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)

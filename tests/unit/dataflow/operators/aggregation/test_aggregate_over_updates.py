@@ -25,9 +25,9 @@ SCHEMA = pa.schema(
 CALLS = {"n": "count(*)", "total": "sum(v)", "mean": "avg(d)", "spread": "var(v)", "some": "count(v)"}
 
 
-def operator(calls: dict[str, str] = CALLS, stays: tuple[str, ...] = ()) -> AggregateOverUpdates:
+def operator(calls: dict[str, str] = CALLS, stable_key: tuple[str, ...] = ()) -> AggregateOverUpdates:
     parsed = {name: parse_aggregate(text) for name, text in calls.items()}
-    return AggregateOverUpdates("totals", ("k",), parsed, OperatorInput(SCHEMA, None, stays=stays))
+    return AggregateOverUpdates("totals", ("k",), parsed, OperatorInput(SCHEMA, None, stable_key=stable_key))
 
 
 def rows(*found: tuple[str, int | None, int]) -> pa.Table:
@@ -71,7 +71,7 @@ def test_a_row_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
 
 def test_where_keys_never_go_rows_are_not_marked() -> None:
     assert "__deleted" in operator().output_schema.names
-    assert "__deleted" not in operator(stays=("k", "v")).output_schema.names
+    assert "__deleted" not in operator(stable_key=("k", "v")).output_schema.names
 
 
 def test_a_change_of_a_key_is_its_row_taken_back_and_the_new_one(tmp_path: Path) -> None:

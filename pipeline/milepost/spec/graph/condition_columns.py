@@ -10,7 +10,7 @@ from milepost.spec.job.operators.latest import LatestOperator
 from milepost.spec.job.spec import AggregateOperator, RowWiseSpec, StatefulSpec, WindowOperator
 
 
-def marks_of(operator: RowWiseSpec | StatefulSpec) -> tuple[tuple[str, str], ...]:
+def condition_columns(operator: RowWiseSpec | StatefulSpec) -> tuple[tuple[str, str], ...]:
     """Return the marks of an operator's input, each with the condition that makes it true, in SQL."""
     if isinstance(operator, LatestOperator):
         return () if operator.delete_when is None else ((DELETED_COLUMN, operator.delete_when),)
