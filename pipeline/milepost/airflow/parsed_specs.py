@@ -21,7 +21,7 @@ from milepost.epoch.private_cache import private_cache
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
 from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import LoadedJob, from_spec, from_text, read_spec, require_placed
+from milepost.spec.load.load import LoadedJob, check_placement, from_spec, from_text, read_spec
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def parsed_spec(path: Path) -> LoadedJob:
     if kept.problem:
         raise InvalidRequest(kept.problem)
     job = from_spec(JobSpec.model_validate(json.loads(kept.spec)), kept.spec_hash, text, path)
-    require_placed(job)
+    check_placement(job)
     return job
 
 

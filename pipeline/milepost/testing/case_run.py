@@ -16,7 +16,7 @@ from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
 from milepost.lineage.settings import nowhere
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
-from milepost.spec.load.load import LoadedJob, from_text, load_job, read_spec, require_placed
+from milepost.spec.load.load import LoadedJob, check_placement, from_text, load_job, read_spec
 from milepost.spec.values.times.any_year import python_rows
 from milepost.testing.case_file import Expected, File, LoadedCases, Step
 from milepost.testing.local_job import land, sink_of, under_test
@@ -97,7 +97,7 @@ class _Case:
     ) -> None:
         self._cases, self._steps, self._runner, self._folder, self._record = cases, steps, runner, folder, record
         job = load_job(cases.spec)
-        require_placed(job)
+        check_placement(job)
         self._text, self._path = read_spec(job.path), job.path
         self._sinks = [sink.name for sink in job.spec.sinks]
         self._seen = list(dict.fromkeys(name for step in steps if step.expect for name in step.expect.tables))

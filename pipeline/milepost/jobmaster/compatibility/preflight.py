@@ -93,7 +93,7 @@ def preflight(
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
             outcome = NEW
-        elif row["detail"].endswith("is gone from the spec"):
+        elif row["detail"].endswith("was removed from the spec"):
             outcome = DROPPED
             _left_behind(row, recorded, renamed)
         if row["kind"] == "operator":

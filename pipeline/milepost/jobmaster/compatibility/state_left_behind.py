@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from milepost.spec.graph.compatibility import is_continued, with_updates_of
+from milepost.spec.graph.compatibility import can_continue, with_updates_of
 
 FORGOTTEN = {
     "aggregate": "the totals so far: they begin at nothing",
@@ -37,7 +37,7 @@ def renamed_operators(
     removed = {uid: signature for uid, signature in recorded.items() if uid not in current}
     found: dict[str, str] = {}
     for uid in (one for one in order if one in current and one not in recorded):
-        fits = [former for former in removed if is_continued(_with_names(removed[former], found), current[uid])]
+        fits = [former for former in removed if can_continue(_with_names(removed[former], found), current[uid])]
         if fits:
             former = max(fits, key=lambda name: SequenceMatcher(None, name, uid).ratio())
             found[former] = uid

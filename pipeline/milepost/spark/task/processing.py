@@ -24,7 +24,7 @@ from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
-from milepost.spec.graph.edges import columns_of_users
+from milepost.spec.graph.edges import user_columns
 from milepost.state.buffers.buffers import Buffer, are_partials
 from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
 from milepost.state.keyed.slices import (
@@ -205,7 +205,7 @@ class Processing:
             self.late_rows += output.late.num_rows
             yield from self._emit(output.rows, stamp_us, part)
             if output.late.num_rows:
-                yield Rows(own.late, output.late.select(columns_of_users(output.late.column_names)))
+                yield Rows(own.late, output.late.select(user_columns(output.late.column_names)))
 
     def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
         before_us = self.fired_us

@@ -1,7 +1,7 @@
-"""Operator origins: what the rows of each kind of operator depend on, by the rules that the operators keep.
+"""Lineage of each kind of operator.
 
-Left out are the ties: of rows that an order does not tell apart `latest`, `top` and lookups take the greatest or first
-in all their columns, which would make every column depend on every other.
+Tie breaks are not included: `latest`, `top` and lookups order equal rows by all their columns, which would make every
+column depend on every other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from milepost.spec.column_lineage.origins import (
     WINDOWED,
     Origins,
     RowsLineage,
-    after,
-    together,
+    after_step,
+    union,
 )
 from milepost.spec.column_lineage.sql_lineage import condition_origins, sql_lineage
 from milepost.spec.graph.edges import WINDOW_COLUMNS
@@ -42,7 +42,7 @@ from milepost.spec.values.aggregates import AggregateCall
 
 Inputs = Sequence[RowsLineage]
 Times = Sequence[str | None]
-"""The event time column of each input, in order; None: it has none."""
+"""The event time column of each input, in order; None if it has none."""
 
 
 def operator_lineage(operator: RowWiseSpec | StatefulSpec, inputs: Inputs, times: Times) -> RowsLineage:
@@ -60,77 +60,81 @@ def operator_lineage(operator: RowWiseSpec | StatefulSpec, inputs: Inputs, times
             return _top(operator, inputs[0])
         case DeduplicateOperator():
             time = times[0] if operator.ttl is not None else None
-            return _with(inputs[0], inputs[0].by(FILTERED, (*operator.key, time)))
+            return _with_deciding(inputs[0], inputs[0].by(FILTERED, (*operator.key, time)))
         case ProcessOperator():
             keys = (rows.by(GROUPED, operator.key) for rows in inputs)
-            whole = after(MADE_OF, together(*(rows.whole for rows in inputs)))
-            return RowsLineage({}, together(*(rows.rows for rows in inputs), *keys), whole)
+            whole = after_step(MADE_OF, union(*(rows.whole for rows in inputs)))
+            return RowsLineage({}, union(*(rows.rows for rows in inputs), *keys), whole)
 
 
 def late_lineage(rows: RowsLineage, time: str | None) -> RowsLineage:
-    """Return what late rows depend on: they are those of the operator's input, by their event time."""
-    return _with(rows, rows.by(FILTERED, (time,)))
+    """Return the lineage of late rows: the rows of the operator's input, filtered by event time."""
+    return _with_deciding(rows, rows.by(FILTERED, (time,)))
 
 
-def _with(rows: RowsLineage, decide: Origins) -> RowsLineage:
-    return RowsLineage(rows.columns, together(rows.rows, decide), rows.any_column)
+def _with_deciding(rows: RowsLineage, deciding: Origins) -> RowsLineage:
+    return RowsLineage(rows.columns, union(rows.rows, deciding), rows.any_column)
 
 
 def _aggregated(operator: AggregateOperator | WindowOperator, rows: RowsLineage, time: str | None) -> RowsLineage:
     columns: dict[str, Origins] = {name: rows.of(name) for name in operator.key}
-    decide = rows.by(GROUPED, operator.key)
+    deciding = rows.by(GROUPED, operator.key)
     if isinstance(operator, WindowOperator):
         columns |= dict.fromkeys(WINDOW_COLUMNS, rows.by(MADE_OF, (time,)))
-        decide = together(decide, rows.by(WINDOWED, (time,)))
+        deciding = union(deciding, rows.by(WINDOWED, (time,)))
     for name, call in operator.aggregates.items():
         columns[name] = _call(call.timed(time), operator.inputs[0], rows)
-    return RowsLineage(columns, together(rows.rows, decide))
+    return RowsLineage(columns, union(rows.rows, deciding))
 
 
 def _call(call: AggregateCall, input_name: str, rows: RowsLineage) -> Origins:
     if call.condition is not None:
-        where = after(FILTERED, condition_origins(call.condition, input_name, rows))
+        where = after_step(FILTERED, condition_origins(call.condition, input_name, rows))
     else:
         where = rows.by(FILTERED, (call.where,))
-    return together(rows.by(AGGREGATED, (call.column,)), rows.by(SORTED, (call.by,)), where)
+    return union(rows.by(AGGREGATED, (call.column,)), rows.by(SORTED, (call.by,)), where)
 
 
 def _joined(operator: Paired, inputs: Inputs, times: Times) -> RowsLineage:
-    """Return the left columns, then the right ones without their key; of a right row alone its key and time too."""
+    """Return the left columns, then the right ones without the key.
+
+    With `how: right`, the left key and event time columns may also hold the values of an unmatched right row.
+    """
     left, right = inputs
-    timed = not isinstance(operator, LookupOperator)
-    pairs = [*operator.key, *([(times[0], times[1])] if timed else [])]
-    decide = together(left.by(JOINED, (one for one, _ in pairs)), right.by(JOINED, (one for _, one in pairs)))
+    uses_time = not isinstance(operator, LookupOperator)
+    pairs = [*operator.key, *([(times[0], times[1])] if uses_time else [])]
+    deciding = union(left.by(JOINED, (name for name, _ in pairs)), right.by(JOINED, (name for _, name in pairs)))
     if isinstance(operator, LookupOperator):
-        decide = together(decide, right.by(SORTED, (name for name, _ in operator.order_by)))
-    rows = together(left.rows, right.rows, decide)
+        deciding = union(deciding, right.by(SORTED, (name for name, _ in operator.order_by)))
+    rows = union(left.rows, right.rows, deciding)
     if operator.how in LEFT_ALONE:
         return RowsLineage(left.columns, rows, left.any_column)
     if not (left.columns and right.columns):
-        return RowsLineage({}, rows, together(left.whole, right.whole))
-    keys, new = {one for _, one in operator.key}, {column: name for name, column in operator.renamed.items()}
-    columns = dict(left.columns) | {new.get(name, name): of for name, of in right.columns.items() if name not in keys}
+        return RowsLineage({}, rows, union(left.whole, right.whole))
+    keys, new = {name for _, name in operator.key}, {column: name for name, column in operator.renamed.items()}
+    columns = dict(left.columns)
+    columns |= {new.get(name, name): origins for name, origins in right.columns.items() if name not in keys}
     if operator.how == "right":
-        columns |= {one: together(left.of(one), right.of(other)) for one, other in pairs if one is not None}
+        columns |= {name: union(left.of(name), right.of(other)) for name, other in pairs if name is not None}
     return RowsLineage(columns, rows)
 
 
 def _latest(operator: LatestOperator, rows: RowsLineage, time: str | None) -> RowsLineage:
-    decide = [rows.by(GROUPED, operator.key), rows.by(SORTED, operator.sequence_by)]
+    deciding = [rows.by(GROUPED, operator.key), rows.by(SORTED, operator.sequence_by)]
     if operator.delete_when is not None:
-        decide.append(after(FILTERED, condition_origins(operator.delete_when, operator.inputs[0], rows)))
+        deciding.append(after_step(FILTERED, condition_origins(operator.delete_when, operator.inputs[0], rows)))
     if operator.tombstone_ttl is not None:
-        decide.append(rows.by(FILTERED, (time,)))
-    kept: Mapping[str, Origins] = rows.columns
+        deciding.append(rows.by(FILTERED, (time,)))
+    columns: Mapping[str, Origins] = rows.columns
     if operator.columns is not None:
-        kept = {name: rows.of(name) for name in rows.columns if name in operator.columns} or {
+        columns = {name: rows.of(name) for name in rows.columns if name in operator.columns} or {
             name: rows.of(name) for name in operator.columns
         }
-    return RowsLineage(kept, together(rows.rows, *decide), rows.any_column)
+    return RowsLineage(columns, union(rows.rows, *deciding), rows.any_column)
 
 
 def _top(operator: TopOperator, rows: RowsLineage) -> RowsLineage:
     order = rows.by(SORTED, (name for name, _ in operator.order_by))
-    decide = together(rows.rows, rows.by(GROUPED, operator.key), order)
-    ranked = {} if operator.rank is None else {operator.rank: together(rows.by(GROUPED, operator.key), order)}
-    return RowsLineage({**rows.columns, **ranked} if rows.columns else {}, decide, rows.any_column)
+    deciding = union(rows.rows, rows.by(GROUPED, operator.key), order)
+    ranked = {} if operator.rank is None else {operator.rank: union(rows.by(GROUPED, operator.key), order)}
+    return RowsLineage({**rows.columns, **ranked} if rows.columns else {}, deciding, rows.any_column)

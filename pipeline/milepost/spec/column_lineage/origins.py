@@ -1,8 +1,12 @@
-"""Origins are the columns of sources that a column, or the presence of a row, depends on, and how it does.
+"""Origins: the source columns that a column, or the existence of a row, depends on, and how.
 
-The words are OpenLineage's: DIRECT, what is in a column comes from the origin; INDIRECT, the origin decides about it. A
-subtype says more: of DIRECT, IDENTITY, TRANSFORMATION and AGGREGATION; of INDIRECT, JOIN, GROUP_BY, FILTER, SORT,
-WINDOW and CONDITIONAL.
+The terms are OpenLineage's. DIRECT: values are derived from the origin (IDENTITY, TRANSFORMATION, AGGREGATION).
+INDIRECT: the origin influences the result (JOIN, GROUP_BY, FILTER, SORT, WINDOW, CONDITIONAL).
+
+    SELECT city, minutes / 60 AS hours FROM visits WHERE paid
+    city    visits.city     DIRECT IDENTITY
+    hours   visits.minutes  DIRECT TRANSFORMATION
+    rows    visits.paid     INDIRECT FILTER
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ DIRECT, INDIRECT = "DIRECT", "INDIRECT"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Transformation:
-    """How something depends on a column of a source.
+    """How a result depends on a source column.
 
     Attributes:
-        type: DIRECT or INDIRECT. subtype: as above.
-        masking: what was in the column cannot be read off any more: a hash of it is left.
+        type: DIRECT or INDIRECT. subtype: see the module's docstring.
+        masking: whether the original value cannot be recovered, because it was hashed.
     """
 
     type: str
@@ -27,7 +31,10 @@ class Transformation:
     masking: bool = False
 
     def then(self, step: Transformation) -> Transformation:
-        """Return what this and then a further step are together: what decides stays, of values the greater change."""
+        """Return the composition of this and a further step.
+
+        INDIRECT stays INDIRECT. Of two DIRECT steps the stronger one counts: IDENTITY, TRANSFORMATION, AGGREGATION.
+        """
         masking = self.masking or step.masking
         if self.type == INDIRECT or (step.type == DIRECT and _CHANGE[self.subtype] >= _CHANGE[step.subtype]):
             return replace(self, masking=masking)
@@ -63,9 +70,9 @@ class RowsLineage:
     """What the rows of a node depend on.
 
     Attributes:
-        columns: of each column its origins.
-        rows: what decides which rows there are, beside what is in them.
-        any_column: origins of a column that `columns` does not name: below a process operator names are not known.
+        columns: column -> its origins.
+        rows: origins that decide which rows exist.
+        any_column: origins of columns not in `columns`. Downstream of a process operator, names are not known.
     """
 
     columns: Mapping[str, Origins]
@@ -73,28 +80,31 @@ class RowsLineage:
     any_column: Origins = field(default_factory=dict)
 
     def of(self, column: str | None) -> Origins:
-        """Return the origins of a column; none of None, or of one that the product adds."""
+        """Return the origins of a column; {} for None."""
         return {} if column is None else self.columns.get(column, self.any_column)
 
     @property
     def whole(self) -> Origins:
-        """The origins of all columns together."""
-        return together(self.any_column, *self.columns.values())
+        """The union of the origins of all columns."""
+        return union(self.any_column, *self.columns.values())
 
     def by(self, step: Transformation, columns: Iterable[str | None]) -> Origins:
-        """Return the origins of some columns after one step."""
-        return after(step, together(*map(self.of, columns)))
+        """Return the union of the columns' origins, after one more step."""
+        return after_step(step, union(*map(self.of, columns)))
 
 
-def after(step: Transformation, origins: Origins) -> Origins:
+def after_step(step: Transformation, origins: Origins) -> Origins:
     """Return origins after one more step."""
-    return {one: frozenset(before.then(step) for before in ways) for one, ways in origins.items()}
+    return {
+        origin: frozenset(earlier.then(step) for earlier in transformations)
+        for origin, transformations in origins.items()
+    }
 
 
-def together(*parts: Origins) -> Origins:
+def union(*parts: Origins) -> Origins:
     """Return the union of origins."""
-    found: dict[SourceColumn, frozenset[Transformation]] = {}
+    merged: dict[SourceColumn, frozenset[Transformation]] = {}
     for part in parts:
-        for one, ways in part.items():
-            found[one] = found.get(one, frozenset()) | ways
-    return found
+        for origin, transformations in part.items():
+            merged[origin] = merged.get(origin, frozenset()) | transformations
+    return merged

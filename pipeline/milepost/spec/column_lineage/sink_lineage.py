@@ -1,7 +1,7 @@
-"""Column lineage: of each sink's columns the columns of sources that they come from, or that decide about them.
+"""Column lineage of sinks: the source columns that each sink column depends on.
 
-A pure function of the spec and its graph. It may name more than is so, as of a user's class, never less, but for ties
-(`operator_lineage.py`).
+It is a pure function of the spec and its graph. It may name too many origins, for example of a user's class, but never
+too few, except for columns that only break ties (`operator_lineage.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from milepost.spec.job.spec import JobSpec
 
 
 def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
-    """Return the lineage of the rows of every sink, by its name.
-
-    Of records that cannot be read it is empty: they have no columns of their source.
-    """
+    """Return sink name -> lineage of its rows. It is empty for bad records, which have no source columns."""
     nodes: dict[str, RowsLineage] = {}
     for node in graph.nodes.values():
         if node.uid in spec.sources:
@@ -32,10 +29,10 @@ def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
             continue
         times = [graph.nodes[name].event_time for name in node.inputs]
         nodes[node.uid] = operator_lineage(spec.operator(node.uid), [nodes[name] for name in node.inputs], times)
-    return {sink.name: _of_output(spec, graph, nodes, sink.input) for sink in spec.sinks}
+    return {sink.name: _output_lineage(spec, graph, nodes, sink.input) for sink in spec.sinks}
 
 
-def _of_output(spec: JobSpec, graph: JobGraph, nodes: Mapping[str, RowsLineage], output: str) -> RowsLineage:
+def _output_lineage(spec: JobSpec, graph: JobGraph, nodes: Mapping[str, RowsLineage], output: str) -> RowsLineage:
     late = late_outputs(spec).get(output)
     if late is not None:
         uid, position = late
@@ -48,31 +45,31 @@ def lineage_document(spec: JobSpec, graph: JobGraph) -> dict[str, Any]:
     """Return the lineage of every sink, JSON-compatible.
 
     Returns:
-        By sink ``{"columns": {name: [origin]}, "rows": [origin]}``, with an origin ``{"source", "column", "type",
-        "subtype", "masking"}``; rows: what decides which rows there are. A column that only the class of a process
-        operator names is not among them.
+        Sink name -> ``{"columns": {name: [origin]}, "rows": [origin]}``, where an origin is ``{"source", "column",
+        "type", "subtype", "masking"}`` and ``rows`` are the origins that decide which rows exist. Columns that only the
+        class of a process operator declares are missing.
     """
     lineage = sink_lineage(spec, graph)
     return {
         name: {
             "columns": {
-                column: _written(rows.of(column)) for column in graph.sink_inputs[name].columns or rows.columns
+                column: _to_json(rows.of(column)) for column in graph.sink_inputs[name].columns or rows.columns
             },
-            "rows": _written(rows.rows),
+            "rows": _to_json(rows.rows),
         }
         for name, rows in lineage.items()
     }
 
 
-def _written(origins: Origins) -> list[dict[str, Any]]:
+def _to_json(origins: Origins) -> list[dict[str, Any]]:
     return [
         {
-            "source": one.source,
-            "column": one.column,
-            "type": way.type,
-            "subtype": way.subtype,
-            "masking": way.masking,
+            "source": origin.source,
+            "column": origin.column,
+            "type": transformation.type,
+            "subtype": transformation.subtype,
+            "masking": transformation.masking,
         }
-        for one, ways in sorted(origins.items())
-        for way in sorted(ways)
+        for origin, transformations in sorted(origins.items())
+        for transformation in sorted(transformations)
     ]

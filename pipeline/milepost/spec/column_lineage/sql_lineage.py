@@ -1,7 +1,7 @@
-"""SQL origins: which columns of its input each column of a row-wise SELECT is made of, and which ones decide.
+"""Lineage of row-wise SQL: the input columns that each output column is derived from or influenced by.
 
-sqlglot's tree is read, by the reader's own rules of names (letters of any case, fields of structs, variables of
-lambdas), which are Spark's: sqlglot's own lineage knows neither those nor what a CASE only decides by.
+It walks sqlglot's tree with Spark's rules for names (case, struct fields, lambda variables). sqlglot's own lineage has
+neither these rules nor INDIRECT dependencies, such as the condition of a CASE.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from milepost.spec.column_lineage.origins import (
     Origins,
     RowsLineage,
     Transformation,
-    after,
-    together,
+    after_step,
+    union,
 )
 from milepost.spec.sql.sql import quote, read_columns
 from milepost.spec.sql.sql_parse import parse_select
@@ -29,23 +29,24 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _HASHES = frozenset({"crc32", "hash", "mask", "md5", "sha", "sha1", "sha2", "xxhash64"})
-"""Functions of whose result nobody reads what they were given."""
+"""Functions whose argument cannot be recovered from the result."""
 
 
 def sql_lineage(sql: str, inputs: dict[str, RowsLineage]) -> RowsLineage:
-    """Return the lineage of an operator's SQL: of a UNION ALL column by column, in their order."""
-    parts = [_select_lineage(one, inputs[one.input]) for one in branches(sql, [*inputs])]
-    rows = together(*(part.rows for part in parts))
+    """Return the lineage of an operator's SQL. In a UNION ALL, columns are matched by position."""
+    parts = [_select_lineage(select, inputs[select.input]) for select in branches(sql, [*inputs])]
+    rows = union(*(part.rows for part in parts))
     if any(not part.columns for part in parts):
-        return RowsLineage({}, rows, together(*(part.whole for part in parts)))
+        return RowsLineage({}, rows, union(*(part.whole for part in parts)))
     columns = {
-        name: together(*(list(part.columns.values())[at] for part in parts)) for at, name in enumerate(parts[0].columns)
+        name: union(*(list(part.columns.values())[index] for part in parts))
+        for index, name in enumerate(parts[0].columns)
     }
     return RowsLineage(columns, rows)
 
 
 def condition_origins(condition: str, input_name: str, rows: RowsLineage) -> Origins:
-    """Return what a condition over a row reads."""
+    """Return the origins of the columns that a condition reads."""
     if not rows.columns:
         return rows.whole
     tree = parse_select(f"SELECT\n{condition}\nAS is_true FROM {quote(input_name)}").tree
@@ -59,64 +60,66 @@ def _select_lineage(select: Branch, rows: RowsLineage) -> RowsLineage:
     tree = parse_select(select.sql).tree
     where = tree.args.get("where")
     if not rows.columns:
-        return RowsLineage({}, together(rows.rows, after(FILTERED, rows.whole)), after(MADE_OF, rows.whole))
+        return RowsLineage({}, union(rows.rows, after_step(FILTERED, rows.whole)), after_step(MADE_OF, rows.whole))
     plan = select.plan([*rows.columns])
     names = _Names(str(tree.args["from_"].this.alias or select.input), rows.columns)
-    made = iter([name for name, _ in plan.columns])
+    output_names = iter([name for name, _ in plan.columns])
     columns: dict[str, Origins] = {}
     for item in tree.expressions:
         star = item if isinstance(item, exp.Star) else item.this
         if isinstance(star, exp.Star):
-            columns |= {next(made): rows.of(column) for column in rows.columns}
+            columns |= {next(output_names): rows.of(column) for column in rows.columns}
             continue
-        name = next(made)
+        name = next(output_names)
         body = item.this if isinstance(item, exp.Alias) else item
-        kept = plan.passthrough.get(name)
-        columns[name] = rows.of(kept) if kept is not None else together(*_made_of(body, names, rows))
-    decide = [] if where is None else [names.of(column) for column in read_columns(where)]
-    if plan.exploded is not None:  # as many rows as its list has values
+        unchanged = plan.passthrough.get(name)
+        columns[name] = rows.of(unchanged) if unchanged is not None else union(*_origins(body, names, rows))
+    deciding = [] if where is None else [names.of(column) for column in read_columns(where)]
+    if plan.exploded is not None:  # the length of the list decides how many rows there are
         lists = [item for item in tree.expressions if item.alias_or_name == plan.exploded.name]
-        decide += [names.of(column) for item in lists for column in read_columns(item)]
-    return RowsLineage(columns, together(rows.rows, rows.by(FILTERED, decide)))
+        deciding += [names.of(column) for item in lists for column in read_columns(item)]
+    return RowsLineage(columns, union(rows.rows, rows.by(FILTERED, deciding)))
 
 
-def _made_of(body: exp.Expression, names: _Names, rows: RowsLineage) -> Iterator[Origins]:
+def _origins(body: exp.Expression, names: _Names, rows: RowsLineage) -> Iterator[Origins]:
     for column in read_columns(body):
-        yield after(_way(column, body), rows.of(names.of(column)))
+        yield after_step(_transformation(column, body), rows.of(names.of(column)))
 
 
-def _way(column: exp.Expression, body: exp.Expression) -> Transformation:
+def _transformation(column: exp.Expression, body: exp.Expression) -> Transformation:
     """Return how an expression depends on a column within it."""
+    # CASE WHEN paid THEN minutes END depends on paid CONDITIONAL and on minutes TRANSFORMATION.
+    # sha2(name, 256) depends on name TRANSFORMATION with masking.
     from sqlglot import exp
 
     if column is body and len(column.parts) == 1:
         return IDENTITY
-    way, node = MADE_OF, column
+    transformation, node = MADE_OF, column
     while node is not body and node.parent is not None:
         outer = node.parent
-        decides = (isinstance(outer, exp.If) and node.arg_key == "this") or (
+        is_condition = (isinstance(outer, exp.If) and node.arg_key == "this") or (
             isinstance(outer, exp.Case) and node.arg_key == "this"
         )
-        if decides or _is_condition_of_call(outer, node):
-            way = replace(CONDITIONAL, masking=way.masking)
-        if _called(outer) in _HASHES:
-            way = replace(way, masking=True)
+        if is_condition or _is_condition_of_call(outer, node):
+            transformation = replace(CONDITIONAL, masking=transformation.masking)
+        if _function_name(outer) in _HASHES:
+            transformation = replace(transformation, masking=True)
         node = outer
-    return way
+    return transformation
 
 
-def _called(node: exp.Expression) -> str:
+def _function_name(node: exp.Expression) -> str:
     from sqlglot import exp
 
     return str(node.name).casefold() if isinstance(node, exp.Anonymous) else ""
 
 
 def _is_condition_of_call(call: exp.Expression, argument: exp.Expression) -> bool:
-    return _called(call) in ("if", "nvl2") and call.expressions[0] is argument
+    return _function_name(call) in ("if", "nvl2") and call.expressions[0] is argument
 
 
 class _Names:
-    """The columns that references in a SELECT mean."""
+    """Resolves column references in a SELECT to input columns."""
 
     def __init__(self, alias: str, columns: Iterable[str]) -> None:
         self._alias = alias.casefold()

@@ -1,1 +1,1 @@
-"""The job graph: nodes, columns, levels, and what of recorded state still fits it."""
+"""The job graph: nodes, columns, levels, and compatibility with recorded state."""

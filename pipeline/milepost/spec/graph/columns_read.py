@@ -1,4 +1,4 @@
-"""Columns read are those of a node's rows that anybody behind it needs: what is not among them need not be made."""
+"""Which columns of a node's rows are read downstream. The others need not be computed."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from milepost.spec.sql.union import branches
 
 
 def columns_read(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]:
-    """Return the columns of a node's rows that somebody reads: all where a sink has them, or where they are not known.
+    """Return the columns of a node's rows that are read downstream.
 
-    All too where none is read by name, as behind `SELECT 1 AS one`: rows without a column have no number.
+    All columns count as read if a sink publishes the rows, if the columns are not known, or if no column is read by
+    name: after `SELECT 1 AS n`, rows without any column could not be counted.
     """
     node = graph.nodes[uid]
-    every = frozenset(node.columns)
+    columns = frozenset(node.columns)
     if node.sinks or not node.known or not node.consumers:
-        return every
+        return columns
     read = frozenset().union(*(_read_by(spec, graph, node, consumer) for consumer in node.consumers))
-    return every & read or every
+    return columns & read or columns
 
 
 def _read_by(spec: JobSpec, graph: JobGraph, node: Node, consumer: str) -> frozenset[str]:
-    """Return the columns that one consumer reads, perhaps some among them that the node does not have."""
+    """Return the columns that one consumer reads. They may include columns that the node does not have."""
     operator = spec.operator(consumer)
     if isinstance(operator, SqlOperator):
-        selects = [one for one in branches(operator.sql, operator.inputs) if one.input == node.uid]
-        return frozenset().union(*(one.plan([*node.columns]).read for one in selects))
+        selects = [select for select in branches(operator.sql, operator.inputs) if select.input == node.uid]
+        return frozenset().union(*(select.plan([*node.columns]).read for select in selects))
     if isinstance(operator, LookupOperator):
         return columns_read(spec, graph, consumer).union(left for left, _ in operator.key)
     consumed = None if graph.nodes[consumer].has_conditions else consumed_columns(spec, graph, consumer)

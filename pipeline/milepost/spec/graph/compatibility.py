@@ -1,9 +1,9 @@
-"""State signatures tell whether recorded state means the same to a changed spec.
+"""State signatures, which decide whether a changed spec can continue recorded state.
 
-A signature says what an operator's state, or a sink's chain, depends on; it is kept with each checkpoint and compared
-before anything is planned. What is not in it (sql, limits, schedule) may change freely; a ttl or an allowed lateness
-may only shrink. The columns and types of an operator's state are recorded with its runs, and compared there
-(`jobmaster/compatibility/preflight.py`).
+A signature contains what the state of an operator, or the table of a sink, depends on. It is recorded with each
+checkpoint and compared before an epoch is planned. What it does not contain (sql, limits, schedule) may change freely;
+a ttl or an allowed lateness may only shrink. Columns and types of state are recorded with its runs and compared in
+`jobmaster/compatibility/preflight.py`.
 """
 
 from __future__ import annotations
@@ -45,37 +45,40 @@ UNCHANGED = "unchanged"
 BEGINS_EMPTY = "begins empty"
 
 RENAMED_FROM = "renamed_from"
-"""In a signature as it is read, never as it is recorded: the uid under which the checkpoint has the operator."""
+"""In a signature that was read, never in a recorded one: the uid under which the checkpoint has the operator."""
 
 _REMEMBERS = "remembers"
-"""How much longer than its watermark an operator keeps keys: allowed lateness, or a ttl."""
+"""How long after its watermark an operator keeps keys: allowed lateness or ttl."""
 _LIFETIMES = {"window": "allowed_lateness", "deduplicate": "ttl", "latest": "tombstone_ttl"}
-"""What says so in a spec, by the kind of operator."""
+"""Operator kind -> spec key of `_REMEMBERS`."""
 _FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
-"""Of each input append, updates or retract: state made of rows that stay cannot tell which one an update replaces."""
+"""Per input: append, updates or retract. State built from append rows cannot tell which row an update replaces."""
 _OUTPUT_KEY = "output_key"
 _EVENT_TIME = "event_time"
-"""Of a source: how its rows are timed. A change is no verdict: operators whose state depends on it have their own."""
+"""Event time of a source. A change has no verdict of its own: dependent operators have one (`_EVENT_TIME_OF`)."""
 _EVENT_TIME_OF = "event_time of source "
-"""How a source's rows are timed, where state was made by their times: other times would not be comparable with them."""
+"""Event time of a source whose times are in the state: new times would not be comparable with them."""
 _ROWS_OF = "rows_of"
-"""The operator whose latest rows a table shows. Rows of another one beside them would be a table of neither."""
+"""The operator whose rows an upsert table shows. The rows of two operators must not mix in one table."""
 _UPDATES_OF = "updates of "
-"""Of an input of mode retract: its operator, and of SQL those behind it, and what its rows are made of."""
+"""Prefix for an input of mode retract: what the rows of its operator are made of, and for SQL, of those upstream."""
 _ANSWERS = ": answers of Spark"
-"""Behind that and the uid of SQL: `SparkAnswers`, which an epoch adds, and compares before it makes any row."""
-_DIGITS = 16
-"""Of the digest of a text in a signature; the checkpoint has the text."""
+"""Suffix after `_UPDATES_OF` and the uid of SQL: `SparkAnswers`, which an epoch adds and compares before it runs."""
+_DIGEST_LENGTH = 16
+"""Length of the digest of a text in a signature; the checkpoint has the text itself."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
 def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]]:
-    """Return what restoring depends on, JSON-compatible.
+    """Return the signatures of a job, JSON-compatible.
 
     Returns:
         ``{"operators": {uid: …}, "sources": {name: …}, "sinks": {name: …}, "job": {"job": …}}``.
     """
+    # A signature of a window operator:
+    #   {"kind": "window", "key": ["city"], "modes of its inputs": ["append"], "event_time of source visits": "at",
+    #    "sources": ["visits"], "window": {"tumbling": "1h"}, "remembers": "5m"}
     return {
         "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
         "sources": {name: _source(source) for name, source in spec.streams.items()},
@@ -95,31 +98,31 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         times = {name: spec.sources[name].event_time for name in sorted(node.sources)}
         signature |= {_EVENT_TIME_OF + name: time.reading for name, time in times.items() if time is not None}
     if isinstance(operator, WindowOperator | DeduplicateOperator | PairedOperator):
-        # What is late, and what has fired, was judged by these sources' watermarks.
-        of_inputs = [sorted(graph.nodes[name].sources) for name in node.inputs]
-        signature["sources"] = of_inputs if len(of_inputs) > 1 else of_inputs[0]
+        # The watermarks of these sources decided which rows were late and which windows have fired.
+        input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
+        signature["sources"] = input_sources if len(input_sources) > 1 else input_sources[0]
     if isinstance(operator, JoinOperator):
-        # Rows are kept for as long as others may come within these bounds.
+        # State holds the rows that can still match within these bounds.
         signature["within"] = list(map(format_signed_duration, operator.bounds))
-        if operator.how != "inner":  # as which it is recorded where there is none
+        if operator.how != "inner":  # a signature without `how` means inner
             signature["how"] = operator.how
     if isinstance(operator, WindowOperator):
         signature["window"] = operator.window.model_dump(mode="json", exclude_none=True)
         if operator.window.timezone is not None:
-            # Other rules would begin other windows.
+            # With other rules of the time zone, windows would begin at other times.
             signature["time zone data"] = zone_digest(operator.window.timezone)
         signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
     if isinstance(operator, TopOperator):
-        # Rows that others went before were not kept.
+        # State does not hold the rows below the n-th.
         signature |= {"order_by": operator.order_texts, "n": operator.n}
     if isinstance(operator, ProcessOperator) and node.retracts:
-        # By which the rows that it put out are kept.
+        # State holds the emitted rows by this key.
         signature[_OUTPUT_KEY] = list(node.key)
     for name in node.inputs:
         if graph.nodes[name].retracts:
             signature |= _updates_of(spec, graph, graph.nodes[name])
     if isinstance(operator, LatestOperator):
-        # Rows that others are newer than were not kept.
+        # State does not hold the older rows.
         signature["sequence_by"] = list(operator.sequence_by)
         if operator.delete_when is not None:
             ttl = operator.tombstone_ttl
@@ -132,7 +135,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
 
 
 def _is_timed(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
-    """Return whether state holds event times, or was made by them. The state of a class may."""
+    """Return whether state contains event times or depends on them. The state of a user's class may."""
     operator = spec.operator(node.uid)
     if isinstance(operator, AggregateOperator):
         return any(call.function in BY_EVENT_TIME for call in operator.aggregates.values())
@@ -146,51 +149,52 @@ def _is_timed(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
 
 
 def _modes(graph: JobGraph, node: Node) -> list[str]:
-    """Return the mode of each input; of a process function which there are: its class may get a further one."""
+    """Return the mode of each input; for `process` only the set of modes, so that it may get more inputs."""
     modes = [graph.nodes[name].output_kind for name in node.inputs]
     return sorted({*modes}) if node.kind == "process" else modes
 
 
 def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any]:
-    """Return what the rows of updates are made of: one that is taken back must be the row that was added.
+    """Return what determines the updates of a producer: a retraction must equal the row that was added.
 
-    What is behind a producer with state is not here: it takes back what its state gave out, and its state is restored
-    under the same name, or it is another producer. Nor are rows beside them that stay: those are taken back by nobody.
+    The walk through SQL ends at the stateful producer, which retracts rows of its own state; that state is restored
+    under the same uid. Append inputs of SQL are not included, because their rows are never retracted.
     """
     operator = spec.operator(producer.uid)
     parts: dict[str, Any] = {
         "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()}
     }
-    behind: dict[str, Any] = {}
+    upstream: dict[str, Any] = {}
     if isinstance(operator, SqlOperator):
-        parts["SQL"] = hashlib.sha256(operator.sql.encode()).hexdigest()[:_DIGITS]
+        parts["SQL"] = hashlib.sha256(operator.sql.encode()).hexdigest()[:_DIGEST_LENGTH]
         for name in producer.inputs:
             if graph.nodes[name].retracts:
-                behind |= _updates_of(spec, graph, graph.nodes[name])
+                upstream |= _updates_of(spec, graph, graph.nodes[name])
     else:
         parts["key"] = list(producer.key)
         parts["aggregates"] = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
-    return behind | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
+    return upstream | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
 
 
 def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return signatures with what Spark answers to the SQL between updates and each operator, and to its conditions.
+    """Add Spark's answers for the SQL between updates and each operator, and for its conditions.
 
     Args:
-        answers: by the uid of the operator that has the SQL.
+        answers: uid of the operator with the SQL -> answers.
     """
     operators = {
-        uid: one | {_UPDATES_OF + sql + _ANSWERS: [*said] for sql, said in answers.items() if _depends(uid, one, sql)}
-        for uid, one in signatures["operators"].items()
+        uid: signature
+        | {_UPDATES_OF + sql + _ANSWERS: [*texts] for sql, texts in answers.items() if _depends(uid, signature, sql)}
+        for uid, signature in signatures["operators"].items()
     }
     return {**signatures, "operators": operators}
 
 
 def recorded_answers(operator: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return what Spark had answered to the SQL before an operator, by the uid of that, as `with_answers` took it."""
+    """Return the answers in an operator's signature, in the form that `with_answers` takes."""
     return {
-        key.removeprefix(_UPDATES_OF).removesuffix(_ANSWERS): tuple(said)
-        for key, said in operator.items()
+        key.removeprefix(_UPDATES_OF).removesuffix(_ANSWERS): tuple(texts)
+        for key, texts in operator.items()
         if key.startswith(_UPDATES_OF) and key.endswith(_ANSWERS)
     }
 
@@ -200,7 +204,7 @@ def _depends(uid: str, operator: Mapping[str, Any], sql: str) -> bool:
 
 
 def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
-    """Return an operator's signature as it is when one that it reads has got another uid."""
+    """Return an operator's signature after an operator that it reads was renamed from `former` to `uid`."""
     before = f"{_UPDATES_OF}{former}: "
     return {
         f"{_UPDATES_OF}{uid}: {key.removeprefix(before)}" if key.startswith(before) else key: value
@@ -219,13 +223,13 @@ def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
     if rows.mode == "upsert":
         signature[_ROWS_OF] = graph.keyed_by(rows.uid)
     if rows.routing_key not in (None, rows.key):
-        # By it rows of the latest files are found again: a table has one for ever.
+        # It decides the bucket of a row, so it is fixed for the life of a table.
         signature["buckets by"] = list(rows.routing_key)
     return signature
 
 
 def with_rows_of(sink: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
-    """Return a sink's signature as it is when an operator has got another uid."""
+    """Return a sink's signature after an operator was renamed from `former` to `uid`."""
     return {key: uid if (key, value) == (_ROWS_OF, former) else value for key, value in sink.items()}
 
 
@@ -235,7 +239,7 @@ def _source(source: SourceSpec) -> dict[str, Any]:
 
 
 def _root(path: str) -> str:
-    """Return what a source's object keys are relative to: its bucket, or its folder up to the first pattern."""
+    """Return what object keys are relative to: the bucket, or the folder before the first wildcard."""
     scheme, _, rest = path.partition("://")
     if scheme == "s3":
         return f"{scheme}://{rest.split('/')[0]}"
@@ -244,11 +248,11 @@ def _root(path: str) -> str:
 
 
 def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return one verdict per operator, source, sink and the job: in the order of the new spec, then what is gone.
+    """Return one verdict per operator, source, sink and the job, in the order of the new spec, then the removed ones.
 
     Returns:
-        ``{"kind", "name", "uid", "verdict", "detail"}``; kind is operator, source, sink or job; uid is the name as
-        people read it; verdict is COMPATIBLE, or what it needs; detail says what changed.
+        ``{"kind", "name", "uid", "verdict", "detail"}``. kind: operator, source, sink or job. uid: the name as shown to
+        users. verdict: COMPATIBLE, or what is needed. detail: what changed.
     """
     verdicts = []
     for section in _SECTIONS:
@@ -259,27 +263,27 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
         for name in before:
             if name not in after:
                 verdict = NON_RESTORED if section in ("operators", "sources") else COMPATIBLE
-                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} is gone from the spec"))
+                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} was removed from the spec"))
     return verdicts
 
 
 def retimed_sources(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """Return the sources whose event time changed, each with what did. Earlier versions did not record it."""
-    before, found = old.get("sources", {}), {}
+    """Return source -> how its event time changed. Sources without a recorded event time are omitted."""
+    before, changes = old.get("sources", {}), {}
     for name, source in new["sources"].items():
         was, now = before.get(name, {}).get(_EVENT_TIME), source.get(_EVENT_TIME)
         if _times_differ(was, now):
-            found[name] = f"{_EVENT_TIME} was {_text(was)}, is {_text(now)}"
-    return found
+            changes[name] = f"{_EVENT_TIME} was {_text(was)}, is {_text(now)}"
+    return changes
 
 
-def is_continued(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether an operator of one signature continues the state of an operator of another."""
+def can_continue(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether an operator with the signature `after` can continue the state of one with `before`."""
     return _judge("operators", before, after)[0] == COMPATIBLE
 
 
 def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
-    """A verdict; an operator is called by its uid alone, what else has a name with its kind before it."""
+    """Return a verdict. The uid of an operator is its name; sources and sinks get their kind in front."""
     kind = section.removesuffix("s")
     uid = name if kind in ("operator", "job") else f"{kind} {name}"
     return {"kind": kind, "name": name, "uid": uid, "verdict": verdict, "detail": detail}
@@ -295,16 +299,16 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     ]
     if not changed:
         return COMPATIBLE, UNCHANGED
-    pairs = [(_in_the_spec(key, after), before.get(key), after.get(key)) for key in changed]
+    pairs = [(_spec_key(key, after), before.get(key), after.get(key)) for key in changed]
     detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
     if section == "sinks":
         return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
-    # A source remembers object keys below its root: below another root they would mean other objects.
+    # A source records consumed object keys relative to its root, so another root would mean other objects.
     return NEW_UID, detail
 
 
 def _is_changed(key: str, before: Any, after: Any) -> bool:
-    """Return whether two values of a part of a signature are a change."""
+    """Return whether two values of a signature's key count as a change."""
     if key.startswith(_EVENT_TIME_OF):
         return _times_differ(before, after)
     if key == _EVENT_TIME:
@@ -312,31 +316,32 @@ def _is_changed(key: str, before: Any, after: Any) -> bool:
     return _CHANGES.get(key, ne)(before, after)
 
 
-def _in_the_spec(key: str, signature: Mapping[str, Any]) -> str:
-    """Return how a spec calls a part of a signature."""
+def _spec_key(key: str, signature: Mapping[str, Any]) -> str:
+    """Return the spec key for a signature's key."""
     return _LIFETIMES.get(signature["kind"], key) if key == _REMEMBERS else key
 
 
 def _grows(before: str | None, after: str | None) -> bool:
-    """Return whether an operator would have to remember more than it did: what it has forgotten cannot come back.
+    """Return whether an operator would have to remember more than it did. Forgotten keys cannot be restored.
 
-    Also from "for ever" to a time: when the keys that it has were seen was not recorded.
+    A change from "for ever" to a time counts as well: state does not record when its keys were last seen.
     """
+    # "1h" -> "30m": False.  "1h" -> "2h": True.  "for ever" -> "1h": True.
     if before is None or after is None or _FOR_EVER in (before, after):
         return before is not None and after is not None and before != after
     return parse_duration(after) > parse_duration(before)
 
 
 def _differs(before: Any, after: Any) -> bool:
-    """Return whether both are known and differ: earlier versions did not record it."""
+    """Return whether both values are recorded and differ. Earlier versions recorded none."""
     return before is not None and after is not None and before != after
 
 
 def _times_differ(before: Any, after: Any) -> bool:
-    """Return whether a source's event times are read in another way; further optional parts of a format are none."""
+    """Return whether event times are read differently. More optional parts in the format do not count."""
     if not _differs(before, after):
         return False
-    if not all(isinstance(one, Mapping) and isinstance(one.get("format"), str) for one in (before, after)):
+    if not all(isinstance(time, Mapping) and isinstance(time.get("format"), str) for time in (before, after)):
         return True
     same = {**before, "format": after["format"]} == after
     return not (same and accepts_all_of(after["format"], before["format"]))
@@ -348,7 +353,7 @@ _CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
     _MODES: _differs,
     _OUTPUT_KEY: _differs,
 }
-"""What counts as a change of a part of a signature, where not every difference does."""
+"""Signature key -> predicate for a change; for other keys every difference is a change."""
 
 
 def _text(value: Any) -> str:

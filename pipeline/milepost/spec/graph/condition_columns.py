@@ -1,6 +1,6 @@
-"""Marks: columns of true and false that Spark adds to an operator's input before it is exchanged, by conditions.
+"""Boolean columns that Spark adds to an operator's input before the exchange, one per SQL condition.
 
-A mark is not in the rows of its producer, nor in late rows: like all columns of the product its name begins with "__".
+They occur neither in the rows of the producer nor in late rows. Like all reserved columns, their names begin with "__".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from milepost.spec.job.spec import AggregateOperator, RowWiseSpec, StatefulSpec,
 
 
 def condition_columns(operator: RowWiseSpec | StatefulSpec) -> tuple[tuple[str, str], ...]:
-    """Return the marks of an operator's input, each with the condition that makes it true, in SQL."""
+    """Return (column name, SQL condition) for each condition of an operator."""
     if isinstance(operator, LatestOperator):
         return () if operator.delete_when is None else ((DELETED_COLUMN, operator.delete_when),)
     if not isinstance(operator, AggregateOperator | WindowOperator):

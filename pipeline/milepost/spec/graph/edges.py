@@ -1,30 +1,29 @@
-"""Edges have names: as which an operator's inputs are known on the wire, in channel state and among its late rows."""
+"""Names of edges and outputs: on the wire, in channel state and for late rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LATE, BAD = ".late", ".bad"
-"""Behind an operator's name: its late rows; behind a source's: its records that cannot be read."""
+"""Suffixes: the late rows of an operator, and the unreadable records of a source."""
 
 WINDOW_START, WINDOW_END = WINDOW_COLUMNS = ("window_start", "window_end")
-"""Columns that every window adds to its rows: its first moment, and the first one after it."""
+"""Columns of window results: start (inclusive) and end (exclusive)."""
 
 DELETED_COLUMN = "__deleted"
-"""Column (bool, never null) of rows that may be deletes, and of no others: a delete has its key alone, the other
-columns are null. No column of a spec begins with "__"."""
+"""Boolean column, never null, of outputs that may contain deletes. A delete has its key; its other columns are null."""
 
 RETRACT = ".retract"
-"""Behind an operator's name: its updates as rows that are taken back and new ones, each with a weight."""
+"""Suffix: the updates of an operator as retracted and added rows, each with a weight."""
 
 
-def columns_of_users(names: Sequence[str]) -> list[str]:
-    """Return those of some columns that are not the product's own."""
+def user_columns(names: Sequence[str]) -> list[str]:
+    """Return the columns that are not reserved."""
     return [name for name in names if not name.startswith("__")]
 
 
 def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
-    """Return a name for each input of an operator: the producer's, and where it is read again, ``orders.2``."""
+    """Return a unique name for each input: the producer's name, or ``orders.2`` if it is read a second time."""
     return tuple(
         name if name not in inputs[:position] else f"{name}.{inputs[:position].count(name) + 1}"
         for position, name in enumerate(inputs)
@@ -32,10 +31,10 @@ def edge_names(inputs: Sequence[str]) -> tuple[str, ...]:
 
 
 def late_output(uid: str, edges: Sequence[str], position: int) -> str:
-    """Return the output that holds the late rows of one input: ``<uid>.late``, of several ``<uid>.late.<input>``."""
+    """Return the output with the late rows of one input: ``<uid>.late``, or ``<uid>.late.<input>`` with several."""
     return f"{uid}{LATE}" if len(edges) == 1 else f"{uid}{LATE}.{edges[position]}"
 
 
 def conditions_output(uid: str) -> str:
-    """Return the output that holds the rows of an operator's input, each with whether it is a delete."""
+    """Return the output that holds the rows of an operator's input with its condition columns."""
     return f"{uid}.marked"

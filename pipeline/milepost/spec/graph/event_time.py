@@ -1,4 +1,4 @@
-"""Event time per kind of node: what times its rows, how old they may be, and which rows it takes for late."""
+"""Event time rules per kind of node, as text for the reference and for `explain`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ class EventTimeRule:
     """One row of the reference.
 
     Attributes:
-        kind: of a node. event_time: of its rows. holds_back: how far its rows' watermark is behind its own.
-        late: rows of its input that go to `<uid>.late`, by their event time and their stamp.
+        kind: kind of node.
+        event_time: event time of its rows.
+        holds_back: how far the watermark of its rows is behind its own.
+        late: condition on event time and stamp under which input rows go to `<uid>.late`.
     """
 
     kind: str
@@ -23,15 +25,17 @@ class EventTimeRule:
 NOTHING = "nothing"
 
 EVENT_TIME_RULES = (
-    EventTimeRule("source", "the column `event_time`; without it none, and no watermark", "`watermark_delay`", NOTHING),
-    EventTimeRule("sql", "its input's, under its own name; else none", NOTHING, NOTHING),
-    EventTimeRule("lookup", "its input's; the static source has none, and holds nobody back", NOTHING, NOTHING),
-    EventTimeRule("deduplicate", "its input's", NOTHING, "with a `ttl`: event time < stamp − ttl"),
+    EventTimeRule(
+        "source", "the column `event_time`; without it no event time and no watermark", "`watermark_delay`", NOTHING
+    ),
+    EventTimeRule("sql", "that of its input, if the column keeps its name; otherwise none", NOTHING, NOTHING),
+    EventTimeRule("lookup", "that of its input; the static source has none and holds nothing back", NOTHING, NOTHING),
+    EventTimeRule("deduplicate", "that of its input", NOTHING, "with a `ttl`: event time < stamp − ttl"),
     EventTimeRule(
         "window",
-        "`window_end` less 1 µs: the last moment of the window; none of sessions that may come out again",
+        "`window_end` minus 1 µs, the last microsecond of the window; none for sessions that may be emitted again",
         "`allowed_lateness`",
-        "window_end + allowed_lateness ≤ stamp, of the last one that it is in; for sessions event time < stamp − "
+        "window_end + allowed_lateness ≤ stamp, for the last window of the row; for sessions event time < stamp − "
         "allowed_lateness",
     ),
     EventTimeRule("aggregate", "none", NOTHING, NOTHING),
@@ -39,21 +43,22 @@ EVENT_TIME_RULES = (
     EventTimeRule("latest", "none", NOTHING, "with a `tombstone_ttl`: event time < stamp − tombstone_ttl"),
     EventTimeRule(
         "join",
-        "its left input's, under its name; of `how: right`, where no left row pairs, the right row's",
-        "max(0, hi) of `within: [lo, hi]`; of `how: right` no less than −lo",
-        "event time < stamp, of either input: `<uid>.late.<input>`",
+        "that of its left input; with `how: right`, that of the right row if no left row matches",
+        "max(0, hi) of `within: [lo, hi]`; with `how: right` at least −lo",
+        "event time < stamp, for either input: `<uid>.late.<input>`",
     ),
     EventTimeRule(
         "asof",
-        "its left input's, under its name",
+        "that of its left input",
         NOTHING,
-        "event time < stamp, of either input: `<uid>.late.<input>`",
+        "event time < stamp, for either input: `<uid>.late.<input>`",
     ),
     EventTimeRule(
         "process",
-        "its input's, where `output` has a timestamp of its name; of several, where all call it so; else none",
+        "that of its inputs, if it has the same name in all of them and `output` has a timestamp of that name; "
+        "otherwise none",
         NOTHING,
         NOTHING,
     ),
 )
-"""What the graph (`rules/node.py`) and the operators do, in words."""
+"""The rules that the graph (`rules/node.py`) and the operators implement, as text."""

@@ -1,7 +1,10 @@
-"""The job graph: which node reads which, in which stage, with which columns, event time and kind of output.
+"""Build the job graph: nodes with inputs, level, columns, event time and output mode.
 
-One exchange and one stage per level: a stateful operator is one level above its input, sources and sql cost none
-(DESIGN 4.2). What a spec means is decided here, once; everything that runs reads it from here.
+The graph is the only interpretation of a spec; everything that runs uses it. There is one exchange and one stage per
+level. A stateful operator is one level above its inputs; row-wise operators are on the level of their input (DESIGN
+4.2):
+
+    visits (source, 0) -> clean (sql, 0) -> totals (aggregate, 1) -> big (sql, 1) -> ranks (top, 2)
 """
 
 from __future__ import annotations
@@ -56,34 +59,35 @@ from milepost.spec.values.types import ColumnType
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]
-"""Per process operator what its class declares; without an entry its columns are not known."""
+"""Process operator -> columns that its class declares. Without an entry its columns are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One source or operator in its place.
+    """One source or operator.
 
     Attributes:
-        uid: its name. kind: source, static (a source whose rows are looked up), or that of an operator.
-        level: 0 for sources; one above its inputs for a stateful operator; the highest of its inputs' for others.
-        levels: at which its rows come: of sql and lookup each at which rows of an input do; of a static source none,
-            of any other its own.
+        uid: its name.
+        kind: source, static (a source that lookups read), or the kind of an operator.
+        level: 0 for sources; one above its inputs for a stateful operator; the maximum of its inputs for others.
+        levels: the levels at which rows arrive: for sql and lookup, those of all inputs; for a static source none; for
+            others, its own.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
-        sinks, late_sinks, bad_sinks: sinks that read its rows, its late rows, and its records that cannot be read.
-        columns: output column -> type, in order; None = a type that only Spark knows.
-        event_time: output column that times its rows, or None.
-        shift_us: what is added to it: -1 where it is the end of a window, which is the first moment after it.
+        sinks, late_sinks, bad_sinks: sinks of its rows, of its late rows, and of its unreadable records.
+        columns: output column -> type, in order; None: a type that only Spark knows.
+        event_time: event time column of its rows, or None.
+        shift_us: offset to add to the event time: -1 for the end of a window, which is exclusive.
         holdback_us: how much older than the stamp they are emitted with its rows may be.
-        output_kind: append (a row is final), updates (a row replaces the last one with its key), or retract (a row is
-            there until it is taken back).
-        key: key columns of its output; () for rows without one.
-        deletes: whether a row of it may go: then its updates have `DELETED_COLUMN` behind `columns`.
-        retracts: whether operators read its updates, itself or through SQL, with the rows that they replace.
-        shown: whether a sink reads its rows, itself or through SQL.
-        conditions: as of `condition_columns`.
-        sources: the sources it descends from, which make its watermark.
-        known: whether `columns` is: not below a process operator whose class was not loaded.
+        output_kind: append (rows are final), updates (a row replaces the previous one with its key), or retract (rows
+            are retracted and have no key).
+        key: key columns of its output; () if there is no key.
+        deletes: whether rows may be deleted. Its updates then have `DELETED_COLUMN` after `columns`.
+        retracts: whether operators read its updates, directly or through SQL, together with the rows they replace.
+        shown: whether a sink reads its rows, directly or through SQL.
+        conditions: (column name, SQL condition) that Spark adds to its input, see `condition_columns`.
+        sources: the sources it descends from, which determine its watermark.
+        known: whether `columns` is known. It is not downstream of a process operator whose class was not loaded.
     """
 
     uid: str
@@ -114,22 +118,22 @@ class Node:
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether it is an operator without state, which works where its input's rows are."""
+        """Whether it is an operator without state, which runs where the rows of its input are."""
         return bool(self.inputs) and not self.is_stateful
 
     @property
     def stable_key(self) -> tuple[str, ...]:
-        """Columns by which a row that is there never goes: those of its key, unless there are deletes."""
+        """Its key, if rows are replaced but never deleted; otherwise ()."""
         return () if self.deletes else self.key
 
     @property
     def read(self) -> str:
-        """The name of the output that operators read: its rows, or of updates what they change."""
+        """The name of the output that operators read: its rows, or for updates their retractions and additions."""
         return f"{self.uid}{RETRACT}" if self.retracts else self.uid
 
     @property
     def has_conditions(self) -> bool:
-        """Whether SQL adds columns to its input, before it is exchanged."""
+        """Whether Spark adds condition columns to its input before the exchange."""
         return bool(self.conditions)
 
 
@@ -138,12 +142,13 @@ class SinkInput:
     """What one sink reads.
 
     Attributes:
-        sink: its name. uid: the node. part: "": its rows; LATE, with an input where there are two, or BAD.
-        mode: append, upsert or changelog. key: the upsert key; () for the others.
-        routing_key: the columns of it by which rows come to subtasks, in the order in which they are hashed; None: all.
-        columns, known: as in `Node`; of a changelog with what it adds.
-        op: what a row is to a changelog: `insert`, or `upsert` of a row by its key.
-        deletes: as in `Node`; never of a part.
+        sink: name of the sink. uid: the node it reads.
+        part: "" for its rows, LATE (followed by the input if there are two), or BAD.
+        mode: append, upsert or changelog. key: the upsert key; () for other modes.
+        routing_key: the columns of `key` that route rows to subtasks, in the order in which they are hashed; None: all.
+        columns, known: as in `Node`; for a changelog including the columns it adds.
+        op: operation of a changelog row without a delete: `insert`, or `upsert` by its key.
+        deletes: as in `Node`; False for late rows and bad records.
     """
 
     sink: str
@@ -159,7 +164,7 @@ class SinkInput:
 
     @property
     def output(self) -> str:
-        """The name of what it reads: of a node, or of a part of it."""
+        """The name of the output that it reads: `totals`, `totals.late`, `visits.bad`."""
         return self.uid + self.part
 
 
@@ -172,7 +177,7 @@ class JobGraph:
 
     @property
     def levels(self) -> int:
-        """The highest level: the number of exchanges of an epoch; 0 without stateful operators."""
+        """The number of exchanges of an epoch: the highest level, 0 without stateful operators."""
         return max(node.level for node in self.nodes.values())
 
     @property
@@ -184,17 +189,17 @@ class JobGraph:
         return tuple(node for node in self.nodes.values() if node.is_stateful)
 
     def keyed_by(self, uid: str) -> str:
-        """Return the stateful operator that gives a node's rows their key: itself, or the one behind its SQL."""
+        """Return the stateful operator that determines the key of a node's rows: itself, or the one upstream of SQL."""
         node = self.nodes[uid]
         return uid if node.is_stateful else self.keyed_by(node.inputs[0])
 
     def at_level(self, level: int) -> tuple[Node, ...]:
-        """Return the stateful operators that the subtasks of one level host."""
+        """Return the stateful operators that the subtasks of one level run."""
         return tuple(node for node in self.stateful if node.level == level)
 
 
 def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | None, list[Problem]]:
-    """Return the graph and no problem, or None and all problems."""
+    """Return (graph, []) or (None, all problems)."""
     problems = structure_problems(spec)
     if problems:
         return None, problems
@@ -205,7 +210,7 @@ def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | N
 
 @dataclass(slots=True)
 class _Builder:
-    """Visits operators after their inputs. A node with a problem of its own is left out, with all that read it."""
+    """Visits operators after their inputs. A node with a problem is left out, and so is everything downstream."""
 
     spec: JobSpec
     outputs: Outputs
@@ -215,9 +220,8 @@ class _Builder:
 
     def run(self) -> None:
         for name, source in self.spec.sources.items():
-            stream = not source.static
-            kind, levels, own = ("source", (0,), (name,)) if stream else ("static", (), ())
-            self._add(name, kind, levels, (), source_rows(source), own)
+            kind, levels, sources = ("static", (), ()) if source.static else ("source", (0,), (name,))
+            self._add(name, kind, levels, (), source_rows(source), sources)
         waiting = dict(enumerate(self.spec.operators))
         visited = set(self.spec.sources)
         while waiting:
@@ -229,7 +233,7 @@ class _Builder:
                     self._visit(("operators", index), operator)
         self._sinks()
         self._quality()
-        self._idle()
+        self._idle_timeouts()
         self.problems += unread_problems(self.spec)
 
     def graph(self) -> JobGraph:
@@ -238,7 +242,7 @@ class _Builder:
         nodes = {
             uid: replace(
                 node,
-                retracts=node.output_kind != APPEND and self._is_taken_back(uid),
+                retracts=node.output_kind != APPEND and self._is_retracted(uid),
                 shown=self._is_shown(uid),
                 conditions=conditions.get(uid, ()),
                 consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
@@ -253,16 +257,17 @@ class _Builder:
         return JobGraph(nodes, self.sink_inputs)
 
     def _is_shown(self, uid: str) -> bool:
-        """Return whether a sink reads a node's rows, itself or through SQL."""
-        through = (one.uid for one in self.spec.operators if isinstance(one, SqlOperator) and uid in one.inputs)
-        return bool(self._sinks_of(uid)) or any(map(self._is_shown, through))
+        """Return whether a sink reads a node's rows, directly or through SQL."""
+        operators = self.spec.operators
+        sql = (operator.uid for operator in operators if isinstance(operator, SqlOperator) and uid in operator.inputs)
+        return bool(self._sinks_of(uid)) or any(map(self._is_shown, sql))
 
-    def _is_taken_back(self, uid: str) -> bool:
-        """Return whether an operator with state reads a node, itself or through SQL, or is to: rows without a key."""
+    def _is_retracted(self, uid: str) -> bool:
+        """Return whether a node's rows have no key, or a stateful operator reads them, directly or through SQL."""
         return self.nodes[uid].output_kind == RETRACTIONS or any(
-            not isinstance(one, SqlOperator) or self._is_taken_back(one.uid)
-            for one in self.spec.operators
-            if uid in one.inputs
+            not isinstance(operator, SqlOperator) or self._is_retracted(operator.uid)
+            for operator in self.spec.operators
+            if uid in operator.inputs
         )
 
     def _keyed_by(self, node: Node) -> Node:
@@ -359,23 +364,23 @@ class _Builder:
                 )
 
     def _routing_key(self, node: Node) -> tuple[str, ...]:
-        """Return the columns of a node's key by which its rows came to the subtask that has them, as it calls them."""
+        """Return the columns of a node's key that route its rows to subtasks, under the node's names for them."""
         keyed = self._keyed_by(node)
         names = dict(zip(keyed.key, node.key, strict=True))
         return tuple(names[column] for column in key_texts(self.spec.operator(keyed.uid)))
 
-    def _idle(self) -> None:
-        """A source that no operator reads beside another one holds nobody back: to time it out would do nothing."""
+    def _idle_timeouts(self) -> None:
+        """Refuse `idle_timeout` of a source that no operator reads together with another: it has no effect."""
         timed = {name for name, source in self.spec.sources.items() if source.event_time is not None}
-        met = {
+        combined = {
             name
             for node in self.nodes.values()
             if node.is_stateful and len(timed.intersection(node.sources)) > 1
             for name in node.sources
         }
         for name, source in self.spec.sources.items():
-            if source.idle_timeout is not None and name in timed - met:
-                message = "no operator with state reads it beside another source with event time: it holds nobody back"
+            if source.idle_timeout is not None and name in timed - combined:
+                message = "it has no effect: no stateful operator reads this source and another one with event time"
                 self.problems.append(Problem(("sources", name, "idle_timeout"), message))
 
     def _quality(self) -> None:

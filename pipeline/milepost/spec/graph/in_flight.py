@@ -1,7 +1,8 @@
-"""Input signatures tell what rows in flight depend on: they are stored as they crossed the exchange.
+"""Signatures of operator inputs, which decide whether rows in flight are still valid.
 
-They can be continued only by a spec under which their producers would have made the same columns. A signature of an
-operator's inputs is recorded with its channel state, and compared before anything is planned.
+Rows in flight are stored as they crossed the exchange. A changed spec can continue with them only if it would have
+produced the same columns. The signature of an operator's inputs is recorded with its channel state, and compared before
+an epoch is planned.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from milepost.spec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlO
 
 
 def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str] | None:
-    """Return the columns of its input that a stateful operator needs; None: all of them.
+    """Return the columns of its input that a stateful operator needs, or None for all of them.
 
-    All when its late rows are published, and when its output has its input's columns or a class sees them.
+    It needs all if its late rows are published, if it outputs its input's columns, or if it runs a user's class.
     """
+    # aggregate(key=[city], m=sum(minutes) filter (where paid)) needs city, minutes and paid; a window operator with
+    # the same aggregate needs the event time as well.
     node, operator = graph.nodes[uid], spec.operator(uid)
     if isinstance(operator, LatestOperator):
-        return None if node.late_sinks else _of_latest(graph, node, operator)
+        return None if node.late_sinks else _consumed_by_latest(graph, node, operator)
     if node.late_sinks or not isinstance(operator, AggregateOperator | WindowOperator):
         return None
     event_time = graph.nodes[node.inputs[0]].event_time
@@ -33,12 +36,12 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     needed = {*operator.key, *(column for call in calls for column in call.columns)}
     if isinstance(operator, WindowOperator) and event_time is not None:
         needed.add(event_time)
-    # Rows that are only counted have a column, too: without any there would be nothing to count.
+    # Rows that are only counted need one column: Arrow rows without columns have no count.
     return frozenset(needed or list(graph.nodes[node.inputs[0]].columns)[:1]) or None
 
 
-def _of_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozenset[str] | None:
-    """Return what a table of the newest rows needs; not what `delete_when` alone reads."""
+def _consumed_by_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozenset[str] | None:
+    """Return the columns that a `latest` operator needs. Columns that only `delete_when` reads are not included."""
     if operator.columns is None:
         return None
     event_time = graph.nodes[node.inputs[0]].event_time if operator.tombstone_ttl is not None else None
@@ -46,10 +49,10 @@ def _of_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozens
 
 
 def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
-    """Return per stateful operator a digest of its key, the columns and modes it consumes, and how they are made.
+    """Return, per stateful operator, a digest of its key, the columns and modes it consumes, and their origin.
 
-    How: the columns of each source, the texts of SQL and the options of lookups between, and of a stateful producer its
-    kind and columns; what is behind that one matters only where it decides a type that the spec does not tell.
+    The origin is: the columns of each source, the SQL and lookups in between, and the kind and columns of a stateful
+    producer. What is upstream of a stateful producer counts only if it determines a type that the spec does not state.
     """
     return {node.uid: _digest(_inputs(spec, graph, node)) for node in graph.stateful}
 
@@ -58,7 +61,7 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     consumed = consumed_columns(spec, graph, node.uid)
     operator = spec.operator(node.uid)
     marked = {("delete_when" if name == DELETED_COLUMN else name): condition for name, condition in node.conditions}
-    # Where a row with a null in its key waits: of a join where all of its columns send it.
+    # Joins route a row with a null in its key by all of its columns, so that such rows do not go to one subtask.
     apart = {"nulls": "apart"} if isinstance(operator, PairedOperator) else {}
     return {
         **marked,

@@ -1,7 +1,7 @@
-"""Find credentials that a spec spells out: specs are stored with every checkpoint, and shown.
+"""Refuse literal credentials, because specs are stored with every checkpoint and shown.
 
-A reference to an environment variable is judged by what remains without its environment: the default of a variable is
-written in the spec too, and so is the text around one that may be empty.
+A text with references to environment variables is checked without their values: the defaults of the references and the
+text around them are part of the spec.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from milepost.spec.job.environment import literal_text
 from milepost.spec.job.spec import JobSpec
 from milepost.spec.values.problems import Path, Problem
 
-_SECRET = "a secret stands in no spec; use ${env:NAME}"
+_SECRET = "a spec must not contain a secret; use ${env:NAME}"
 _NAMES_A_SECRET = re.compile(
     r"^(?!.*[.]secret(?:s|KeyRef)[.]).*"
     r"(?:secret|password|passwd|pwd|token|credentials?|\bsas|(?:private|account|encryption|api|secret[\w.-]*)[._-]?key)"
     r"(?:$|(?:[.][^.]+){1,2}[.](?:dfs|blob)[.])",
     re.IGNORECASE,
 )
-"""Of an option or a setting, by the end of its name: `fs.s3a.aws.credentials.provider` is a class.
+"""Matches the names of options and settings that hold a secret, by their ends.
 
-Azure's end with the name of the account: `fs.azure.account.key.lake.dfs.core.windows.net`. Those of Kubernetes
-name a secret: `spark.kubernetes.driver.secretKeyRef.PASSWORD`.
+    catalog.token                                       yes
+    fs.azure.account.key.lake.dfs.core.windows.net      yes: Azure appends the account to the name
+    fs.s3a.aws.credentials.provider                     no: a class
+    spark.kubernetes.driver.secretKeyRef.PASSWORD       no: the name of a Kubernetes secret
 """
 _ABSENT = "\0"
-"""Stands for a reference without a default."""
+"""Replaces a reference without a default."""
 _USER = re.compile(r"://([^/@]*)@")
 _PARAMETER = re.compile(r"(?:^|[\s?&;])(?:ssl)?password\s*=\s*\0*[^\s&;\0]", re.IGNORECASE)
 _NO_SECRETS = ("", "true", "false", "bearer", "basic")
 
 
 def secret_problems(spec: JobSpec) -> Iterator[Problem]:
-    """Yield each place of a spec that spells out a secret."""
+    """Yield a problem for each literal secret in a spec."""
     for path, uri in _uris(spec):
         if _has_secret(uri):
             yield Problem(path, _SECRET)
@@ -44,7 +46,7 @@ def secret_problems(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _has_secret(uri: str) -> bool:
-    """Return whether a URI, or the parameters of a connection, have a password, without its environment."""
+    """Return whether a URI or connection string contains a literal password."""
     text = literal_text(uri, _ABSENT)
     return (
         any(user.partition(":")[2].strip(_ABSENT) for user in _USER.findall(text))
@@ -54,9 +56,9 @@ def _has_secret(uri: str) -> bool:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether an option is a secret of which more is written than references.
+    """Return whether an option holds a literal secret.
 
-    `Bearer ${env:TOKEN}` is none, and of a `credential` an `id:${env:SECRET}`.
+    `Bearer ${env:TOKEN}` does not, nor does `id:${env:SECRET}` in a `credential`.
     """
     if _NAMES_A_SECRET.search(name[-300:]) is None:
         return False
@@ -67,7 +69,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _uris(spec: JobSpec) -> Iterator[tuple[Path, str]]:
-    if "${env:" in spec.store.endpoint_url:  # of another one the check of its form says more
+    if "${env:" in spec.store.endpoint_url:  # without a reference, the check of its form gives a better message
         yield ("store", "endpoint_url"), spec.store.endpoint_url
     for index, sink in enumerate(spec.sinks):
         if sink.path is not None and "${env:" in sink.path:

@@ -1,4 +1,4 @@
-"""Sink checks compare what a spec says of each sink with its format, and the sinks with one another."""
+"""Check each sink's keys against its format, and sinks against each other."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _KEYS_OF_FORMATS = {
     "dsn": ("postgres",),
     "conn_id": ("postgres",),
 }
-"""Key of a sink -> formats that have it; `dsn` and `conn_id` are needed by one of them together."""
+"""Sink key -> formats that have it. Postgres needs exactly one of `dsn` and `conn_id`."""
 
 
 def sink_problems(spec: JobSpec) -> list[Problem]:
-    """Return what is wrong with the sinks of a spec, but for what they read."""
+    """Return the problems of the sinks, except those of their inputs."""
     return [
         *_keys(spec),
         *_databases(spec),
@@ -33,14 +33,15 @@ def sink_problems(spec: JobSpec) -> list[Problem]:
 def _keys(spec: JobSpec) -> Iterator[Problem]:
     for index, sink in enumerate(spec.sinks):
         for key, formats in _KEYS_OF_FORMATS.items():
-            said = getattr(sink, key)
-            if said is None and sink.format in formats and key == "path":
+            value = getattr(sink, key)
+            if value is None and sink.format in formats and key == "path":
                 yield Problem(("sinks", index), "`path` is missing")
-            elif said is None and sink.format in formats and key in ("catalog", "table"):
+            elif value is None and sink.format in formats and key in ("catalog", "table"):
                 yield Problem(("sinks", index, key), f"format: {sink.format} needs `{key}`")
-            elif said is not None and sink.format not in formats:
-                of = " and ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
-                yield Problem(("sinks", index, key), f"`{key}` is of format: {of}; sink {sink.name} is {sink.format}")
+            elif value is not None and sink.format not in formats:
+                listed = " and ".join(filter(None, (", ".join(formats[:-1]), formats[-1])))
+                message = f"`{key}` applies to format: {listed}; sink {sink.name} has format: {sink.format}"
+                yield Problem(("sinks", index, key), message)
 
 
 def _databases(spec: JobSpec) -> Iterator[Problem]:
@@ -48,7 +49,8 @@ def _databases(spec: JobSpec) -> Iterator[Problem]:
         if sink.format != "postgres":
             continue
         if (sink.dsn is None) == (sink.conn_id is None):
-            message = "format: postgres needs `dsn` or `conn_id`" if sink.dsn is None else "`conn_id` says it already"
+            needs_one = "format: postgres needs `dsn` or `conn_id`"
+            message = needs_one if sink.dsn is None else "`conn_id` already determines it; remove one of them"
             yield Problem(("sinks", index, "dsn"), message)
         if sink.mode != "upsert":
             message = f"{not_available(f'mode: {sink.mode}')} for format: postgres; available: upsert"
@@ -58,7 +60,7 @@ def _databases(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
-    """Yield sinks whose table has another one's name: in a database, or in one catalog as the spec writes it."""
+    """Yield a problem for each sink that has the same table as another, in a database or in one catalog."""
     tables: dict[tuple[str, ...], str] = {}
     for index, sink in enumerate(spec.sinks):
         if sink.table is None or sink.format not in _KEYS_OF_FORMATS["table"]:
@@ -66,7 +68,7 @@ def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
         place = ("",) if sink.catalog is None else (sink.catalog.uri, sink.catalog.name)
         other = tables.setdefault((sink.format, *place, sink.table), sink.name)
         if other != sink.name:
-            message = f"{sink.table} is the table of sink {other}; give each sink a table of its own"
+            message = f"{sink.table} is also the table of sink {other}; give each sink its own table"
             yield Problem(("sinks", index, "table"), message)
 
 
@@ -74,10 +76,11 @@ def _buckets(spec: JobSpec) -> Iterator[Problem]:
     most = spec.checkpointing.max_parallelism
     for index, sink in enumerate(spec.sinks):
         if sink.buckets is not None and not sink.by_buckets:
-            said = f"sink {sink.name} is mode: {sink.mode}, format: {sink.format}"
-            yield Problem(("sinks", index, "buckets"), f"`buckets` is of mode: upsert on delta and iceberg; {said}")
+            actual = f"sink {sink.name} has mode: {sink.mode}, format: {sink.format}"
+            message = f"`buckets` applies to mode: upsert of delta and iceberg; {actual}"
+            yield Problem(("sinks", index, "buckets"), message)
         elif sink.buckets is not None and sink.buckets > most:
-            message = f"more buckets than key groups: {sink.buckets}, and checkpointing.max_parallelism is {most}"
+            message = f"expected at most checkpointing.max_parallelism, {most}, got {sink.buckets}"
             yield Problem(("sinks", index, "buckets"), message)
 
 
@@ -87,9 +90,10 @@ def _partitions(spec: JobSpec) -> Iterator[Problem]:
             continue
         path: Path = ("sinks", index, "partition_by")
         if sink.format not in BUCKET_FORMATS:
-            yield Problem(path, f"`partition_by` is of format: delta and iceberg; sink {sink.name} is {sink.format}")
+            message = f"`partition_by` applies to format: delta and iceberg; sink {sink.name} has format: {sink.format}"
+            yield Problem(path, message)
         elif sink.mode == "upsert":
-            yield Problem(path, "`partition_by` is of mode: append and changelog; upsert has `buckets` of keys")
+            yield Problem(path, "`partition_by` applies to mode: append and changelog; mode: upsert has `buckets`")
         for column in sink.partition_by:
             if "(" in column:
                 hint = "add a column, `CAST(at AS DATE) AS day`, and partition by it"
@@ -99,8 +103,8 @@ def _partitions(spec: JobSpec) -> Iterator[Problem]:
 def _adopted(spec: JobSpec) -> Iterator[Problem]:
     for index, sink in enumerate(spec.sinks):
         if sink.adopt and sink.format == "postgres":
-            why = f"{not_available('adopt')} for format: postgres; name a table that does not exist yet"
-            yield Problem(("sinks", index, "adopt"), why)
+            message = f"{not_available('adopt')} for format: postgres; name a table that does not exist yet"
+            yield Problem(("sinks", index, "adopt"), message)
         if sink.adopt and sink.format == "parquet":
-            why = "only Milepost makes and reads a table of `format: parquet`, so there is none of others to adopt"
-            yield Problem(("sinks", index, "adopt"), why)
+            message = "a table of `format: parquet` is always created by Milepost, so it cannot be adopted"
+            yield Problem(("sinks", index, "adopt"), message)

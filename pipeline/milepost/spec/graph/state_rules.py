@@ -1,6 +1,6 @@
-"""State rules say, for each kind of operator, what its state holds and what bounds it.
+"""What the state of each kind of operator holds, and what bounds it.
 
-One function per kind: a kind without one has no entry here, and a test names it.
+There is one function per kind. A test fails for a kind without one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class StateBound:
     """What one table of an operator's state holds, and for how long.
 
     Attributes:
-        table: its name; "" where the operator has one.
-        holds: its rows. until: what is true of a row that leaves, W being how far the operator has fired; None: none
-            does. grows_with: what it grows for ever with; None: nothing.
+        table: name of the table; "" if the operator has only one.
+        holds: description of its rows.
+        until: condition under which a row is removed, where W is the time up to which the operator has fired; None:
+            never.
+        grows_with: what the table grows with without bound; None: it is bounded.
     """
 
     table: str
@@ -46,16 +48,16 @@ class StateBound:
 
     @property
     def text(self) -> str:
-        """What bounds it, in words."""
+        """The bound as text."""
         if self.grows_with is not None:
-            return f"grows for ever with: {self.grows_with}"
+            return f"grows without bound with: {self.grows_with}"
         return "bounded" if self.until is None else f"bounded: until {self.until}"
 
 
 @singledispatch
 def state_bounds(operator: RowWiseSpec | StatefulSpec) -> tuple[StateBound, ...]:
-    """Return what an operator keeps: an entry per table of its state, () of one that keeps nothing."""
-    raise NotImplementedError(f"spec/graph/state_rules.py: say what bounds the state of kind: {operator.kind}")
+    """Return the bounds of an operator's state tables; () for an operator without state."""
+    raise NotImplementedError(f"spec/graph/state_rules.py: add a rule for the state of kind: {operator.kind}")
 
 
 @state_bounds.register
@@ -78,7 +80,7 @@ def _aggregate(operator: AggregateOperator) -> tuple[StateBound, ...]:
 
 
 def _value_tables(operator: AggregateOperator | WindowOperator) -> Iterator[tuple[str, AggregateCall]]:
-    """Yield the tables of values of its distinct counts, each once."""
+    """Yield the (table, call) of distinct counts; calls that share a table occur once."""
     tables = {call.value_table: call for call in operator.aggregates.values() if call.value_table is not None}
     yield from tables.items()
 
@@ -90,19 +92,20 @@ def _top(operator: TopOperator) -> tuple[StateBound, ...]:
 
 @state_bounds.register
 def _latest(operator: LatestOperator) -> tuple[StateBound, ...]:
-    named, ttl = _named(operator.key), operator.tombstone_ttl
+    key, ttl = _joined(operator.key), operator.tombstone_ttl
     if operator.delete_when is None:
         return (_per_key("a row", operator.key),)
     if ttl is None:
-        return (StateBound("", f"a row per {named}, deleted or not", grows_with=f"distinct {named}, deleted ones too"),)
-    holds = f"a row per {named}, of a deleted one until event time{_plus(ttl)} < W"
-    return (StateBound("", holds, grows_with=f"distinct {named} that are not deleted"),)
+        holds = f"a row per {key}, including deleted ones"
+        return (StateBound("", holds, grows_with=f"distinct {key}, including deleted ones"),)
+    holds = f"a row per {key}; a deleted one until event time{_plus(ttl)} < W"
+    return (StateBound("", holds, grows_with=f"distinct {key} that are not deleted"),)
 
 
 @state_bounds.register
 def _window(operator: WindowOperator) -> tuple[StateBound, ...]:
     windows, lateness = operator.window, _plus(operator.allowed_lateness)
-    per_key = f" and {_named(operator.key)}" if operator.key else ""
+    per_key = f" and {_joined(operator.key)}" if operator.key else ""
     if windows.session is not None:
         until = f"its last event time{_plus(windows.session.gap)}{lateness} ≤ W"
         return _of_windows(operator, f"session that may grow{per_key}", until)
@@ -123,15 +126,15 @@ def _of_windows(operator: WindowOperator, what: str, until: str) -> tuple[StateB
 def _deduplicate(operator: DeduplicateOperator) -> tuple[StateBound, ...]:
     if operator.ttl is None:
         return (_per_key("a key", operator.key),)
-    return (StateBound("", f"a key per {_named(operator.key)}", f"event time{_plus(operator.ttl)} < W"),)
+    return (StateBound("", f"a key per {_joined(operator.key)}", f"event time{_plus(operator.ttl)} < W"),)
 
 
 @state_bounds.register
 def _join(operator: JoinOperator) -> tuple[StateBound, ...]:
     low, high = operator.bounds
-    without = " that nothing has paired with yet" if operator.how in ("semi", "anti") else ""
+    unmatched = " without a match so far" if operator.how in ("semi", "anti") else ""
     return (
-        StateBound("left", f"rows of {operator.inputs[0]}{without}", f"event time{_plus(high)} < W"),
+        StateBound("left", f"rows of {operator.inputs[0]}{unmatched}", f"event time{_plus(high)} < W"),
         StateBound("right", f"rows of {operator.inputs[1]}", f"event time{_plus(-low)} < W"),
     )
 
@@ -139,12 +142,12 @@ def _join(operator: JoinOperator) -> tuple[StateBound, ...]:
 @state_bounds.register
 def _asof(operator: AsofOperator) -> tuple[StateBound, ...]:
     rows, versions = operator.inputs
-    key = _named([right for _, right in operator.key])
+    key = _joined([right for _, right in operator.key])
     return (
         StateBound("left", f"rows of {rows}", "event time < W"),
         StateBound(
             "right",
-            f"the newest row of {versions} per {key}, and others until event time of the next one ≤ W",
+            f"the newest row of {versions} per {key}, and older ones until event time of the next one ≤ W",
             grows_with=f"distinct {key}",
         ),
     )
@@ -152,19 +155,19 @@ def _asof(operator: AsofOperator) -> tuple[StateBound, ...]:
 
 @state_bounds.register
 def _process(operator: ProcessOperator) -> tuple[StateBound, ...]:
-    grows_with = f"distinct {_named(operator.key)}, but for those that {operator.function} clears"
-    return (StateBound("", f"what {operator.function} keeps per {_named(operator.key)}", grows_with=grows_with),)
+    grows_with = f"distinct {_joined(operator.key)}, except those that {operator.function} clears"
+    return (StateBound("", f"the state of {operator.function} per {_joined(operator.key)}", grows_with=grows_with),)
 
 
 def bounds_over_updates(
     operator: RowWiseSpec | StatefulSpec, name: str, key: Sequence[str] | None, event_time: str | None
 ) -> tuple[StateBound, ...]:
-    """Return what an operator keeps of updates: what is there now, whatever it needs of it at present.
+    """Return the bounds of an operator's state over updates: it holds all rows that are not retracted.
 
     Args:
-        name: of the node that gives them. key: of its rows; None: they have none. event_time: of its rows, or None.
+        name: the node that emits the updates. key: key of its rows, or None. event_time: of its rows, or None.
     """
-    grows_with = f"distinct {_named(key)} of {name}" if key else f"rows of {name}" if key is None else None
+    grows_with = f"distinct {_joined(key)} of {name}" if key else f"rows of {name}" if key is None else None
     if not isinstance(operator, AggregateOperator):
         return (StateBound("", f"the {'row' if key == () else 'rows'} of {name}", grows_with=grows_with),)
     calls = [call.timed(event_time) for call in operator.aggregates.values()]
@@ -181,31 +184,29 @@ def _with_order(call: AggregateCall) -> str:
 
 
 OUTPUT_TABLE = "output"
-"""The table of the rows that an operator has put out, where it needs one to take them back."""
+"""The table of rows that an operator has emitted, if it has to retract them."""
 
 
 def bound_of_output(operator: WindowOperator | ProcessOperator, output_key: Sequence[str]) -> StateBound:
-    """Return what an operator keeps of its output where others read its updates."""
+    """Return the bound of the output table of an operator whose updates other operators read."""
     if isinstance(operator, WindowOperator):
-        return StateBound(
-            OUTPUT_TABLE, "the windows that it put out", f"window_end{_plus(operator.allowed_lateness)} ≤ W"
-        )
-    grows_with = f"distinct {_named(output_key)}, but for those that {operator.function} deletes"
-    return StateBound(OUTPUT_TABLE, "the rows that it put out", grows_with=grows_with)
+        return StateBound(OUTPUT_TABLE, "emitted windows", f"window_end{_plus(operator.allowed_lateness)} ≤ W")
+    grows_with = f"distinct {_joined(output_key)}, except those that {operator.function} deletes"
+    return StateBound(OUTPUT_TABLE, "emitted rows", grows_with=grows_with)
 
 
 def _per_key(what: str, key: Sequence[str]) -> StateBound:
     if not key:
-        return StateBound("", f"{what} in all")
-    return StateBound("", f"{what} per {_named(key)}", grows_with=f"distinct {_named(key)}")
+        return StateBound("", f"{what} in total")
+    return StateBound("", f"{what} per {_joined(key)}", grows_with=f"distinct {_joined(key)}")
 
 
-def _named(key: Sequence[str]) -> str:
+def _joined(key: Sequence[str]) -> str:
     return ", ".join(key)
 
 
 def _plus(value: timedelta) -> str:
-    """Return a length of time as it is added to a moment; nothing for none."""
+    """Return ` + 5m` or ` − 5m`, and "" for zero."""
     if not value:
         return ""
     return f" + {format_duration(value)}" if value > timedelta(0) else f" − {format_duration(-value)}"

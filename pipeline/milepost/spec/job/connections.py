@@ -1,8 +1,9 @@
-"""Airflow Connections say where a store or a Spark Connect server is, and with which credentials it is reached.
+"""Read Airflow Connections: addresses and credentials of stores, databases and Spark servers.
 
-A spec names a Connection; it is looked up when something is opened, never when the spec is read, so what is hashed,
-pinned, logged or shown is its id. Outside Airflow it is the environment variable AIRFLOW_CONN_<ID>, as JSON or as a
-URI, read here without Airflow. Inside Airflow its secrets backends are asked (`milepost.airflow.connections`).
+A spec contains only the id of a Connection. It is looked up when it is needed, not when the spec is read, so only the
+id is hashed, stored, logged or shown. Outside Airflow, a Connection is the environment variable AIRFLOW_CONN_<ID>, as
+JSON or as a URI, which this module parses without Airflow. Inside Airflow, `milepost.airflow.connections` queries its
+secrets backends.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _NOTHING_DONE = "Nothing was run or changed."
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a Connection holds, by Airflow's names for it. Only its id and type are shown.
+    """The fields of a Connection, with Airflow's names. Its repr shows only id and type.
 
     Attributes:
-        extra: the JSON object of its field `extra`.
+        extra: the parsed JSON object of the field `extra`.
     """
 
     conn_id: str
@@ -41,12 +42,12 @@ class Connection:
 
 
 ConnectionLookup = Callable[[str], Connection]
-"""Returns the Connection of an id. Raises EnvironmentUnusable: there is none, or it cannot be read."""
+"""Returns the Connection with an id. Raises EnvironmentUnusable: it does not exist or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """What a Connection of type `aws` says.
+    """S3 settings of a Connection of type `aws`.
 
     Attributes:
         endpoint_url: None: AWS. credentials: None: the standard AWS chain.
@@ -59,11 +60,12 @@ class S3Access:
 
 @dataclass(frozen=True, slots=True)
 class PostgresAccess:
-    """How a database of Postgres is reached.
+    """How to reach a Postgres database.
 
     Attributes:
-        origin: who says so, for messages.
-        dsn: as libpq has it, secrets filled in; empty: a Connection says it by `parameters`, of libpq's names.
+        origin: where the settings are from, for messages.
+        dsn: libpq connection string, with secrets resolved; empty if `parameters` are given.
+        parameters: libpq parameters of a Connection.
     """
 
     origin: str
@@ -72,41 +74,43 @@ class PostgresAccess:
 
 
 def environment_connection(conn_id: str) -> Connection:
-    """Return the Connection of AIRFLOW_CONN_<ID>. Raises EnvironmentUnusable; what the variable holds is not shown."""
+    """Return the Connection in AIRFLOW_CONN_<ID>. Raises EnvironmentUnusable, without showing the variable's value."""
     variable = f"AIRFLOW_CONN_{conn_id.upper()}"
     text = os.environ.get(variable, "")
     if not text:
         raise EnvironmentUnusable(
             f"there is no Connection {conn_id}: the environment variable {variable} is not set. {_NOTHING_DONE}",
-            hint=f"set {variable}, as JSON or as a URI, to what Airflow has as the Connection",
+            hint=f"set {variable} to the Connection, as JSON or as a URI",
             conn_id=conn_id,
         )
     try:
         return parse_connection(conn_id, text)
-    except ValueError as problem:  # it quotes nothing of the text
+    except ValueError as problem:  # its message does not quote the text
         raise EnvironmentUnusable(
             f"Connection {conn_id} cannot be read from {variable}: {problem}. {_NOTHING_DONE}",
-            hint=f"correct {variable}; what Airflow has is shown by `airflow connections get {conn_id} -o json`",
+            hint=f"correct {variable}; to show Airflow's Connection: `airflow connections get {conn_id} -o json`",
             conn_id=conn_id,
         ) from None
 
 
 def parse_connection(conn_id: str, text: str) -> Connection:
-    """Read a Connection as Airflow writes it, JSON or a URI. Raises ValueError, which quotes nothing of the text."""
+    """Parse a Connection in one of Airflow's formats, JSON or URI. Raises ValueError, without quoting the text."""
+    # aws://KEY:SECRET@/?region_name=eu-west-1 is the same Connection as
+    # {"conn_type": "aws", "login": "KEY", "password": "SECRET", "extra": {"region_name": "eu-west-1"}}.
     if text.lstrip().startswith("{"):
         return connection_of(conn_id, _object(text, "it"))
     return _parse_uri(conn_id, text)
 
 
 def connection_of(conn_id: str, value: Mapping[str, Any]) -> Connection:
-    """Return the Connection of these fields, `extra` as an object or its JSON. Raises ValueError, as above."""
+    """Return the Connection with these fields; `extra` is an object or JSON. Raises ValueError, without quoting it."""
     extra = value.get("extra") or {}
     if isinstance(extra, str):
         extra = _object(extra, "its `extra`")
     port = value.get("port") or None
     texts = {name: value.get(name) or "" for name in ("conn_type", "host", "schema", "login", "password")}
     if not isinstance(extra, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError("expected texts, and an object as `extra`")
+        raise ValueError("expected strings, and an object as `extra`")
     if port is not None and not str(port).isdecimal():
         raise ValueError("expected a number as `port`")
     return Connection(
@@ -134,7 +138,7 @@ def _parse_uri(conn_id: str, text: str) -> Connection:
     if not conn_type:
         raise ValueError("expected JSON or a URI, type://login:password@host:port/schema?extra")
     if parts.netloc.count(":") == 1 and parts.netloc.endswith(":") and parts.path.startswith("//"):
-        # A host with a protocol of its own is type://protocol://host.
+        # A host may have its own protocol: type://protocol://host.
         protocol = f"{parts.netloc[:-1]}://"
         parts = _split_uri(f"{conn_type}:{parts.path}?{parts.query}")
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -152,7 +156,7 @@ def _parse_uri(conn_id: str, text: str) -> Connection:
 
 
 def _split_uri(text: str) -> SplitResult:
-    """Return the parts of a URI. Raises ValueError, without the text: it is none, or its port is no number."""
+    """Return the parts of a URI. Raises ValueError, without quoting it: it is malformed or its port is not a number."""
     try:
         parts = urlsplit(text)
         _ = parts.port
@@ -162,14 +166,15 @@ def _split_uri(text: str) -> SplitResult:
 
 
 def _plain_type(text: str) -> str:
-    """Return a type as Airflow compares it: a URI has hyphens where the type has underscores."""
+    """Return a Connection type in canonical form. In a URI it has hyphens instead of underscores."""
     return text.lower().replace("-", "_")
 
 
 def s3_access(connection: Connection) -> S3Access:
-    """Return what a Connection says of S3: login and password are the keys, the rest is in `extra`.
+    """Return the S3 settings of a Connection: login and password are the keys, the rest is in `extra`.
 
-    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    Raises:
+        EnvironmentUnusable: it has another type, or settings that would be ignored.
     """
     extra = _checked(
         connection,
@@ -178,7 +183,7 @@ def s3_access(connection: Connection) -> S3Access:
         unused=("host", "port", "schema"),
     )
     if bool(connection.login) != bool(connection.password):
-        raise _unusable(connection, "it has one of login and password, expected both or, for the AWS chain, none")
+        raise _unusable(connection, "it has only one of login and password; expected both, or none for the AWS chain")
     token = extra.get("aws_session_token", "")
     if token and not connection.login:
         raise _unusable(connection, "it has an `aws_session_token` without login and password")
@@ -190,9 +195,10 @@ def s3_access(connection: Connection) -> S3Access:
 
 
 def spark_server(connection: Connection) -> SparkRemote:
-    """Return the server of a Connection: host and port, the password is the token, `use_ssl` is in `extra`.
+    """Return the Spark Connect server of a Connection: the password is the token, `use_ssl` is in `extra`.
 
-    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    Raises:
+        EnvironmentUnusable: it has another type, or settings that would be ignored.
     """
     extra = _checked(connection, ("spark_connect", "milepost_spark"), ("use_ssl",), unused=("login", "schema"))
     host = connection.host if "://" in connection.host else f"sc://{connection.host}"
@@ -206,36 +212,37 @@ def spark_server(connection: Connection) -> SparkRemote:
 
 
 def postgres_access(connection: Connection) -> PostgresAccess:
-    """Return the database of a Connection: its `schema` is the database, what is about TLS is in `extra`.
+    """Return the database of a Connection: `schema` is the database name, TLS settings are in `extra`.
 
-    Raises: EnvironmentUnusable: it has another type, or says what is not followed here.
+    Raises:
+        EnvironmentUnusable: it has another type, or settings that would be ignored.
     """
     known = ("sslmode", "sslrootcert", "sslcert", "sslkey")
     extra = _checked(connection, ("postgres", "postgresql"), known, unused=())
-    said = {"host": connection.host, "dbname": connection.schema, "user": connection.login}
+    required = {"host": connection.host, "dbname": connection.schema, "user": connection.login}
     if missing := [name for name, text in (("host", connection.host), ("schema", connection.schema),
                                            ("login", connection.login)) if not text]:  # fmt: skip
         raise _unusable(connection, f"it has no {' and no '.join(missing)}")
     port = {} if connection.port is None else {"port": str(connection.port)}
     password = {"password": connection.password} if connection.password else {}
-    return PostgresAccess(f"Connection {connection.conn_id}", parameters={**said, **port, **password, **extra})
+    return PostgresAccess(f"Connection {connection.conn_id}", parameters={**required, **port, **password, **extra})
 
 
 def _checked(
     connection: Connection, types: tuple[str, ...], known: tuple[str, ...], unused: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the extra as texts, of a Connection of one of these types that has nothing which would be ignored."""
+    """Return `extra` as strings, after checking that the type is right and that no setting would be ignored."""
     if connection.conn_type not in types:
         raise _unusable(connection, f"it has the type {connection.conn_type or 'none'}, expected {' or '.join(types)}")
     ignored = [name for name in unused if getattr(connection, name)]
     ignored += sorted(f"extra.{name}" for name in set(connection.extra) - set(known))
     if ignored:
-        known_here = f"of `extra` Milepost knows {', '.join(known)}"
-        raise _unusable(connection, f"it has {', '.join(ignored)}, which is not followed here; {known_here}")
+        supported = f"in `extra` it supports {', '.join(known)}"
+        raise _unusable(connection, f"it has {', '.join(ignored)}, which Milepost would ignore; {supported}")
     texts = {name: _text(value) for name, value in connection.extra.items()}
-    held = {"login": connection.login, "password": connection.password, **texts}
-    if broken := [name for name, text in held.items() if not text.isprintable()]:
-        raise _unusable(connection, f"its {', '.join(broken)} holds a line break or another control character")
+    values = {"login": connection.login, "password": connection.password, **texts}
+    if broken := [name for name, text in values.items() if not text.isprintable()]:
+        raise _unusable(connection, f"its {', '.join(broken)} contains a line break or another control character")
     return texts
 
 

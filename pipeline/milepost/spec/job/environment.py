@@ -1,6 +1,7 @@
-"""`${env:NAME}` and `${env:NAME:-default}`: only in connection fields, only when a connection is made.
+"""Resolve `${env:NAME}` and `${env:NAME:-default}` in connection fields.
 
-What is hashed, pinned, logged or shown is the unresolved text; so a secret never leaves the process that needs it.
+References are resolved when a connection is made. Only the unresolved text is hashed, stored, logged or shown, so a
+secret never leaves the process that needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.values.problems import Path, Problem, show_path
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{env:))*))?\}")
-"""A default ends before the next reference: what many of them cost grows with the text alone."""
+"""A default cannot contain another reference, so that matching takes linear time."""
 _BEGINNING = "${env:"
 _ALLOWED = "store, a sink's path, catalog and dsn, spark.remote, spark.conf"
 
@@ -23,14 +24,14 @@ def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
     """Return `text` with every reference replaced. Raises InvalidRequest naming a variable that is not set."""
 
     def value(match: re.Match[str]) -> str:
-        found = environment.get(match[1])
-        if found is None and match[2] is None:
+        actual = environment.get(match[1])
+        if actual is None and match[2] is None:
             raise InvalidRequest(
                 f"{where}: the environment variable {match[1]} is not set. Nothing was run or changed.",
                 hint=f"Set {match[1]}, or give a default: ${{env:{match[1]}:-default}}.",
                 variable=match[1],
             )
-        return found if found is not None else match[2]
+        return actual if actual is not None else match[2]
 
     return _REFERENCE.sub(value, text)
 
@@ -57,7 +58,7 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
 
 
 def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> SinkSpec:
-    """Return a sink with its connection fields resolved; `where` names it. Raises InvalidRequest."""
+    """Return a sink with its connection fields resolved. `where` is its path in messages. Raises InvalidRequest."""
     catalog = sink.catalog
     if catalog is not None:
         options = {
@@ -67,19 +68,19 @@ def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> 
         uri = resolve_text(catalog.uri, environment, f"{where}.catalog.uri")
         catalog = catalog.model_copy(update={"uri": uri, "options": options})
     texts = {"path": sink.path, "dsn": sink.dsn}
-    found = {
+    resolved = {
         name: resolve_text(text, environment, f"{where}.{name}") for name, text in texts.items() if text is not None
     }
-    return sink.model_copy(update={**found, "catalog": catalog})
+    return sink.model_copy(update={**resolved, "catalog": catalog})
 
 
 def literal_text(text: str, absent: str = "") -> str:
-    """Return what a text says without its environment: each reference is its default, or `absent`."""
+    """Return a text with each reference replaced by its default, or by `absent`."""
     return _REFERENCE.sub(lambda match: match[2] or absent, text)
 
 
 def reference_problems(spec: JobSpec) -> list[Problem]:
-    """Return a problem for each reference that is malformed or stands outside the connection fields."""
+    """Return a problem for each reference that is malformed or outside the connection fields."""
     problems = []
     for path, text in _texts(spec.model_dump(mode="json", by_alias=True), ()):
         if _BEGINNING not in text:

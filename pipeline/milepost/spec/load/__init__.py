@@ -1,1 +1,1 @@
-"""The loader turns a name or a file into a checked job."""
+"""Load a job from a spec file or a job name, and report on its graph."""

@@ -1,7 +1,7 @@
-"""A YAML 1.2 document with the position of every key and value.
+"""Parse YAML 1.2 with the position of every key and value.
 
-Only `true` and `false` are booleans, dates stay text, and a key that occurs twice is an error: so what a spec says does
-not depend on which YAML library read it.
+Only `true` and `false` are booleans, dates are strings, and duplicate keys are errors. So the meaning of a spec does
+not depend on the YAML library.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAGS = {
 
 
 class Unreadable(Exception):
-    """The text is not YAML. `line`, `column`: 1-based, 0 when unknown."""
+    """The text is not valid YAML. `line` and `column` are 1-based, 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Document:
     Attributes:
         value: dict, list, str, int, float, bool or None.
         keys, values: path -> (line, column), 1-based, of mapping keys and of values.
-        problems: tags, and numbers that no float holds.
+        problems: disallowed tags, and numbers beyond the range of a float.
     """
 
     value: Any = None
@@ -56,7 +56,7 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the one document of `text`. Raises Unreadable."""
+    """Parse a text with one document. Raises Unreadable."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -82,7 +82,7 @@ def read_document(text: str) -> Document:
 
 
 def _composer() -> type[Composer]:
-    """Return a YAML composer that refuses deep nesting early: the library's own recurses once per level."""
+    """Return a YAML composer that limits nesting, because the library's composer recurses once per level."""
     from ruamel.yaml.composer import Composer
 
     class BoundedComposer(Composer):
@@ -101,9 +101,9 @@ def _composer() -> type[Composer]:
 
 
 def _hint(what: str) -> str:
-    """Return the clause that says how a text with brackets is written within {}, or nothing."""
+    """Return a hint to quote a text with brackets, if that is the likely problem; otherwise ""."""
     is_cut = what.startswith("while parsing a flow mapping") and what.endswith(("got '['", "got '{'"))
-    return '; within {} a text with brackets stands in quotes: "timestamp[us, UTC]"' if is_cut else ""
+    return '; quote a text with brackets inside {}: "timestamp[us, UTC]"' if is_cut else ""
 
 
 class _Builder:
@@ -113,16 +113,16 @@ class _Builder:
 
     def build(self, node: Any, path: Path) -> Any:
         self._count += 1
-        place = (node.start_mark.line + 1, node.start_mark.column + 1)
+        position = (node.start_mark.line + 1, node.start_mark.column + 1)
         if self._count > _MAX_VALUES or len(path) > _MAX_DEPTH:
-            raise Unreadable(_TOO_LARGE, *place)
-        self._document.values[path] = place
+            raise Unreadable(_TOO_LARGE, *position)
+        self._document.values[path] = position
         if str(node.tag) not in _TAGS:
             self._document.problems.append(Problem(path, f"the tag {node.tag} is not allowed"))
         if isinstance(node.value, str):
             value = _scalar(node)
             if isinstance(value, float) and isinf(value):
-                message = f"{node.value} is beyond the greatest number, which is about 1.8e308"
+                message = f"{node.value} is too large; the largest number is about 1.8e308"
                 self._document.problems.append(Problem(path, message))
             return value
         if node.id == "sequence":
@@ -132,21 +132,22 @@ class _Builder:
     def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node.value, str):
-                raise Unreadable("a key must be text", *place)
+                raise Unreadable("a key must be a string", *position)
             key = _text(key_node)
             inner = (*path, key)
             if key in result:
                 first = self._document.keys[inner][0]
-                raise Unreadable(f"the key `{key}` occurs twice; first in line {first}", *place)
-            self._document.keys[inner] = place
+                raise Unreadable(f"the key `{key}` occurs twice; first in line {first}", *position)
+            self._document.keys[inner] = position
             result[key] = self.build(value_node, inner)
         return result
 
 
 def _scalar(node: Any) -> str | int | float | bool | None:
-    """Return the value of a scalar by the YAML 1.2 core schema; quoted and block scalars are text."""
+    """Return the value of a scalar in the YAML 1.2 core schema. Quoted and block scalars are strings."""
+    # 12 -> 12    0o17 -> 15    1e3 -> 1000.0    yes -> "yes"    2013-01-01 -> "2013-01-01"    ~ -> None
     text = _text(node)
     if node.style is not None or node.tag == f"{_CORE_TAG}str":
         return text
@@ -162,9 +163,10 @@ def _scalar(node: Any) -> str | int | float | bool | None:
 
 
 def _text(node: Any) -> str:
-    """Return the text of a scalar. JSON writes a character beyond U+FFFF as two halves, which become one here.
+    """Return the text of a scalar. JSON writes a character above U+FFFF as two surrogates, which are joined here.
 
-    Raises Unreadable: a half stands alone, which is no text.
+    Raises:
+        Unreadable: a surrogate without its pair.
     """
     text: str = node.value
     if text.isascii():
@@ -173,5 +175,6 @@ def _text(node: Any) -> str:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         half = next(letter for letter in text if "\ud800" <= letter <= "\udfff")
-        place = (node.start_mark.line + 1, node.start_mark.column + 1)
-        raise Unreadable(f"\\u{ord(half):04x} is half a character, and its other half is missing", *place) from None
+        position = (node.start_mark.line + 1, node.start_mark.column + 1)
+        message = f"\\u{ord(half):04x} is one half of a surrogate pair, and the other half is missing"
+        raise Unreadable(message, *position) from None

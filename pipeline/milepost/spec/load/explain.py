@@ -1,4 +1,4 @@
-"""An explained graph says of each edge its mode, key and event time, of each state its bound, and what is late."""
+"""Describe the modes, event times, state bounds and late rows of a graph."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ _LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
 
 
 def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
-    """Return what is to be known of a node beside its columns, JSON-compatible.
+    """Return a JSON-compatible description of a node, without its columns.
 
     Returns:
-        ``mode``: append, upsert(key), retract, or static. ``event_time_shift_us``: what is added to its event time.
-        ``holds_back``: how much older than its watermark its rows may be, a duration, or null. ``sources``: those that
-        make its watermark. ``state``: per table ``{"table", "name", "holds", "until", "grows_with", "bound"}``.
-        ``late``: per output of late rows ``{"output", "rule", "sinks"}``. ``whole_because``: why an object of a source
-        has one reader, however large it is; null: it has several, unless it is compressed.
+        ``mode``: append, upsert(key), retract or static. ``event_time_shift_us``: offset of its event time.
+        ``holds_back``: how much older than its watermark its rows may be, a duration, or null. ``sources``: the sources
+        that determine its watermark. ``state``: per table
+        ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
+        ``{"output", "rule", "sinks"}``. ``whole_because``: the setting that forces one reader per object of a source;
+        null: large uncompressed objects have several.
     """
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     bounds = () if operator is None else state_bounds(operator)
-    updated = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
-    if operator is not None and updated:
+    updates = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
+    if operator is not None and updates:
         bounds = tuple(
             bound
-            for one in updated
+            for producer in updates
             for bound in bounds_over_updates(
-                operator, one.uid, one.key if one.output_kind == UPDATES else None, one.event_time
+                operator,
+                producer.uid,
+                producer.key if producer.output_kind == UPDATES else None,
+                producer.event_time,
             )
         )
     if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
@@ -66,17 +70,18 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
 
 
 def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
-    """Return each edge of a graph, in the order of its nodes: to operators, then to sinks.
+    """Return the edges of a graph, in the order of its nodes: to operators, then to sinks.
 
     Returns:
-        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``; part: "" for rows, ``.late…`` or
-        ``.bad`` for those instead; sink: whether `to` is one; exchanged: rows go to other tasks, by the key of `to`.
+        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``. part: "" for rows, ``.late…`` or
+        ``.bad`` for late rows or bad records. sink: whether `to` is a sink. exchanged: whether rows are exchanged
+        between tasks by the key of `to`.
     """
     return [*_edges(spec, graph)]
 
 
 def mode_of(node: Node) -> str:
-    """Return the mode of a node's rows: append, upsert(key) and whether some are deletes, or retract."""
+    """Return the mode of a node's rows: append, retract, static, upsert(key) or upsert(key) with deletes."""
     if node.kind == "static":
         return node.kind
     if node.output_kind != UPDATES:
@@ -97,19 +102,19 @@ def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:
             yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **read, "exchanged": exchanged}
         for sink in graph.sink_inputs.values():
             if sink.uid == node.uid:
-                of_part = _beside(graph, node, late.get(sink.output)) if sink.part else rows
+                output = _side_output(graph, node, late.get(sink.output)) if sink.part else rows
                 ends = {"from": node.uid, "part": sink.part, "to": sink.sink, "sink": True}
-                yield {**ends, **of_part, "exchanged": False}
+                yield {**ends, **output, "exchanged": False}
 
 
-def _beside(graph: JobGraph, node: Node, late: tuple[str, int] | None) -> dict[str, Any]:
-    """Return what rows beside a node's output are: late ones are as they came, dead letters have no time."""
+def _side_output(graph: JobGraph, node: Node, late: tuple[str, int] | None) -> dict[str, Any]:
+    """Return mode, key and event time of late rows or bad records. Late rows keep the event time of the input."""
     event_time = None if late is None else graph.nodes[node.inputs[late[1]]].event_time
     return {"mode": APPEND, "key": [], "event_time": event_time}
 
 
 def _late_rule(kind: str) -> str:
-    """Return the rule by which rows of a kind are late, without where they are."""
+    """Return the rule by which rows of a kind are late, without the name of their output."""
     return _LATE_RULES[kind].partition(": `<uid>")[0]
 
 

@@ -1,11 +1,11 @@
-"""Lint shows of a valid spec its kinds of output, event times, levels, types, state, and what is late."""
+"""The `lint` report of a valid spec, and the JSON Schema of specs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from milepost.spec.column_lineage.sink_lineage import lineage_document
-from milepost.spec.graph.checks import bad_names
+from milepost.spec.graph.checks import bad_outputs
 from milepost.spec.graph.edges import BAD
 from milepost.spec.graph.graph import JobGraph
 from milepost.spec.job.spec import JobSpec
@@ -17,7 +17,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
     """Return a JSON-compatible description of a job's graph.
 
     Raises:
-        InvalidRequest: all problems of the spec that need its graph: SQL, columns, types, kinds of output.
+        InvalidRequest: the problems that only the graph shows: SQL, columns, types, output modes.
     """
     graph = job.graph()
     return {
@@ -50,12 +50,12 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
 
 
 def _unread(spec: JobSpec, graph: JobGraph) -> list[str]:
-    """Return what nobody reads: nodes, and records that cannot be read and go nowhere."""
+    """Return the names of nodes and bad records without a reader."""
     nodes = [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)]
-    return nodes + [name for name in bad_names(spec) if not graph.nodes[name.removesuffix(BAD)].bad_sinks]
+    return nodes + [name for name in bad_outputs(spec) if not graph.nodes[name.removesuffix(BAD)].bad_sinks]
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a spec: only what works in this version."""
+    """Return the JSON Schema of a spec, with what this version supports."""
     schema = JobSpec.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

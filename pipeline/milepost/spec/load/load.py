@@ -1,4 +1,4 @@
-"""The loader reads, checks and resolves a job spec."""
+"""Find, read, check and resolve job specs."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ _SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job whose spec is valid as far as no SQL was read (`graph()` reads it). Picklable; holds no secret.
+    """A job whose spec is valid, except that its SQL was not parsed (`graph()` does). Picklable, contains no secret.
 
     Attributes:
-        spec: with `${env:…}` unresolved.
-        path: of the spec file, absolute.
-        text: of the spec file.
-        spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and
-            spelled-out defaults do not change it; the order of names that the user chose, such as columns, does.
-        module_dir: where modules beside the spec are found.
-        find_connection: looks a Connection up by its id, when something is opened.
+        spec: the spec, with `${env:…}` unresolved.
+        path: absolute path of the spec file.
+        text: text of the spec file.
+        spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and explicit
+            defaults do not change it; the order of names that the user chose, such as columns, does.
+        module_dir: folder of the spec, where its modules are.
+        find_connection: looks up a Connection by its id, when it is needed.
     """
 
     spec: JobSpec
@@ -68,26 +68,26 @@ class LoadedJob:
     find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
-        """Return the spec with `${env:…}` and the files of catalogs resolved now.
+        """Return the spec with `${env:…}` and relative catalog files resolved.
 
         Raises:
-            InvalidRequest: a variable is not set; it is named.
+            InvalidRequest: a variable is not set.
         """
         spec = resolve_spec(self.spec, os.environ if environment is None else environment)
         return spec.model_copy(update={"sinks": tuple(map(self.with_catalog_file, spec.sinks))})
 
     def with_catalog_file(self, sink: SinkSpec) -> SinkSpec:
-        """Return a sink whose catalog, where it is a file, is the same one wherever a process was started."""
+        """Return a sink with an absolute catalog file, if any, so that it does not depend on the working directory."""
         if sink.catalog is None:
             return sink
         catalog = sink.catalog.model_copy(update={"uri": database_uri(sink.catalog.uri, self.module_dir)})
         return sink.model_copy(update={"catalog": catalog})
 
     def graph(self, outputs: Outputs | None = None) -> JobGraph:
-        """Return the job graph. Raises InvalidRequest with the places of all problems in the file.
+        """Return the job graph. Raises InvalidRequest with all problems and their positions in the file.
 
         Args:
-            outputs: what the classes of process operators declare, once they are loaded.
+            outputs: columns that the classes of process operators declare, if they were loaded.
         """
         from milepost.spec.graph.graph import analyse
 
@@ -98,26 +98,26 @@ class LoadedJob:
 
     @property
     def storage_url(self) -> str:
-        """The root that jobs share, absolute."""
+        """The absolute URL of the storage root that jobs share."""
         return self.url(self.spec.storage)
 
     def url(self, location: str) -> str:
-        """Return the absolute URL of a location of this spec; a relative path begins at the spec's folder.
+        """Return the absolute URL of a location in this spec. A relative path is relative to the spec's folder.
 
         Raises:
-            InvalidRequest: a variable in it is not set, or what it resolves to is no location.
+            InvalidRequest: a variable in it is not set, or it does not resolve to a location.
         """
         text = resolve_text(location, os.environ, "path")
         problem = location_problem(text)
         if problem:
-            raise InvalidRequest(f"the location {location!r} of job {self.spec.name} is unusable: {problem}.")
+            raise InvalidRequest(f"the location {location!r} of job {self.spec.name} is not valid: {problem}.")
         return absolute_url(text, self.module_dir)
 
     def store_config(self, url: str) -> StoreConfig:
         """Return how to reach a store root with this job's connection.
 
         Raises:
-            InvalidRequest: as `resolved` does. EnvironmentUnusable: the Connection that it names is of no use.
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: the Connection is missing or not usable.
         """
         conn_id = self.spec.store.conn_id
         if conn_id is not None and url.startswith("s3:"):
@@ -139,10 +139,10 @@ class LoadedJob:
         return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_origins=tuple(named))
 
     def spark_server(self) -> SparkRemote | None:
-        """Return the Spark Connect server that epochs run on, looked up now; None: a session of their own.
+        """Return the Spark Connect server that runs epochs; None: a session in the epoch's process.
 
         Raises:
-            InvalidRequest: as `resolved` does. EnvironmentUnusable: its address or its Connection is of no use.
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: its address or Connection is missing or not usable.
         """
         if self.spec.spark.conn_id is not None:
             return spark_server(self.find_connection(self.spec.spark.conn_id))
@@ -152,14 +152,14 @@ class LoadedJob:
         except ValueError as problem:
             raise EnvironmentUnusable(
                 f"spark.remote: {problem}. Nothing was run.",
-                hint="correct `spark.remote`, or the variable it refers to",
+                hint="correct `spark.remote` or the environment variable it refers to",
             ) from None
 
     def postgres_access(self, sink: str) -> PostgresAccess:
-        """Return how the database of a sink's table is reached, looked up now.
+        """Return how to reach the database of a sink's table.
 
         Raises:
-            InvalidRequest: as `resolved` does. EnvironmentUnusable: its Connection is of no use.
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: its Connection is missing or not usable.
         """
         spec = self.resolved().sink(sink)
         if spec.conn_id is not None:
@@ -168,28 +168,28 @@ class LoadedJob:
 
     @property
     def job_store(self) -> StoreConfig:
-        """Where all of this job lies: `<storage>/<name>`."""
+        """The store of this job, `<storage>/<name>`."""
         return self.store_config(child_url(self.storage_url, self.spec.name))
 
 
 def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
-    """Return the job of a spec file, or of a name under `config/`.
+    """Load the job of a spec file, or of a name under `config/`.
 
     Args:
-        path_or_name: a path is taken from the working directory; a name is `<root>/config/<name>.yaml`.
-        root: None = the working directory.
+        path_or_name: a path is relative to the working directory; a name means `<root>/config/<name>.yaml`.
+        root: None: the working directory.
     Raises:
-        NotFound: no such file or name.
+        NotFound: there is no such file or name.
         InvalidRequest: all problems of the file, each with file, line and column.
     """
     path = find_spec(str(path_or_name), Path.cwd() if root is None else root)
     job = from_text(read_spec(path), path)
-    require_placed(job)
+    check_placement(job)
     return job
 
 
 def read_spec(path: Path) -> str:
-    """Return the text of a spec file. Raises InvalidRequest: it cannot be read, or its path is no text."""
+    """Return the text of a spec file. Raises InvalidRequest: it cannot be read, or its path is not UTF-8."""
     if _escaped(path.absolute()) != str(path.absolute()):
         raise InvalidRequest(
             f"{shown_path(path)}: the name of the file is not UTF-8. Nothing was run.",
@@ -197,7 +197,7 @@ def read_spec(path: Path) -> str:
         )
     try:
         with path.open(encoding="utf-8") as stream:
-            return stream.read(MAX_CHARACTERS + 1)  # and no more: `read_document` refuses a longer one
+            return stream.read(MAX_CHARACTERS + 1)  # `read_document` refuses a longer text
     except UnicodeDecodeError as problem:
         raise InvalidRequest(f"{shown_path(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
@@ -205,7 +205,7 @@ def read_spec(path: Path) -> str:
 
 
 def from_text(text: str, path: Path) -> LoadedJob:
-    """Return the job of a spec that is said to lie at `path`. Raises InvalidRequest."""
+    """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest."""
     spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:
         raise _invalid(problems, path, document)
@@ -213,13 +213,13 @@ def from_text(text: str, path: Path) -> LoadedJob:
 
 
 def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob:
-    """Return the job of a spec that was validated before; it is said to lie at `path`."""
+    """Return the job of a spec that was validated before, as if it had been read from `path`."""
     path = _plain(path)
     return LoadedJob(spec=spec, path=path, text=text, spec_hash=spec_hash, module_dir=path.parent)
 
 
-def require_placed(job: LoadedJob) -> None:
-    """Refuse a job whose places overlap, as they resolve in this environment. Raises InvalidRequest."""
+def check_placement(job: LoadedJob) -> None:
+    """Refuse a job whose locations overlap when resolved in this environment. Raises InvalidRequest."""
     problems = placement_problems(job.spec, job.module_dir, os.environ)
     if problems:
         raise _invalid(problems, job.path, read_document(job.text))
@@ -227,7 +227,7 @@ def require_placed(job: LoadedJob) -> None:
 
 @lru_cache(maxsize=16)
 def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]:
-    """Return the spec of a text with its hash, or its problems: a command asks for the same few texts many times."""
+    """Return the spec of a text with its hash, or its problems. Cached, because commands load the same texts often."""
     try:
         document = read_document(text)
     except Unreadable as problem:
@@ -240,15 +240,15 @@ def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]
 def hash_spec(spec: JobSpec) -> str:
     """Return the hex SHA-256 of the canonical JSON of a spec.
 
-    Keys of the model are in the order of its fields. Names that the user chose keep their order: that of columns breaks
-    ties between rows.
+    Keys of the model are in the order of its fields. Names that the user chose keep their order, because the order of
+    columns breaks ties between rows.
     """
     value = spec.model_dump(mode="json", by_alias=True)
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
 def find_spec(path_or_name: str, root: Path) -> Path:
-    """Return the spec file that a path or a name means. Raises NotFound."""
+    """Return the spec file for a path or a name. Raises NotFound."""
     is_path = "/" in path_or_name or path_or_name.endswith(_SUFFIXES)
     folder = root / CONFIG_FOLDER
     candidates = [Path(path_or_name)] if is_path else [folder / f"{path_or_name}{suffix}" for suffix in _SUFFIXES]
@@ -262,35 +262,35 @@ def find_spec(path_or_name: str, root: Path) -> Path:
     guess = f' Did you mean "{near}"?' if near else ""
     raise NotFound(
         f"there is no job {path_or_name}: {shown_path(folder / (path_or_name + '.yaml'))} does not exist.{guess}",
-        hint=f"Jobs there: {', '.join(known[:20]) or 'none'}. `milepost init {path_or_name}` writes a new one."
+        hint=f"Known jobs: {', '.join(known[:20]) or 'none'}. `milepost init {path_or_name}` creates a new one."
         if not near
-        else f"Jobs there: {', '.join(known[:20])}.",
+        else f"Known jobs: {', '.join(known[:20])}.",
     )
 
 
 def spec_files(folder: Path) -> list[Path]:
-    """Return the spec files directly in a folder, by name; those in its subfolders are examples and the demo's."""
+    """Return the spec files directly in a folder, sorted. Subfolders hold examples and the demo."""
     return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
 
 
 def is_spec(text: str) -> bool:
-    """Return whether a text names a job, by its file or its name, and no storage."""
+    """Return whether a text is a job name or a spec file, and not a storage."""
     return "/" not in text or text.endswith(_SUFFIXES)
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as its user knows it: relative to the working directory when it lies below."""
+    """Return a path for messages: relative to the working directory if it is below."""
     absolute = _plain(path)
     return _escaped(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
 
 
 def _escaped(path: Path) -> str:
-    r"""Return a path as text that can be printed: a byte of it that is not UTF-8 is `\xe9`."""
+    r"""Return a path as printable text. A byte that is not UTF-8 becomes `\xe9`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _plain(path: Path) -> Path:
-    """Return a path absolute and, where that is the same file, without `..`."""
+    """Return an absolute path, without `..` if that names the same file."""
     absolute = path.absolute()
     plain = Path(os.path.normpath(absolute))
     with contextlib.suppress(OSError):

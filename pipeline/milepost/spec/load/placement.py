@@ -1,7 +1,10 @@
-"""Placement keeps locations of a job apart: sinks, the job's own folder, what a source reads.
+"""Refuse a job whose locations overlap: sinks, the job's folder, and what sources read.
 
-Locations are compared as they are resolved: relative to the spec, without `.` and `..`, percent escapes decoded, links
-of local folders followed. Whether a source can read what is written is decided by the names that Milepost gives files.
+Locations are compared after resolution: relative to the spec, without `.` and `..`, with percent escapes decoded and
+local links followed. Whether a source could read the job's own files depends on the names that Milepost gives files.
+
+    sink path out/totals, source path out/**/*.parquet      refused: matches out/totals/_milepost/data/…
+    sink path out/totals, source path out/*.csv             accepted
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ from milepost.spec.values.patterns import ANY, Step, can_name, hidden_by, static
 from milepost.spec.values.problems import Path, Problem
 
 _DIGIT, _HEX, _SUBTASK = "0123456789", "0123456789abcdef", "0123456789al"
-"""Characters of a number, of a digest, and of what staged a file: a subtask's number, or `all`."""
+"""Characters of a number, of a digest, and of the writer of a staged file (a subtask's number, or `all`)."""
 
 
 def _steps(*parts: str | Step) -> tuple[Step, ...]:
-    """Return the steps of a name; a text stands for its characters."""
+    """Return the steps of a file name pattern; a string means its characters."""
     steps: list[Step] = []
     for part in parts:
         steps += [(character, False) for character in part] if isinstance(part, str) else [part]
@@ -38,66 +41,77 @@ TABLE_FILES = (
     _steps("_milepost/garbage/", *_NUMBER, "-", *_SHA256, ".json"),
     _steps("_milepost/owner.json"),
 )
-"""Names below a sink's path; a test compares them with those of a table."""
+"""Patterns of the file names below a sink's path. A test compares them with the files of a table."""
 _JOB_FILES = tuple(_steps((ANY, True), end) for end in (".parquet", ".json", ".arrow"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A folder that the job writes to: whose it is, where the spec says so, resolved, and the names of its files."""
+class _OutputFolder:
+    """A folder that the job writes to.
 
-    who: str
+    Attributes:
+        owner: what the folder belongs to, in messages.
+        path: path of its key in the spec.
+        folder: its resolved location.
+        files: patterns of the names of its files.
+    """
+
+    owner: str
     path: Path
     folder: str
     files: Sequence[Sequence[Step]]
 
 
 def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, str]) -> list[Problem]:
-    """Return what is wrong between a job's locations.
+    """Return the problems of a job's locations.
 
     Args:
-        folder: of the spec, absolute: relative locations begin there.
-        environment: for the references in sinks' paths; a path with a variable that is not set is not looked at.
+        folder: absolute folder of the spec, to which relative locations refer.
+        environment: for references in sinks' paths. A path with a variable that is not set is not checked.
     """
-    own = f"{_resolved(spec.storage, folder)}/{spec.name}"
-    places = [_Place("the job's own folder", ("storage",), own, _JOB_FILES)]
+    job_folder = f"{_resolved(spec.storage, folder)}/{spec.name}"
+    outputs = [_OutputFolder("the job's own folder", ("storage",), job_folder, _JOB_FILES)]
     problems: list[Problem] = []
     for index, sink in enumerate(spec.sinks):
-        if sink.path is None:  # what is staged for it lies in the job's own folder
+        if sink.path is None:  # its rows are staged in the job's own folder
             continue
         if any(variable not in environment for variable in _variables_without_default(sink.path)):
             continue
         text = resolve_text(sink.path, environment, "path")
         if location_problem(text) is None:
-            place = _Place(f"sink {sink.name}", ("sinks", index, "path"), _resolved(text, folder), TABLE_FILES)
-            problems += _meetings(place, places)
-            places.append(place)
+            output = _OutputFolder(f"sink {sink.name}", ("sinks", index, "path"), _resolved(text, folder), TABLE_FILES)
+            problems += _overlaps(output, outputs)
+            outputs.append(output)
     for name, source in spec.sources.items():
         pattern = _resolved_pattern(source.path, folder)
         problems += [
-            Problem(("sources", name, "path"), f"this can name files that the job writes: of {place.who}; narrow it")
-            for place in places
-            if _reads(pattern, place)
+            Problem(
+                ("sources", name, "path"),
+                f"this path can match files that the job writes, of {output.owner}; narrow it",
+            )
+            for output in outputs
+            if _can_read(pattern, output)
         ]
     return problems
 
 
-def _meetings(place: _Place, others: Sequence[_Place]) -> Iterator[Problem]:
+def _overlaps(output: _OutputFolder, others: Sequence[_OutputFolder]) -> Iterator[Problem]:
     for other in others:
-        if (place.folder + "/").startswith(other.folder + "/"):
-            where = "is" if place.folder == other.folder else "lies inside"
-        elif (other.folder + "/").startswith(place.folder + "/"):
-            where = "holds"
+        if (output.folder + "/").startswith(other.folder + "/"):
+            relation = "is" if output.folder == other.folder else "is inside"
+        elif (other.folder + "/").startswith(output.folder + "/"):
+            relation = "contains"
         else:
             continue
-        yield Problem(place.path, f"this location {where} that of {other.who}; give each sink a path of its own")
+        yield Problem(output.path, f"this location {relation} that of {other.owner}; give each sink its own path")
 
 
-def _reads(pattern: str, place: _Place) -> bool:
-    for file in place.files:
+def _can_read(pattern: str, output: _OutputFolder) -> bool:
+    """Return whether a source's pattern can match a file in a folder."""
+    for file in output.files:
         first = file[0][0] if not file[0][1] else None
-        hidden = hidden_by(pattern)(f"{place.folder}/{first or 'x'}")
-        if not hidden and can_name(pattern, _steps(f"{place.folder}/", *file)):
+        is_hidden = hidden_by(pattern)(f"{output.folder}/{first or 'x'}")
+        if not is_hidden and can_name(pattern, _steps(f"{output.folder}/", *file)):
             return True
     return False
 
@@ -107,7 +121,7 @@ def _variables_without_default(text: str) -> list[str]:
 
 
 def _resolved(text: str, folder: Folder) -> str:
-    """Return a text that two locations share exactly when they are one: ``s3://bucket/key`` or an absolute path."""
+    """Return a canonical location: ``s3://bucket/key`` or an absolute path. Equal locations have equal texts."""
     url = absolute_url(text, folder)
     return os.path.realpath(unquote(url.removeprefix("file://"))) if url.startswith("file://") else url
 

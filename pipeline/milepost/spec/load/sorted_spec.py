@@ -1,4 +1,7 @@
-"""A spec as earlier versions loaded it in Airflow: they sorted its columns by name, so state may have that order."""
+"""Sort the names in a spec, as earlier versions did in Airflow.
+
+State that they recorded has its columns in this order.
+"""
 
 from __future__ import annotations
 

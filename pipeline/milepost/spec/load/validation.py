@@ -1,4 +1,4 @@
-"""Validation makes a `JobSpec` of plain values, and says every problem in the words of the spec."""
+"""Validate plain values as a `JobSpec`, and translate pydantic's errors to spec terms."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from milepost.spec.values.names import did_you_mean
 from milepost.spec.values.problems import Path, Problem, shortened
 
 _NO_KEY = (
-    "expected at least 1 column, got 0; to take all rows as those of one key, give each the same one, "
-    "1 AS all_rows, in a `sql` operator before it"
+    "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, in an "
+    "upstream `sql` operator"
 )
-_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "pattern": "a text of the form"}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "pattern": "a string matching"}
 _EXPECTED = {
-    "string_type": "a text",
+    "string_type": "a string",
     "int_type": "a whole number",
     "bool_type": "true or false",
     "dict_type": "a mapping",
@@ -39,24 +39,24 @@ _SECRET_PARTS = ("store", "conf", "path", "dsn", "catalog")
 
 
 def validate_spec(value: object) -> tuple[JobSpec | None, list[Problem]]:
-    """Return the spec that `value` means and no problem, or None and all its problems."""
+    """Return (spec, []) or (None, all problems)."""
     if not isinstance(value, dict):
         return None, [Problem((), f"expected a mapping with the keys {', '.join(_keys(JobSpec))}")]
     try:
         return JobSpec.model_validate(value), []
     except ValidationError as failure:
         errors = failure.errors(include_url=False)
-    switched_off = [path for path in map(_switched_off, errors) if path]
-    if switched_off:
+    disabled = [path for path in map(_disabled_key, errors) if path]
+    if disabled:
         pruned = copy.deepcopy(value)
-        for path in switched_off:
+        for path in disabled:
             _remove(pruned, path)
         return validate_spec(pruned)
-    return None, [_problem(error) for error in errors if not _follows(error)]
+    return None, [_problem(error) for error in errors if not _is_consequence(error)]
 
 
-def _follows(error: ErrorDetails) -> bool:
-    """Return whether a list is said to be too short only because its items, refused by themselves, are not counted."""
+def _is_consequence(error: ErrorDetails) -> bool:
+    """Return whether a list is too short only because pydantic does not count items that have their own errors."""
     value = error["input"]
     return error["type"] == "too_short" and isinstance(value, list) and len(value) >= error["ctx"]["min_length"]
 
@@ -65,8 +65,8 @@ def _keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _switched_off(error: ErrorDetails) -> Path | None:
-    """Return the path of a key that this version does not have and that is null, which means off."""
+def _disabled_key(error: ErrorDetails) -> Path | None:
+    """Return the path of a key that this version does not support and that is null, which means off."""
     if error["type"] != "extra_forbidden" or error["input"] is not None:
         return None
     path, owner, _ = _locate(error["loc"])
@@ -80,7 +80,11 @@ def _remove(value: Any, path: Path) -> None:
 
 
 def _locate(loc: tuple[int | str, ...]) -> tuple[Path, type[BaseModel] | None, Any]:
-    """Return the path a user knows, the model that owns its last key, and the annotation of its value."""
+    """Return the path in the spec, the model that owns its last key, and the annotation of its value.
+
+    pydantic's locations also contain the tags of unions and `[key]`, which the path omits:
+    ("operators", 0, "aggregate", "key") -> ("operators", 0, "key").
+    """
     annotation: Any = JobSpec
     owner: type[BaseModel] | None = None
     path: list[str | int] = []
@@ -122,7 +126,7 @@ def _kinds(model: Any) -> tuple[Any, ...]:
 def _problem(error: ErrorDetails) -> Problem:
     kind, (path, owner, annotation) = error["type"], _locate(error["loc"])
     context: dict[str, Any] = error.get("ctx", {})
-    given = _shown(path, error["input"])
+    actual = _shown(path, error["input"])
     if kind == "extra_forbidden" and owner is not None:
         return Problem(path, _unknown_key(owner, str(path[-1])), at_key=True)
     if kind == "missing":
@@ -139,18 +143,18 @@ def _problem(error: ErrorDetails) -> Problem:
         return Problem(path, _wrong_length(path, kind, context))
     bound = next((f"{words} {context[name]}" for name, words in _BOUNDS.items() if name in context), None)
     if bound is not None:
-        return Problem(path, f"expected {bound}, got {given}")
+        return Problem(path, f"expected {bound}, got {actual}")
     if kind in ("model_type", "model_attributes_type"):
-        one = isinstance(annotation, type) and issubclass(annotation, BaseModel)  # and none of several kinds
-        keys = f" with the keys {', '.join(_keys(annotation))}" if one else ""
-        return Problem(path, f"expected a mapping{keys}, got {given}")
+        is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)  # not a union of several
+        keys = f" with the keys {', '.join(_keys(annotation))}" if is_model else ""
+        return Problem(path, f"expected a mapping{keys}, got {actual}")
     if kind in _EXPECTED:
-        return Problem(path, f"expected {_EXPECTED[kind]}, got {given}")
-    return Problem(path, f"{error['msg']}, got {given}")
+        return Problem(path, f"expected {_EXPECTED[kind]}, got {actual}")
+    return Problem(path, f"{error['msg']}, got {actual}")
 
 
 def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
-    """The key that says which of several mappings this is, is missing or has an unknown value."""
+    """Return the problem of a union whose discriminator is missing or unknown."""
     choices = [str(choice) for member in typing.get_args(annotation) for choice in _kinds(member)]
     if tag is None:
         return Problem(path, f"`{key}` is missing: one of {', '.join(choices)}")
@@ -163,8 +167,8 @@ def _unknown_key(owner: type[BaseModel], key: str) -> str:
     if key in UNAVAILABLE_KEYS.get(owner, ()):
         return not_available(key)
     option = find_option(key) if owner is SourceSpec else None
-    meant = f"say `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
-    return f"unknown key `{key}`; {meant}"
+    suggestion = f"write `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
+    return f"unknown key `{key}`; {suggestion}"
 
 
 def _wrong_kind(kind: str) -> str:
@@ -186,13 +190,13 @@ def _wrong_length(path: Path, kind: str, context: dict[str, Any]) -> str:
     if path[-1] == "inputs":
         return f"exactly one input is available in this version, got {context['actual_length']}"
     if path[-1] == "expectations":
-        return "the suite is empty, and an empty suite would pass everything: give at least one expectation"
+        return "expected at least one expectation: an empty suite would pass everything"
     bound = f"at least {context.get('min_length')}" if kind == "too_short" else f"at most {context.get('max_length')}"
     return f"expected {bound} item, got {context.get('actual_length')}"
 
 
 def _shown(path: Path, value: object) -> str:
-    """Return a value for an error message; a mapping or list by its kind, a connection field not at all."""
+    """Return a value for an error message. Mappings and lists are named by kind, and connection fields are hidden."""
     if any(part in _SECRET_PARTS for part in path) and isinstance(value, str):
         return "another value"
     if isinstance(value, (dict, list)):

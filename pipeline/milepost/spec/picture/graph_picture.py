@@ -1,7 +1,7 @@
-"""The picture of a job's graph: boxes of sources, operators and sinks, links in the style of their mode, as SVG.
+"""Draw a job's graph as SVG: boxes for sources, operators and sinks, links styled by mode.
 
-Made from what `lint` reports, and from nothing else: one report has one picture, byte for byte. It asks no server for
-anything, has words for those who do not see it, and is dark where the reader's screen is.
+The picture depends only on the `lint` report: equal reports give equal bytes. It loads nothing from a server, has a
+text description for screen readers, and follows the reader's dark mode.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from milepost.spec.picture.layers import Placed, Point, placed
+from milepost.spec.picture.layers import Layout, Point, place_boxes
 
 MARGIN = 16
 LINE = 16
 _PADDING = 10
 _NARROWEST = 120
 _LONGEST = 36
-"""Characters of a line; the whole of a longer one is told where the pointer rests."""
+"""Maximum characters per line. A tooltip shows the full text of a longer line."""
 _CHARACTER = 6.7
 _BOLD_CHARACTER = 7.3
 
@@ -29,7 +29,7 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
     "dark": {"ground": "#0d1117", "box": "#161b22", "line": "#8b949e", "text": "#e6edf3", "soft": "#adb7c2",
              "good": "#56d364", "grows": "#ffa657"},
 }  # fmt: skip
-"""Ground and ink; a test holds each ink to the contrast that WCAG asks of text."""
+"""Background and text colours. A test checks the contrast that WCAG requires for text."""
 
 _INKS = {name: " ".join(f"--{ink}: {value};" for ink, value in inks.items()) for name, inks in PALETTES.items()}
 
@@ -47,15 +47,15 @@ STYLE = """
 .milepost-graph path {{ fill: none; stroke: var(--line); stroke-width: 1.2; }}
 .milepost-graph .exchanged {{ stroke-width: 2.6; }}
 .milepost-graph .updates {{ stroke-dasharray: 7 4; }}
-.milepost-graph .beside {{ stroke-dasharray: 2 3; }}
+.milepost-graph .side {{ stroke-dasharray: 2 3; }}
 .milepost-graph .tip {{ fill: var(--line); stroke: none; }}
 """.format(**_INKS)
-"""The style of every picture, to the letter: a page that shows one may allow it by its digest."""
+"""The style of every picture, a constant, so that a page can allow it by its digest."""
 
 _LEGEND = (
-    ("", "append: rows stay"),
+    ("", "append: rows are final"),
     ("updates", "upsert, retract: rows replace others"),
-    ("beside", "late rows, dead letters"),
+    ("side", "late rows, dead letters"),
     ("exchanged", "exchanged between tasks by key"),
 )
 
@@ -69,19 +69,21 @@ class _Box:
 
     @property
     def size(self) -> tuple[int, int]:
-        (_, name), *others = self.lines
-        widest = max([_cut(name)[1] * _BOLD_CHARACTER, *(_cut(text)[1] * _CHARACTER for _, text in others)])
+        (_, name), *details = self.lines
+        widest = max(
+            [_truncated(name)[1] * _BOLD_CHARACTER, *(_truncated(text)[1] * _CHARACTER for _, text in details)]
+        )
         return max(_NARROWEST, round(widest) + 2 * _PADDING), LINE * len(self.lines) + 2 * _PADDING - 4
 
 
 def graph_picture(report: Mapping[str, Any]) -> str:
-    """Return the SVG of a graph as `lint_report` tells it; sizes of states are drawn where it has them."""
+    """Return the SVG of a graph from a `lint_report`, with the sizes of states if the report has them."""
     boxes = dict(_boxes(report))
     edges = report["edges"]
     links = [(f"n {edge['from']}", f"{'s' if edge['sink'] else 'n'} {edge['to']}") for edge in edges]
-    where = placed({name: box.size for name, box in boxes.items()}, links)
-    legend_top = where.height + 2 * MARGIN
-    width = max(round(where.width), 560) + 2 * MARGIN
+    layout = place_boxes({name: box.size for name, box in boxes.items()}, links)
+    legend_top = layout.height + 2 * MARGIN
+    width = max(round(layout.width), 560) + 2 * MARGIN
     height = round(legend_top) + LINE * 2 + MARGIN
     svg = Element(
         "svg",
@@ -100,9 +102,9 @@ def graph_picture(report: Mapping[str, Any]) -> str:
     SubElement(svg, "style").text = STYLE
     SubElement(svg, "rect", {"class": "ground", "width": str(width), "height": str(height), "rx": "6"})
     drawing = SubElement(svg, "g", {"transform": f"translate({MARGIN} {MARGIN})"})
-    for edge, route in zip(edges, where.routes, strict=True):
+    for edge, route in zip(edges, layout.routes, strict=True):
         _draw_link(drawing, edge, route)
-    _draw_boxes(drawing, boxes, where)
+    _draw_boxes(drawing, boxes, layout)
     _draw_legend(SubElement(svg, "g", {"transform": f"translate({MARGIN} {round(legend_top)})"}))
     ElementTree.indent(svg, "")
     return ElementTree.tostring(svg, encoding="unicode") + "\n"
@@ -119,44 +121,44 @@ def _boxes(report: Mapping[str, Any]) -> Iterator[tuple[str, _Box]]:
             lines.append(_bound(state))
             if state.get("size") is not None:
                 lines.append(("soft", f"  {state['size']['rows']:,} rows, {_bytes(state['size']['bytes'])}"))
-        lines += [("soft", f"{part}: not kept") for part in _lost(node)]
+        lines += [("soft", f"{part}: dropped") for part in _dropped(node)]
         yield f"n {node['uid']}", _Box(node["kind"], tuple(lines))
     for sink in report["sinks"]:
         lines = [("name", sink["name"]), ("soft", f"{sink['format']}, {sink['mode']}")]
-        lines += [("soft", f"of {sink['input']}")] if "." in sink["input"] else []
+        lines += [("soft", f"reads {sink['input']}")] if "." in sink["input"] else []
         yield f"s {sink['name']}", _Box("sink", tuple(lines))
 
 
 def _bound(state: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the line that says what bounds a state, told apart by its sign as well as by its colour."""
-    of_table = f"{state['table']}: " if state["table"] else ""
+    """Return (class, line) for the bound of a state table. Symbol and colour both show whether it is bounded."""
+    prefix = f"{state['table']}: " if state["table"] else ""
     if state["grows_with"] is not None:
-        return "grows", f"▲ {of_table}grows with {state['grows_with']}"
-    return "good", f"● {of_table}" + ("bounded" if state["until"] is None else f"until {state['until']}")
+        return "grows", f"▲ {prefix}grows with {state['grows_with']}"
+    return "good", f"● {prefix}" + ("bounded" if state["until"] is None else f"until {state['until']}")
 
 
-def _lost(node: Mapping[str, Any]) -> list[str]:
-    """Return the late rows that no sink takes: they are counted."""
-    lost = [late["output"].removeprefix(node["uid"] + ".") for late in node["late"] if not late["sinks"]]
-    return ["late rows"] if lost and len(lost) == len(node["late"]) else lost
+def _dropped(node: Mapping[str, Any]) -> list[str]:
+    """Return the outputs of late rows without a sink. Their rows are only counted."""
+    outputs = [late["output"].removeprefix(node["uid"] + ".") for late in node["late"] if not late["sinks"]]
+    return ["late rows"] if outputs and len(outputs) == len(node["late"]) else outputs
 
 
 def _sentences(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the graph in sentences."""
+    """Yield the text description of the graph."""
     for node in report["nodes"]:
         reads = f" reads {', '.join(node['inputs'])}" if node["inputs"] else ""
-        state = "".join(f"; state {one['name']}: {one['holds']}, {one['bound']}" for one in node["state"])
-        yield f"{node['uid']} ({node['kind']}){reads}; gives {node['mode']}{state}."
+        state = "".join(f"; state {table['name']}: {table['holds']}, {table['bound']}" for table in node["state"])
+        yield f"{node['uid']} ({node['kind']}){reads}; emits {node['mode']}{state}."
     for sink in report["sinks"]:
-        yield f"Sink {sink['name']} ({sink['format']}, {sink['mode']}) shows {sink['input']}."
+        yield f"Sink {sink['name']} ({sink['format']}, {sink['mode']}) publishes {sink['input']}."
 
 
 def _draw_link(drawing: Element, edge: Mapping[str, Any], route: Sequence[Point]) -> None:
-    style = "beside" if edge["part"] else "" if edge["mode"] == "append" else "updates"
+    style = "side" if edge["part"] else "" if edge["mode"] == "append" else "updates"
     classes = " ".join(filter(None, (style, "exchanged" if edge["exchanged"] else "")))
-    (x, y), *others = route
+    (x, y), *points = route
     steps = [f"M {x:.1f} {y:.1f}"]
-    for to_x, to_y in others:
+    for to_x, to_y in points:
         bend = (to_x - x) / 2
         steps.append(f"C {x + bend:.1f} {y:.1f} {to_x - bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}")
         x, y = to_x, to_y
@@ -169,16 +171,16 @@ def _draw_link(drawing: Element, edge: Mapping[str, Any], route: Sequence[Point]
     SubElement(drawing, "path", tip)
 
 
-def _draw_boxes(drawing: Element, boxes: Mapping[str, _Box], where: Placed) -> None:
+def _draw_boxes(drawing: Element, boxes: Mapping[str, _Box], layout: Layout) -> None:
     for name, box in boxes.items():
-        (x, y), (width, height) = where.corners[name], box.size
+        (x, y), (width, height) = layout.corners[name], box.size
         group = SubElement(drawing, "g", {"class": box.css, "transform": f"translate({x:.1f} {y:.1f})"})
         SubElement(group, "title").text = "\n".join(_plain(text) for _, text in box.lines)
         radius = "12" if box.css in ("sink", "source") else "3"
         SubElement(group, "rect", {"class": "box", "width": str(width), "height": str(height), "rx": radius})
         for number, (css, text) in enumerate(box.lines):
-            place = {"x": str(_PADDING), "y": str(_PADDING + 10 + number * LINE)} | ({"class": css} if css else {})
-            SubElement(group, "text", place).text = _cut(text)[0]
+            attributes = {"x": str(_PADDING), "y": str(_PADDING + 10 + number * LINE)}
+            SubElement(group, "text", attributes | ({"class": css} if css else {})).text = _truncated(text)[0]
 
 
 def _draw_legend(legend: Element) -> None:
@@ -188,7 +190,7 @@ def _draw_legend(legend: Element) -> None:
         SubElement(legend, "text", {"class": "soft", "x": str(x + 42), "y": str(y + 4)}).text = text
 
 
-def _cut(text: str) -> tuple[str, int]:
+def _truncated(text: str) -> tuple[str, int]:
     """Return a line as it is drawn, and its length in characters."""
     plain = _plain(text)
     short = plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
@@ -196,7 +198,7 @@ def _cut(text: str) -> tuple[str, int]:
 
 
 def _plain(text: str) -> str:
-    """Return a text with a mark for what cannot be seen, or stand in XML."""
+    """Return a text with U+FFFD for characters that are not printable, or not allowed in XML."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 

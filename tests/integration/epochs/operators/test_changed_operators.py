@@ -77,7 +77,7 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     refused = milepost("run", job.spec_path)
     assert_clear_error(refused, 2, "origins: needs --allow-non-restored-state", "Nothing was written")
     assert "--allow-non-restored-state" in refused.error[-1]
-    assert "origins: refused, needs --allow-non-restored-state: operator is gone from the spec" in refused.stderr
+    assert "origins: refused, needs --allow-non-restored-state: operator was removed from the spec" in refused.stderr
     assert [c.checkpoint_id for c in job.master().list_checkpoints()] == [1]
 
     accepted = milepost("run", job.spec_path, "--allow-non-restored-state")

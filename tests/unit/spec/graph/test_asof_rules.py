@@ -49,10 +49,10 @@ def test_a_row_has_its_columns_then_those_of_the_version_without_its_key() -> No
 @pytest.mark.parametrize(
     ("changed", "sources", "message"),
     [
-        ({"columns": {}}, {}, "at would be both readings.at and devices.at; write a new name for the right one"),
-        ({"key": [{"sensor": "room"}]}, {}, "values of one are not values of the other; CAST one of them"),
-        ({"key": [{"tags": "id"}]}, {}, "tags is list<string>; a key is made of single values"),
-        ({"columns": {"since": "right.at", "n": "right.nothing"}}, {}, "devices has no column nothing beside the key"),
+        ({"columns": {}}, {}, "at would be both readings.at and devices.at; rename the right column"),
+        ({"key": [{"sensor": "room"}]}, {}, "their values cannot be compared; CAST one of them"),
+        ({"key": [{"tags": "id"}]}, {}, "tags is list<string>; a key cannot contain lists or structs"),
+        ({"columns": {"since": "right.at", "n": "right.nothing"}}, {}, "devices has no column nothing outside the key"),
         ({"inputs": ["readings", "totals"]}, {}, "asof over updates (the rows of totals)"),
         ({}, {"devices": {"event_time": None}}, "the right input of an as-of join needs an event time"),
     ],

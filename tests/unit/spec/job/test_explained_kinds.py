@@ -38,7 +38,7 @@ def test_the_example_has_every_kind_and_each_says_what_bounds_its_state() -> Non
     assert {node["kind"] for node in nodes if node["state"]} == set(STATEFUL_KINDS)
     assert {rule.kind for rule in EVENT_TIME_RULES} == {"source", *OPERATOR_KINDS}
     for state in (state for node in nodes for state in node["state"]):
-        assert state["holds"] and state["bound"].startswith(("bounded", "grows for ever with: "))
+        assert state["holds"] and state["bound"].startswith(("bounded", "grows without bound with: "))
 
 
 @pytest.mark.parametrize("kind", get_args(SqlOperator.model_fields["kind"].annotation) + STATEFUL_KINDS)
@@ -80,17 +80,17 @@ def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
     ("operator", "bounds"),
     [
         ("kind: deduplicate, key: [k], ttl: 3d", ["bounded: until event time + 3d < W"]),
-        ("kind: deduplicate, key: [k, v]", ["grows for ever with: distinct k, v"]),
-        ("kind: latest, key: [k], sequence_by: [v]", ["grows for ever with: distinct k"]),
+        ("kind: deduplicate, key: [k, v]", ["grows without bound with: distinct k, v"]),
+        ("kind: latest, key: [k], sequence_by: [v]", ["grows without bound with: distinct k"]),
         (
             "kind: latest, key: [k], sequence_by: [v], delete_when: v < 0",
-            ["grows for ever with: distinct k, deleted ones too"],
+            ["grows without bound with: distinct k, including deleted ones"],
         ),
         (
             "kind: latest, key: [k], sequence_by: [v], delete_when: v < 0, tombstone_ttl: 1d",
-            ["grows for ever with: distinct k that are not deleted"],
+            ["grows without bound with: distinct k that are not deleted"],
         ),
-        ("kind: aggregate, key: [k], aggregates: {n: count(*)}", ["grows for ever with: distinct k"]),
+        ("kind: aggregate, key: [k], aggregates: {n: count(*)}", ["grows without bound with: distinct k"]),
         (
             "kind: window, key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}, allowed_lateness: 2h",
             ["bounded: until window_end + 2h ≤ W"],
@@ -131,7 +131,7 @@ def test_of_an_as_of_join_rows_leave_and_the_newest_version_of_a_key_stays() -> 
     node = explained("kind: asof, key: [{k: v}], columns: {k2: right.k, since: right.at}", "rows, rows")
     assert [(state["name"], state["bound"]) for state in node["state"]] == [
         ("kept.left", "bounded: until event time < W"),
-        ("kept.right", "grows for ever with: distinct v"),
+        ("kept.right", "grows without bound with: distinct v"),
     ]
 
 

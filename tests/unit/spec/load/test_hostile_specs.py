@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.spec.load.lint import lint_report
-from milepost.spec.load.load import from_text, load_job, require_placed
+from milepost.spec.load.load import check_placement, from_text, load_job
 from milepost_testkit import profiles, wording
 from milepost_testkit.specs.hostile_specs import hostile_spec, hostile_sql
 
@@ -40,7 +40,7 @@ def spec(sql: str = "SELECT city FROM visits", path: str = '"landing/*.parquet"'
 
 def lint(text: str) -> None:
     job = from_text(text, FILE)
-    require_placed(job)
+    check_placement(job)
     lint_report(job)
 
 

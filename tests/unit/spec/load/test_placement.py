@@ -65,20 +65,20 @@ def test_two_sinks_at_one_place_are_refused_however_it_is_spelled(tmp_path: Path
 @pytest.mark.parametrize(
     ("places", "says"),
     [
-        ({"two": "lake/one/two"}, "sinks[1].path: this location lies inside that of sink one"),
-        ({"one": "lake/two/one"}, "sinks[1].path: this location holds that of sink one"),
-        ({"one": "s3://lake", "two": "s3://lake/two"}, "this location lies inside that of sink one"),
+        ({"two": "lake/one/two"}, "sinks[1].path: this location is inside that of sink one"),
+        ({"one": "lake/two/one"}, "sinks[1].path: this location contains that of sink one"),
+        ({"one": "s3://lake", "two": "s3://lake/two"}, "this location is inside that of sink one"),
         ({"one": "store/small"}, "sinks[0].path: this location is that of the job's own folder"),
-        ({"one": "store/small/tables"}, "sinks[0].path: this location lies inside that of the job's own folder"),
-        ({"one": "store"}, "sinks[0].path: this location holds that of the job's own folder"),
+        ({"one": "store/small/tables"}, "sinks[0].path: this location is inside that of the job's own folder"),
+        ({"one": "store"}, "sinks[0].path: this location contains that of the job's own folder"),
         (
             {"source": "**/*.parquet"},
-            "sources.rows.path: this can name files that the job writes: of the job's own folder",
+            "sources.rows.path: this path can match files that the job writes, of the job's own folder",
         ),
-        ({"source": "lake/one/_milepost/data/*/*/*"}, "files that the job writes: of sink one"),
-        ({"source": "lake/one/_milepost/heads/*"}, "files that the job writes: of sink one"),
-        ({"source": "link/two/_milepost/**"}, "files that the job writes: of sink two"),
-        ({"source": "store/**/*.json"}, "files that the job writes: of the job's own folder"),
+        ({"source": "lake/one/_milepost/data/*/*/*"}, "files that the job writes, of sink one"),
+        ({"source": "lake/one/_milepost/heads/*"}, "files that the job writes, of sink one"),
+        ({"source": "link/two/_milepost/**"}, "files that the job writes, of sink two"),
+        ({"source": "store/**/*.json"}, "files that the job writes, of the job's own folder"),
     ],
 )
 def test_places_that_hold_each_other_are_refused(tmp_path: Path, places: dict[str, str], says: str) -> None:

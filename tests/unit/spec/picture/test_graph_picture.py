@@ -38,8 +38,8 @@ def test_it_shows_mode_time_holdback_bound_and_what_is_lost_of_each_node() -> No
         "▲ grows with distinct carrier",
         "● until window_end ≤ W",
         "● left: until event time + 30m < W",
-        "late.unique: not kept",
-        "of overtaken.late.unique.2",
+        "late.unique: dropped",
+        "reads overtaken.late.unique.2",
     ):
         assert text in shown
 
@@ -55,7 +55,7 @@ def test_each_link_has_the_style_of_its_mode_and_says_what_it_is() -> None:
     styles = {title.text: path.get("class") for path in paths if (title := path.find(f"{SVG}title")) is not None}
     assert styles["clean to unique: append, time time_hour"] == "exchanged"
     assert styles["carriers to by_carrier: upsert(carrier), key carrier"] == "updates"
-    assert styles["hourly.late to late_flights: append, time time_hour"] == "beside"
+    assert styles["hourly.late to late_flights: append, time time_hour"] == "side"
     assert styles["moments to moments: append"] is None
 
 
@@ -64,7 +64,7 @@ def test_those_who_do_not_see_it_are_told_the_graph() -> None:
     title, told = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert root.get("role") == "img" and title is not None and told is not None and told.text is not None
     assert root.get("aria-labelledby") == f"{title.get('id')} {told.get('id')}"
-    assert "paid (join) reads orders, payments; gives append; state paid.left: rows of orders" in told.text
+    assert "paid (join) reads orders, payments; emits append; state paid.left: rows of orders" in told.text
     assert "Sink late_payments" in told.text
 
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.spec.picture.layers import BETWEEN_BOXES, BETWEEN_LAYERS, placed
+from milepost.spec.picture.layers import BETWEEN_BOXES, BETWEEN_LAYERS, place_boxes
 from milepost_testkit import profiles
 
 SIZES = st.tuples(st.integers(40, 260), st.integers(20, 120))
@@ -27,7 +27,7 @@ def test_boxes_do_not_overlap_and_links_go_right(
     graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
 ) -> None:
     sizes, links = graph
-    found = placed(sizes, links)
+    found = place_boxes(sizes, links)
     assert list(found.corners) == list(sizes) and len(found.routes) == len(links)
     for one, other in combinations(sizes, 2):
         (x, y), (to_x, to_y) = found.corners[one], found.corners[other]
@@ -50,7 +50,7 @@ def test_a_link_that_passes_a_layer_passes_no_box_of_it(
     graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
 ) -> None:
     sizes, links = graph
-    found = placed(sizes, links)
+    found = place_boxes(sizes, links)
     for route in found.routes:
         for (from_x, from_y), (to_x, to_y) in zip(route[1:-1:2], route[2:-1:2], strict=True):
             assert from_y == to_y
@@ -62,4 +62,4 @@ def test_a_link_that_passes_a_layer_passes_no_box_of_it(
 def test_one_graph_has_one_place_for_each() -> None:
     sizes = dict.fromkeys("abcdef", (50, 30))
     links = [("a", "c"), ("b", "c"), ("a", "d"), ("c", "f"), ("a", "f"), ("e", "f")]
-    assert placed(sizes, links) == placed(dict(sizes), list(links))
+    assert place_boxes(sizes, links) == place_boxes(dict(sizes), list(links))

@@ -60,7 +60,10 @@ COLUMNS = {
         ("SELECT NULL <> city AS x FROM t", "NULL <> city is never true; write IS NULL or IS NOT NULL"),
         (
             "SELECT id FROM t WHERE \"City\" = 'Oslo'",
-            "line 1, column 24: \"City\" is a string in Spark; write city or `city` for the column, or 'city' for the string",
+            (
+                'line 1, column 24: "City" is a string in Spark; write city or `city` for the column, '
+                "or 'city' for the string"
+            ),
         ),
         (
             "SELECT city + ', ' + city AS x FROM t",

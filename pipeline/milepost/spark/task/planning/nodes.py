@@ -19,7 +19,7 @@ from milepost.spark.task.outputs import FILL, WHOLE, SqlOutput, fill_outputs, sq
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
 from milepost.spec.graph.columns_read import columns_read
-from milepost.spec.graph.edges import BAD, DELETED_COLUMN, columns_of_users, conditions_output, edge_names, late_output
+from milepost.spec.graph.edges import BAD, DELETED_COLUMN, conditions_output, edge_names, late_output, user_columns
 from milepost.spec.graph.graph import Node
 from milepost.spec.graph.in_flight import consumed_columns
 from milepost.spec.job.operators.lookup import LookupOperator
@@ -152,4 +152,4 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
 
 def _late(schema: pa.Schema) -> pa.Schema:
     """Return the columns of late rows: those of the producer, without what marks rows for the operator alone."""
-    return pa.schema([field for field in schema if field.name in columns_of_users(schema.names)])
+    return pa.schema([field for field in schema if field.name in user_columns(schema.names)])

@@ -1,4 +1,4 @@
-"""As-of rules derive the rows that an as-of join gives from those of its two inputs."""
+"""Output rows of the `asof` operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.spec.values.problems import Path, Problem
 
 
 def asof_rows(operator: AsofOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """Return left rows with a version's columns: append, by the left event time, none older than its stamp."""
+    """Return the left columns and those of the version: append, with the left event time and no holdback."""
     left, right = inputs
     problems = paired_problems(operator, "an as-of join", inputs, path)
     known = left.known and right.known

@@ -1,4 +1,4 @@
-"""Join rules derive the rows that a join gives from those of its two inputs."""
+"""Output rows of the `join` operator, and checks shared by all operators with two inputs."""
 
 from __future__ import annotations
 
@@ -26,27 +26,29 @@ Paired = Timed | LookupOperator
 """Operators whose rows have the columns of two inputs."""
 
 SIDES = ("left", "right")
-"""Names of the inputs by position: of the tables that keep their rows, and in `columns`."""
+"""Names of the inputs by position, as in state tables and in `columns`."""
 
 _NEVER = timedelta(days=3650)
-"""No row is awaited for so long."""
+"""A bound of `within` from which on `how: anti` would practically never emit a row."""
 
 LEFT_ALONE = ("semi", "anti")
-"""Of `how`: what comes out are left rows, by whether a right one pairs with them."""
+"""Values of `how` that emit only left columns."""
 
 
 def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """Return pairs: the left row's columns, then the right row's without its key; append, by the left event time.
+    """Return the left columns, then the right ones without the key: append, with the left event time.
 
-    Of semi and anti the left row's columns alone. A row that waited in vain is as much older than its stamp as it has
-    waited: a left one hi, a right one -lo.
+    semi and anti have only the left columns. An unmatched row is emitted late: with `within: [lo, hi]`, a left row
+    waits until the watermark is hi after it, and a right row until it is -lo after it.
     """
+    # within: [-5m, 1h], how: left   -> holdback 1h: an unmatched left row of 12:00 is emitted at watermark 13:00
+    # within: [-2h, 1h], how: right  -> holdback 2h: an unmatched right row of 12:00 is emitted at watermark 14:00
     left, right = inputs
     problems = paired_problems(operator, "a join", inputs, path)
     if operator.how == "right" and not problems:
         problems += _right_alone_problems(operator, left, right, path)
     if operator.how in LEFT_ALONE and operator.columns:
-        message = f"`how: {operator.how}` puts out the columns of the left input alone: there is nothing to rename"
+        message = f"`how: {operator.how}` emits only the columns of the left input: there is nothing to rename"
         problems.append(Problem((*path, "columns"), message))
     elif operator.how not in LEFT_ALONE and left.known and right.known:
         problems += pair_column_problems(operator, left, right, path)
@@ -55,8 +57,8 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
     low, high = map(in_us, operator.bounds)
     if operator.how == "anti" and high >= in_us(_NEVER):
         wait = format_duration(operator.bounds[1])
-        message = f"`how: anti` gives a row once the watermark is {wait} after it, so it would never give one"
-        return [Problem((*path, "within"), f"{message}; write after how long a row no longer pairs")]
+        message = f"`how: anti` emits a row once the watermark is {wait} after it, which is practically never"
+        return [Problem((*path, "within"), f"{message}; choose a smaller upper bound")]
     return OutputRows(
         left.columns if operator.how in LEFT_ALONE else joined_columns(operator, left, right),
         left.event_time,
@@ -69,10 +71,10 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
 
 
 def paired_problems(operator: Timed, what: str, inputs: Sequence[OutputRows], path: Path) -> list[Problem]:
-    """Return why rows of two inputs with an event time cannot be paired.
+    """Return why rows of two inputs cannot be matched by key and event time.
 
     Args:
-        what: the operator is, as messages say it.
+        what: the operator in messages, such as "a join".
     """
     left, right = inputs
     problems: list[Problem] = []
@@ -84,7 +86,7 @@ def paired_problems(operator: Timed, what: str, inputs: Sequence[OutputRows], pa
 
 
 def joined_columns(operator: Paired, left: OutputRows, right: OutputRows) -> Columns:
-    """Return the left columns, then the right ones without their key; {} where not all are known."""
+    """Return the left columns, then the right ones without the key; {} if not all are known."""
     if not (left.known and right.known):
         return {}
     new = {column: name for name, column in operator.renamed.items()}
@@ -97,50 +99,51 @@ def _right_columns(operator: Paired, right: OutputRows) -> Iterator[tuple[str, C
 
 
 def pair_column_problems(operator: Paired, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield names that would come twice, and renamed columns that the right input does not have."""
-    own = [name for name, _ in _right_columns(operator, right)]
+    """Yield problems of output column names that occur twice, and of renamed columns that do not exist."""
+    right_columns = [name for name, _ in _right_columns(operator, right)]
     for name, column in operator.renamed.items():
-        if column not in own:
-            message = f"{operator.inputs[1]} has no column {column} beside the key; {did_you_mean(column, own)}"
-            yield Problem((*path, "columns", name), message)
+        if column not in right_columns:
+            message = f"{operator.inputs[1]} has no column {column} outside the key; "
+            yield Problem((*path, "columns", name), message + did_you_mean(column, right_columns))
     new = {column: name for name, column in operator.renamed.items()}
     taken = {name.casefold(): f"{operator.inputs[0]}.{name}" for name in left.columns}
-    for column in own:
+    for column in right_columns:
         name = new.get(column, column)
         other = taken.setdefault(name.casefold(), f"{operator.inputs[1]}.{column}")
         if other != f"{operator.inputs[1]}.{column}":
-            message = f"{name} would be both {other} and {operator.inputs[1]}.{column}; write a new name for the right"
-            yield Problem((*path, "columns"), f"{message} one: columns: {{right_{column}: right.{column}}}")
+            message = f"{name} would be both {other} and {operator.inputs[1]}.{column}; rename the right column"
+            yield Problem((*path, "columns"), f"{message}: columns: {{right_{column}: right.{column}}}")
 
 
 def key_type_problems(operator: Paired, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield pairs of key columns whose values are not values of each other."""
-    for index, (one, other) in enumerate(operator.key):
-        types = left.type_of(one), right.type_of(other)
+    """Yield problems of key column pairs whose types cannot be compared."""
+    for index, (left_name, right_name) in enumerate(operator.key):
+        types = left.type_of(left_name), right.type_of(right_name)
         if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
             continue
         if key_family(types[0]) != key_family(types[1]):
-            message = f"{one} is {types[0]}, {other} is {types[1]}: values of one are not values of the other"
+            message = f"{left_name} is {types[0]}, but {right_name} is {types[1]}: their values cannot be compared"
             yield Problem(
                 (*path, "key", index), f"{message}; CAST one of them in a `sql` operator before the {operator.kind}"
             )
 
 
 def _right_alone_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield why left columns cannot show the key and the event time of a right row without a left one."""
+    """Yield why the left columns cannot hold the key and event time of an unmatched right row."""
     if left.shift_us != right.shift_us:
-        message = "`how: right` needs two event times of one kind: of a window's rows it is the first moment after it"
-        yield Problem((*path, "how"), f"{message}; exchange the inputs, and write how: left")
-    assert left.event_time is not None and right.event_time is not None, "both are timed"
-    for one, other in (*operator.key, (left.event_time, right.event_time)):
-        types = left.type_of(one), right.type_of(other)
+        message = "`how: right` cannot combine the event time of a window, which is its exclusive end, with another"
+        yield Problem((*path, "how"), f"{message}; swap the inputs and write how: left")
+    assert left.event_time is not None and right.event_time is not None, "both have an event time"
+    for left_name, right_name in (*operator.key, (left.event_time, right.event_time)):
+        types = left.type_of(left_name), right.type_of(right_name)
         if types[0] is not None and types[1] is not None and not _holds(types[0], types[1]):
-            message = f"`how: right` shows {operator.inputs[1]}.{other} ({types[1]}) in {one} ({types[0]}), which does"
-            yield Problem((*path, "how"), f"{message} not hold it; CAST {one} in a `sql` operator before the join")
+            message = f"`how: right` stores {operator.inputs[1]}.{right_name} ({types[1]}) in {left_name} ({types[0]})"
+            hint = f"which cannot hold it; CAST {left_name} in a `sql` operator before the join"
+            yield Problem((*path, "how"), f"{message}, {hint}")
 
 
 def _holds(type_: ColumnType, values: ColumnType) -> bool:
-    """Return whether a type holds all values of another one."""
+    """Return whether `type_` can hold all values of the type `values`."""
     if key_family(type_) != key_family(values):
         return False
     for ladder in (INTEGERS, FLOATS):
@@ -155,7 +158,8 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def key_family(type_: ColumnType) -> tuple[object, ...]:
-    """Return what two types have in common that one holds the values of the other, equal ones in one place."""
+    """Return the family of a key type. Values of two types compare and hash equal only within a family."""
+    # int32 and int64: ("integer",), so 7 matches 7. timestamp[us] and timestamp[ns]: different families.
     if type_.kind in INTEGERS:
         return ("integer",)
     if type_.kind in FLOATS:

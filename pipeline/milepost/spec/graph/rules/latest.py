@@ -1,4 +1,4 @@
-"""Latest rules derive the rows that the newest row of each key is."""
+"""Output rows of the `latest` operator."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from milepost.spec.values.problems import Path, Problem
 
 
 def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Return the columns of the table: updates by key, without an event time, with deletes where the spec says when."""
+    """Return the columns of the table: updates by key, without event time, with deletes if `delete_when` is given."""
     problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
-    problems += scalar_problems("a sequence is", operator.sequence_by, name, rows, (*path, "sequence_by"))
+    problems += scalar_problems("a sequence", operator.sequence_by, name, rows, (*path, "sequence_by"))
     problems += _column_problems(operator, name, rows, path)
     problems += _delete_problems(operator, name, rows, path)
     if problems:
@@ -38,7 +38,7 @@ def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path
         return
     for column in operator.key:
         if column not in operator.columns:
-            message = f"{column} is missing: a row of the table is told by the operator's `key`"
+            message = f"{column} is missing: the table needs all columns of the operator's `key`"
             yield Problem((*path, "columns"), message)
     for index, column in enumerate(operator.columns):
         if rows.known and column not in rows.columns:
@@ -49,7 +49,7 @@ def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path
 def _delete_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
     if operator.tombstone_ttl is not None:
         if operator.delete_when is None:
-            message = "`tombstone_ttl` without `delete_when`: no key is deleted, so there is none to remember"
+            message = "`tombstone_ttl` needs `delete_when`: without it no key is deleted"
             yield Problem((*path, "tombstone_ttl"), message)
         yield from event_time_problems("a tombstone_ttl", name, rows, path)
     if operator.delete_when is not None:

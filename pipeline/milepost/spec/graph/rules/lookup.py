@@ -1,4 +1,4 @@
-"""Lookup rules derive the rows that a lookup gives from those of its input and the columns of a static source."""
+"""Output rows of the `lookup` operator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milepost.spec.values.problems import Path, Problem
 
 
 def lookup_rows(operator: LookupOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
-    """Return the input's rows with the static source's columns; append, by the input's event time and with its key."""
+    """Return the input's columns and those of the static source: append, with the input's event time and key."""
     left, right = inputs
     problems = append_problems(operator.kind, operator.inputs[0], left, path)
     for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):

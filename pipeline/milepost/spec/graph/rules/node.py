@@ -1,4 +1,4 @@
-"""Node rules derive columns, event time, key and kind of output of each kind of node."""
+"""Output rows of sources, aggregate and deduplicate, and checks shared by all operators and sinks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from milepost.spec.values.problems import Path, Problem
 from milepost.spec.values.types import INTEGERS, ColumnType
 
 LAST_MOMENT_US = -1
-"""A window's row is of its window's last moment: its end, which is the first moment that is not in it, less this."""
+"""Offset from the end of a window, which is exclusive, to its last microsecond."""
 
 WINDOW_TIME = ColumnType("timestamp", unit="us", utc=True)
 APPEND, UPDATES, RETRACTIONS = "append", "updates", "retract"
-"""Kinds of output: rows stay; a row replaces the last one with its key; rows come and are taken back, without a key."""
+"""Output modes. append: rows are final. updates: a row replaces the previous one with its key. retract: rows without a
+key are retracted."""
 
 Columns = dict[str, ColumnType | None]
 
 CHANGELOG_COLUMNS: Columns = {"_op": ColumnType("string"), "_checkpoint": ColumnType("int64")}
-"""What a changelog adds to its rows: what each is, and the checkpoint that published it."""
+"""Columns that a changelog adds: the operation, and the checkpoint that published the row."""
 
 BAD_COLUMNS: Columns = {
     "object": ColumnType("string"),
@@ -43,20 +44,21 @@ BAD_COLUMNS: Columns = {
     "reason": ColumnType("string"),
     "raw": ColumnType("binary"),
 }
-"""A record that cannot be read; its line is the row of a Parquet object."""
+"""Columns of an unreadable record. In a Parquet object, `line` is the number of the row."""
 
 _PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """The rows that a node gives: columns in order, event time column, kind, and key.
+    """The rows that a node emits: columns in order, event time column, mode and key.
 
     Attributes:
-        shift_us: what is added to the event time, as in `Node`. holdback_us, deletes: as there.
-        retracts: whether operators may read updates: its producer can tell the rows that they replace.
-        known: whether the columns are. They are not below a process operator whose class was not loaded (`lint` and DAG
-            files load none): then nothing is said about names, and event time and key are taken to be kept.
+        shift_us, holdback_us, deletes: as in `Node`.
+        retracts: whether operators may read its updates, because the producer also emits the rows they replace.
+        known: whether the columns are known. They are not downstream of a process operator whose class was not loaded
+            (`lint` and DAG files load none). Column names are then not checked, and event time and key are assumed to
+            be kept.
     """
 
     columns: Columns
@@ -70,17 +72,17 @@ class OutputRows:
     retracts: bool = False
 
     def type_of(self, column: str | None) -> ColumnType | None:
-        """Return a column's type as far as it is known."""
+        """Return a column's type, or None if it is not known."""
         return self.columns.get(column) if column is not None else None
 
 
 def source_rows(source: SourceSpec) -> OutputRows:
-    """Return a source's rows: its schema, then its partition columns."""
+    """Return the columns of a source's schema, then its partition columns."""
     return OutputRows(dict(source.row_types), source.time_column, APPEND, ())
 
 
 def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Running aggregates: one row per changed key, updates. Without key columns there is one row, which never goes."""
+    """Return key and aggregates: updates by key. Without key columns there is one row, which is never deleted."""
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path) + aggregate_problems(operator.aggregates, name, rows, path)
     if rows.retracts:
@@ -92,15 +94,16 @@ def aggregate_rows(operator: AggregateOperator, name: str, rows: OutputRows, pat
         return problems
     columns: Columns = {column: rows.type_of(column) for column in operator.key}
     columns |= aggregate_columns(operator.aggregates, rows)
-    # A row that moves from one key to another, or goes, may be the last one of its key.
-    leave = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(columns, None, UPDATES, operator.key, deletes=leave and bool(operator.key))
+    # An input row that is deleted, or that an update moves to another key, may be the last row of its key. With input
+    # updates by (city, day), an aggregate by city never loses a row of a city; an aggregate by status may.
+    may_leave = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
+    return OutputRows(columns, None, UPDATES, operator.key, deletes=may_leave and bool(operator.key))
 
 
 def deduplicate_rows(
     operator: DeduplicateOperator, name: str, rows: OutputRows, path: Path
 ) -> OutputRows | list[Problem]:
-    """Return the first row of each key, as it came, append."""
+    """Return the input's columns: append, with its event time."""
     problems = append_problems(operator.kind, name, rows, path) + key_problems(operator.key, name, rows, path)
     if operator.ttl is not None:
         problems += event_time_problems("a ttl", name, rows, path)
@@ -112,26 +115,24 @@ def deduplicate_rows(
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
     """Return why a sink cannot publish these rows."""
     if sink.mode != "append" and sink.input.endswith(BAD):
-        return [Problem((*path, "mode"), f"{sink.input} may feed a sink of mode: append alone")]
+        return [Problem((*path, "mode"), f"{sink.input} can be read only by a sink with mode: append")]
     if sink.mode == "append" and rows.kind == UPDATES:
         return [
             Problem(
                 (*path, "mode"),
-                f"{sink.input} gives updates, which an append sink cannot take; use mode: upsert or changelog",
+                f"{sink.input} emits updates, which an append sink cannot publish; use mode: upsert or changelog",
             )
         ]
     if rows.kind == RETRACTIONS:
-        message = f"{sink.input} gives rows that come and are taken back, without a key, and no sink takes those"
-        way_out = (
-            "name a `rank` where it is of kind: top, select the key as it is in SQL, or put an aggregate behind it"
-        )
-        return [Problem((*path, "input"), f"{message}; {way_out}")]
+        message = f"{sink.input} emits rows that are retracted and have no key, which no sink can publish"
+        hint = "add a `rank` to kind: top, select the unchanged key in SQL, or read it with an aggregate"
+        return [Problem((*path, "input"), f"{message}; {hint}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
     if sink.format == "postgres" and not rows.key:
         message = (
-            f"{not_available('key: []')} for format: postgres, where a row is told by its primary key; aggregate by a "
-            f"column that is the same in all rows: `SELECT *, 'all' AS scope FROM …` before {sink.input}"
+            f"{not_available('key: []')} for format: postgres, which needs a primary key; aggregate by a constant "
+            f"column: `SELECT *, 'all' AS scope FROM …` in a `sql` operator before {sink.input}"
         )
         return [Problem((*path, "format"), message)]
     taken = [name for name in CHANGELOG_COLUMNS if name in rows.columns] if sink.mode == "changelog" else []
@@ -142,7 +143,7 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
 
 
 def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Problem]:
-    """Return why rows cannot be partitioned as a sink says; a type that only Spark knows is looked at in the epoch."""
+    """Return why rows cannot be partitioned by a sink's `partition_by`. Unknown types are checked in the epoch."""
     columns = rows | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
     problems = []
     for column in sink.partition_by or ():
@@ -159,10 +160,10 @@ def partition_problems(sink: SinkSpec, rows: Columns, path: Path) -> list[Proble
 
 
 def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Problem]:
-    """Return expectations on columns that the sink does not get, and a sample that nothing is to be judged on."""
+    """Return problems of expectations on columns that the sink does not have, and of a `sample` without effect."""
     problems = []
-    if suite.sample is not None and not any(_may_need_all_rows(one, columns) for one in suite.expectations):
-        message = "every expectation of the suite is judged on all rows, however many there are; remove `sample`"
+    if suite.sample is not None and not any(_may_need_all_rows(item, columns) for item in suite.expectations):
+        message = "`sample` has no effect: every expectation of the suite is validated on all rows; remove it"
         problems.append(Problem((*path, "sample"), message))
     for index, expectation in enumerate(suite.expectations):
         for argument in ("column", "column_A", "column_B"):
@@ -174,23 +175,23 @@ def suite_problems(suite: QualitySpec, columns: Columns, path: Path) -> list[Pro
 
 
 def _may_need_all_rows(expectation: Expectation, columns: Columns) -> bool:
-    """Return whether an expectation is judged on a sample where there are too many rows to have all in one place."""
-    how, arguments = combination_of(expectation.type, expectation.arguments), expectation.arguments
-    if how not in (Combination.MEAN, Combination.KEYS, Combination.DISTINCT):
-        return how is Combination.ALL
+    """Return whether an expectation may need all rows in one process, and so be validated on a sample."""
+    combination, arguments = combination_of(expectation.type, expectation.arguments), expectation.arguments
+    if combination not in (Combination.MEAN, Combination.KEYS, Combination.DISTINCT):
+        return combination is Combination.ALL
     names = arguments.get("column_list", [arguments.get("column")])
     types = [columns.get(name) for name in names] if isinstance(names, list) else [None]
-    if how is Combination.MEAN:  # times have no sum
+    if combination is Combination.MEAN:  # times have no sum
         return any(type_ is None or type_.kind in ("date", "timestamp") for type_ in types)
     return any(type_ is None or type_.is_nested for type_ in types)
 
 
 def nanosecond_problems(name: str, rows: OutputRows, path: Path) -> list[Problem]:
-    """Spark's times have microseconds: rows pass through it whole, so no column of them may be finer."""
+    """Return a problem for each column with nanoseconds. Whole rows pass through Spark, which has microseconds."""
     return [
         Problem(
             path,
-            f"{name} has the column {column} of type {type_}, and Spark's times have microseconds: the rest would be "
+            f"{name} has the column {column} of type {type_}, but Spark has only microseconds, so precision would be "
             "lost; declare it in microseconds, or as string or int64",
         )
         for column, type_ in rows.columns.items()
@@ -204,7 +205,7 @@ def _has_nanoseconds(type_: ColumnType) -> bool:
 
 
 def append_problems(kind: str, name: str, rows: OutputRows, path: Path, position: int = 0) -> list[Problem]:
-    """Return why an operator cannot take the rows of one of its inputs: they are updates."""
+    """Return a problem if an input of an operator that needs append rows is updates."""
     if rows.kind == APPEND:
         return []
     return [
@@ -215,26 +216,26 @@ def append_problems(kind: str, name: str, rows: OutputRows, path: Path, position
 
 
 def event_time_problems(what: str, name: str, rows: OutputRows, path: Path, position: int = 0) -> list[Problem]:
-    """Return why an operator cannot time the rows of one of its inputs."""
+    """Return a problem if an input of an operator that needs an event time has none."""
     if rows.event_time is not None:
         return []
     message = (
-        f"{what} needs an event time, and the rows of {name} have none: its source must name `event_time`, "
-        "sql must keep that column under its name; of a window's rows it is window_end"
+        f"{what} needs an event time, but the rows of {name} have none: set `event_time` in the source, and select "
+        "that column (after a window: window_end) under its name in sql"
     )
     return [Problem((*path, "inputs", position), message)]
 
 
 def key_problems(key: tuple[str, ...], name: str, rows: OutputRows, path: Path) -> list[Problem]:
-    """Return columns of a key that an operator's input does not have, or that cannot be part of one."""
-    return scalar_problems("a key is made", key, name, rows, (*path, "key"))
+    """Return problems of key columns that the input does not have or that are nested."""
+    return scalar_problems("a key", key, name, rows, (*path, "key"))
 
 
 def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRows, path: Path) -> list[Problem]:
-    """Return columns that an operator's input does not have, or that are lists or structs.
+    """Return problems of columns that the input does not have, or that are lists or structs.
 
     Args:
-        what: they are, as messages say it: "a key is made" of single values. path: of the list of columns.
+        what: what the columns are used for, in messages: "a key". path: path of the list of columns.
     """
     problems = []
     for index, column in enumerate(columns):
@@ -243,7 +244,7 @@ def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRo
         if column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
         elif (type_ := rows.type_of(column)) is not None and type_.is_nested:
-            message = f"{column} is {type_}; {what} of single values, no lists or structs"
+            message = f"{column} is {type_}; {what} cannot contain lists or structs"
         else:
             continue
         problems.append(Problem((*path, index), message))

@@ -1,4 +1,4 @@
-"""Process rules derive the rows that a user's class gives from what it declares and from its inputs."""
+"""Output rows of the `process` operator."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from milepost.spec.values.types import ColumnType
 def process_rows(
     operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
 ) -> OutputRows | list[Problem]:
-    """Return what the class declares: append, or with an output key updates, which have an event time only within it.
+    """Return the columns that the class declares: append, or with an output key updates.
 
-    The event time is what all inputs call so, only under its own name and as a timestamp.
+    The output has an event time if all inputs have the same one and the class declares a timestamp of that name. For
+    updates, it must also be part of the output key.
 
     Args:
-        declared: its `output`; None = the class was not loaded.
+        declared: the class's `output`; None if the class was not loaded.
     """
     problems = []
     for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
@@ -46,36 +47,39 @@ def process_rows(
 def _output_key_problems(
     operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
 ) -> Iterator[Problem]:
-    """Yield why a row of the output could not be told by its key: or two subtasks might have rows of one."""
+    """Yield problems of the output key. It must include `key`, so that one subtask has all rows of an output key."""
     if operator.output_key is None:
         return
     for column in operator.key:
         if column not in operator.output_key:
-            message = f"{column} is missing: with the operator's `key` in it, one subtask has all rows of an output key"
+            message = f"{column} is missing: an output key must include the operator's `key`"
             yield Problem((*path, "output_key"), message)
     for index, column in enumerate(operator.output_key):
         if declared is None:
             return
         type_ = declared.get(column)
-        given = [rows.type_of(column) for rows in inputs] if column in operator.key else []
+        input_types = [rows.type_of(column) for rows in inputs] if column in operator.key else []
         if type_ is None:
             message = f"the class's `output` has no column {column}; {did_you_mean(column, declared)}"
         elif type_.is_nested:
-            message = f"{column} is {type_}; a key is made of single values, no lists or structs"
-        elif any(one is not None and not _tells_apart(type_, one) for one in given):
-            message = f"{column} is {type_} in the class's `output`, {next(filter(None, given))} in its input"
+            message = f"{column} is {type_}; a key cannot contain lists or structs"
+        elif any(key is not None and not _is_injective(type_, key) for key in input_types):
+            message = f"{column} is {type_} in the class's `output`, but {next(filter(None, input_types))} in its input"
         else:
             continue
         yield Problem((*path, "output_key", index), message)
 
 
-def _tells_apart(type_: ColumnType, key: ColumnType) -> bool:
-    """Return whether an output has another value for each key; integers that do not fit are refused as they come."""
+def _is_injective(type_: ColumnType, key: ColumnType) -> bool:
+    """Return whether different keys stay different in an output column of `type_`.
+
+    A float64 key may collide in a float32 column. An integer that does not fit fails at run time.
+    """
     return key_family(type_) == key_family(key) and (key.kind, type_.kind) != ("float64", "float32")
 
 
 def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path) -> Iterator[Problem]:
-    """Yield key columns whose values in one input are no values of another's."""
+    """Yield problems of key columns whose types in two inputs cannot be compared."""
     for index, column in enumerate(operator.key):
         first, first_type = None, None
         for name, rows in zip(operator.inputs, inputs, strict=True):
@@ -85,6 +89,6 @@ def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Pa
             if first_type is None:
                 first, first_type = name, type_
             elif key_family(type_) != key_family(first_type):
-                message = f"{column} is {first_type} in {first}, {type_} in {name}: values of one are not values of the"
-                yield Problem((*path, "key", index), f"{message} other; CAST one of them in a `sql` operator before")
+                message = f"{column} is {first_type} in {first}, but {type_} in {name}: their values cannot be compared"
+                yield Problem((*path, "key", index), f"{message}; CAST one of them in an upstream `sql` operator")
                 break

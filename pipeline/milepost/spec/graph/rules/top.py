@@ -1,4 +1,4 @@
-"""Top rules derive the rows that the first rows of each key are."""
+"""Output rows of the `top` operator."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ RANK = ColumnType("int32")
 
 
 def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Return the columns of the input and the rank: updates by the key and the rank, without an event time.
+    """Return the input's columns and the rank: updates by key and rank, without event time.
 
-    Without a rank rows that come and are taken back.
+    Without a rank, the output is retractions.
     """
     problems = [] if rows.retracts else append_problems(operator.kind, name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
     columns = [column for column, _ in operator.order_by]
-    problems += scalar_problems("an order is", columns, name, rows, (*path, "order_by"))
+    problems += scalar_problems("an order", columns, name, rows, (*path, "order_by"))
     rank = operator.rank
     taken = [column for column in rows.columns if rank is not None and column.casefold() == rank.casefold()]
     if taken:
-        message = f"{name} has a column {taken[0]}; call the rank otherwise"
+        message = f"{name} already has a column {taken[0]}; choose another name for the rank"
         problems.append(Problem((*path, "rank"), message))
     if problems:
         return problems
     if rank is None:
         return OutputRows(rows.columns, None, RETRACTIONS, (), known=rows.known, deletes=True)
-    shown = rows.columns | {rank: RANK} if rows.known else {}
-    # A row that moves from one key to another, or goes, may end a rank.
+    output_columns = rows.columns | {rank: RANK} if rows.known else {}
+    # An input row that is deleted, or that an update moves to another key, may leave the last rank of its key empty.
     deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(shown, None, UPDATES, (*operator.key, rank), known=rows.known, deletes=deletes)
+    return OutputRows(output_columns, None, UPDATES, (*operator.key, rank), known=rows.known, deletes=deletes)

@@ -1,4 +1,4 @@
-"""Window rules derive the rows that aggregates per key and event-time window are."""
+"""Output schema and changelog mode of window operators."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from milepost.spec.values.times.durations import in_us
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:
-    """Aggregates per key and window: each window once, append; with allowed lateness, and early, updates of it.
+    """Return key, window and aggregates: append, or updates with allowed lateness or `emit: early`.
 
-    Updates of sessions are by key and start, because they may end later than they did: so they have no event time.
+    Updates of sessions are keyed by key and start, because a session may grow and change its end. So they have no event
+    time.
     """
     problems = append_problems(operator.kind, name, rows, path) or event_time_problems("a window", name, rows, path)
     problems += key_problems(operator.key, name, rows, path)
@@ -44,12 +45,15 @@ def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Pat
 
 
 def early_window_problems(spec: JobSpec, uid: str, sink: SinkSpec, path: Path) -> list[Problem]:
-    """Return why a table of buckets does not show windows before they are done: each epoch would write all of it.
+    """Refuse a table of buckets for `emit: early`, because every epoch would rewrite all of it.
 
     Args:
-        uid: the operator whose rows it shows.
+        uid: the operator whose rows the table shows.
     """
-    if not any(one.uid == uid and isinstance(one, WindowOperator) and one.emit == "early" for one in spec.operators):
+    if not any(
+        operator.uid == uid and isinstance(operator, WindowOperator) and operator.emit == "early"
+        for operator in spec.operators
+    ):
         return []
-    refused = f"{not_available('mode: upsert')} for `emit: early` and format: {sink.format}"
-    return [Problem((*path, "mode"), f"{refused}; use format: parquet or postgres, or mode: changelog")]
+    refusal = f"{not_available('mode: upsert')} for `emit: early` and format: {sink.format}"
+    return [Problem((*path, "mode"), f"{refusal}; use format: parquet or postgres, or mode: changelog")]
