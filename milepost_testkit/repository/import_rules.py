@@ -76,7 +76,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spec.graph": (
         "edges event_time secret_checks sink_checks state_rules static_rules",
-        "checks marks rules",
+        "checks condition_columns rules",
         "graph",
         "compatibility in_flight",
         "columns_read",

@@ -99,7 +99,7 @@ def test_a_name_that_the_class_does_not_declare_is_refused_once_it_is_loaded(ope
     wording.matches("problems", message)
 
 
-def test_event_time_goes_on_only_under_its_name_and_as_a_timestamp() -> None:
+def test_event_time_is_kept_only_under_its_name_and_as_a_timestamp() -> None:
     window = after("window", key=["n"], window={"tumbling": "1h"}, aggregates={"m": "count(*)"})
     assert messages(spec([PROCESS, window])) == messages(spec([PROCESS, window]), DECLARED) == []
     for declared in ({"n": parse_type("int64")}, {"n": parse_type("int64"), "t": parse_type("int64")}):
@@ -121,7 +121,9 @@ def test_event_time_goes_on_only_under_its_name_and_as_a_timestamp() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_needs_no_class_is_refused_by_lint(operators: list[dict[str, Any]], sinks: list[dict[str, Any]]) -> None:
+def test_lint_refuses_what_can_be_checked_without_the_class(
+    operators: list[dict[str, Any]], sinks: list[dict[str, Any]]
+) -> None:
     (message,) = messages(spec(operators, sinks))
     wording.matches("problems", message)
 
@@ -133,7 +135,7 @@ def test_an_expectation_on_a_column_is_checked_once_the_columns_are_known() -> N
     wording.matches("problems", messages(job, DECLARED))
 
 
-def test_another_function_continues_the_state_and_another_key_does_not() -> None:
+def test_a_changed_function_continues_the_state_and_a_changed_key_does_not() -> None:
     def signature(**change: Any) -> dict[str, Any]:
         job = spec([{**PROCESS, **change}])
         graph, _ = analyse(job)

@@ -67,11 +67,9 @@ class Node:
     """One source or operator.
 
     Attributes:
-        uid: its name.
-        kind: source, static (a source that lookups read), or the kind of an operator.
+        uid: its name. kind: source, static (a source that lookups read), or the kind of an operator.
         level: 0 for sources; one above its inputs for a stateful operator; the maximum of its inputs for others.
-        levels: the levels at which rows arrive: for sql and lookup, those of all inputs; for a static source none; for
-            others, its own.
+        levels: the levels at which rows arrive: those of all inputs for sql and lookup, none for a static source.
         inputs: names of the nodes it reads.
         consumers: operators that read its rows, in the order of the spec.
         sinks, late_sinks, bad_sinks: sinks of its rows, of its late rows, and of its unreadable records.
@@ -142,8 +140,7 @@ class SinkInput:
     """What one sink reads.
 
     Attributes:
-        sink: name of the sink. uid: the node it reads.
-        part: "" for its rows, LATE (followed by the input if there are two), or BAD.
+        sink: name of the sink. uid: the node it reads. part: "", LATE (followed by the input if there are two), or BAD.
         mode: append, upsert or changelog. key: the upsert key; () for other modes.
         routing_key: the columns of `key` that route rows to subtasks, in the order in which they are hashed; None: all.
         columns, known: as in `Node`; for a changelog including the columns it adds.

@@ -65,7 +65,7 @@ def operator(uid: str, kind: str, *inputs: str, **rest: Any) -> dict[str, Any]:
     return {"uid": uid, "kind": kind, "inputs": list(inputs or ("sales",)), **rest}
 
 
-def test_sql_says_what_is_kept_made_decided_by_and_hashed() -> None:
+def test_sql_lineage_has_identity_transformation_conditions_and_hashes() -> None:
     sql = (
         "SELECT shop, A + b AS total, CASE WHEN a > 0 THEN s END AS word, if(b > 1, id, 0) AS i, sha2(s, 256) AS h, "
         "transform(array(a), v -> v + b) AS l, at FROM sales AS x WHERE x.id > 3"
@@ -83,7 +83,7 @@ def test_sql_says_what_is_kept_made_decided_by_and_hashed() -> None:
     assert words(rows) == {"sales.id FILTER"}
 
 
-def test_a_union_is_traced_column_by_column_and_an_explode_decides_how_many_rows_there_are() -> None:
+def test_a_union_is_traced_by_column_and_an_explode_decides_the_number_of_rows() -> None:
     union = "SELECT id AS n, s AS t FROM sales UNION ALL SELECT sale, upper(why) AS t FROM returns"
     rows = lineage_of(operator("both", "sql", "sales", "returns", sql=union), output="both")
     assert words(rows, "n") == {"sales.id IDENTITY", "returns.sale IDENTITY"}
@@ -92,7 +92,7 @@ def test_a_union_is_traced_column_by_column_and_an_explode_decides_how_many_rows
     assert (words(rows, "w"), words(rows)) == ({"sales.s TRANSFORMATION"}, {"sales.s FILTER"})
 
 
-def test_aggregates_and_windows_name_what_is_gathered_by_what_and_of_which_rows() -> None:
+def test_aggregates_and_windows_depend_on_arguments_keys_filters_and_event_time() -> None:
     calls = {"n": "count(*)", "most": "arg_max(s, a)", "sum": "sum(b) filter (where id > 3)", "newest": "last(s)"}
     windows = operator("hourly", "window", key=["shop"], window={"tumbling": "1h"}, aggregates=calls)
     rows = lineage_of(windows, output="hourly")
@@ -110,7 +110,7 @@ def test_aggregates_and_windows_name_what_is_gathered_by_what_and_of_which_rows(
     assert (words(late, "s"), words(late)) == ({"sales.s IDENTITY"}, {"sales.at FILTER"})
 
 
-def test_joins_name_the_columns_of_both_sides_and_what_pairs_them() -> None:
+def test_joins_depend_on_the_columns_of_both_sides_and_on_the_join_keys() -> None:
     pairs = operator("pairs", "join", "sales", "returns", key=[{"id": "sale"}], within=["0s", "1h"], how="right")
     rows = lineage_of(pairs, output="pairs")
     assert words(rows, "why") == {"returns.why IDENTITY"}
@@ -124,7 +124,7 @@ def test_joins_name_the_columns_of_both_sides_and_what_pairs_them() -> None:
     assert words(rows) == {"sales.shop JOIN", "shops.shop JOIN", "shops.city SORT"}
 
 
-def test_what_goes_through_several_operators_is_named_by_the_greatest_change() -> None:
+def test_through_several_operators_the_strongest_transformation_counts() -> None:
     clean = operator("clean", "sql", sql="SELECT shop, a + 1 AS a, at FROM sales WHERE b > 0")
     totals = operator("totals", "aggregate", "clean", key=["shop"], aggregates={"most": "max(a)"})
     shown = operator("doubled", "sql", "totals", sql="SELECT shop, most * 2 AS most FROM totals")
@@ -133,14 +133,14 @@ def test_what_goes_through_several_operators_is_named_by_the_greatest_change() -
     assert words(rows) == {"sales.b FILTER", "sales.shop GROUP_BY"}
 
 
-def test_below_a_class_every_column_comes_from_all_that_it_is_given() -> None:
+def test_downstream_of_a_class_every_column_depends_on_all_its_inputs() -> None:
     made = operator("made", "process", key=["shop"], function="ops:Made")
     rows = lineage_of(made, operator("kept", "sql", "made", sql="SELECT x FROM made"), output="kept")
     assert rows.columns == {} and {one.column for one in rows.of("whatever")} == set(SALE)
     assert "sales.shop GROUP_BY" in words(rows)
 
 
-def test_records_that_cannot_be_read_have_no_columns_of_their_source() -> None:
+def test_bad_records_have_no_source_columns() -> None:
     sources = {"sales": {**SOURCES["sales"], "bad_records": "dead_letter"}}
     sink = {"name": "shown", "input": "sales.bad", "format": "parquet", "path": "lake/shown", "mode": "append"}
     spec = JobSpec.model_validate({"name": "job", "storage": "lake", "sources": sources, "sinks": [sink]})
@@ -282,7 +282,7 @@ def source_columns() -> Iterator[tuple[str, int, str]]:
 @pytest.mark.long
 @given(steps=chains(), seed=st.integers(0, 1_000))
 @profiles.examples(share=0.3)
-def test_a_column_that_is_not_named_changes_nothing_in_one_that_does_not_name_it(steps: list[Step], seed: int) -> None:
+def test_a_column_outside_the_lineage_does_not_affect_the_result(steps: list[Step], seed: int) -> None:
     """Soundness, by DuckDB: other values in a source's column change only columns whose lineage has it.
 
     Where it decides which rows there are, they may all change.

@@ -38,7 +38,7 @@ def spec(changed: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[s
     return JobSpec.model_validate({**value, "operators": [totals, ASOF | changed]})
 
 
-def test_a_row_has_its_columns_then_those_of_the_version_without_its_key() -> None:
+def test_the_output_has_the_left_columns_then_those_of_the_version_without_its_key() -> None:
     graph = build_graph(spec({}, ("placed", "placed.late.readings", "placed.late.devices")))
     node = graph.nodes["placed"]
     assert list(node.columns) == ["sensor", "at", "value", "tags", "since", "room"]
@@ -64,7 +64,7 @@ def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict
 
 
 @pytest.mark.parametrize("changed", [{"how": "right"}, {"inputs": ["readings"]}, {"within": ["0s", "1s"]}, {"key": []}])
-def test_what_says_nothing_sensible_is_refused(changed: dict[str, Any]) -> None:
+def test_an_as_of_join_with_invalid_options_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         spec(changed)
 
@@ -77,6 +77,6 @@ def test_what_says_nothing_sensible_is_refused(changed: dict[str, Any]) -> None:
         ({"inputs": ["devices", "readings"], "key": [{"id": "sensor"}]}, NEW_UID),
     ],
 )
-def test_state_of_an_as_of_join_is_of_its_key_and_its_sides(changed: dict[str, Any], verdict: str) -> None:
+def test_state_of_an_as_of_join_depends_on_its_key_and_its_inputs(changed: dict[str, Any], verdict: str) -> None:
     rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (spec({}), spec(changed))))
     assert next(row["verdict"] for row in rows if row["name"] == "placed") == verdict

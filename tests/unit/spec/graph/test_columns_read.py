@@ -50,19 +50,21 @@ WINDOW = behind("window", key=["name"], window={"tumbling": "1h"}, aggregates={"
     ],
     ids=lambda given: given.get("sql", given["kind"]) if isinstance(given, dict) else "",
 )
-def test_an_operator_reads_what_it_names_and_what_times_its_rows(operator: dict[str, Any], expected: set[str]) -> None:
+def test_an_operator_reads_the_columns_it_names_and_the_event_time(
+    operator: dict[str, Any], expected: set[str]
+) -> None:
     """SQL without a name of a column reads all: rows without any have no number."""
     assert read(operator) == expected
 
 
-def test_a_sink_reads_all_and_so_does_one_of_late_rows() -> None:
+def test_a_sink_reads_all_columns_and_so_does_a_sink_of_late_rows() -> None:
     sink = {"format": "parquet", "path": "lake/x", "mode": "append"}
     assert read(sinks=({"name": "x", "input": "found", **sink},)) == EVERY
     assert read(WINDOW, sinks=({"name": "x", "input": "behind.late", **sink},)) == EVERY
     assert read() == EVERY, "nobody does: it is not known what for it is there"
 
 
-def test_a_lookup_reads_its_key_and_what_is_read_of_it() -> None:
+def test_a_lookup_reads_its_key_and_the_columns_read_downstream() -> None:
     again = behind("lookup", key=[{"name": "name"}], columns={"other": "right.more"}) | {"inputs": ["found", "names"]}
     last = {"uid": "last", "kind": "aggregate", "inputs": ["behind"], "key": ["other"], "aggregates": {"n": "max(v)"}}
     assert read(again, last) == {"name", "v", "at"}

@@ -83,7 +83,7 @@ def set_operator(index: int, **values: Any) -> Any:
         (lambda v: v.update(checkpointing={"max_parallelism": 64}), {"job": NEW_UID}),
     ],
 )  # fmt: skip
-def test_each_change_gets_its_verdict(change: Any, expected: dict[str, str]) -> None:
+def test_each_change_has_the_expected_verdict(change: Any, expected: dict[str, str]) -> None:
     """DESIGN 8.2: compatible / needs --allow-non-restored-state / needs a new uid or a backfill."""
     assert verdicts(change) == expected
 
@@ -95,7 +95,7 @@ def test_a_verdict_says_what_changed() -> None:
     wording.matches("explain", rows["hourly"])
 
 
-def test_an_input_that_turns_from_append_to_updates_needs_a_new_uid_for_who_reads_it() -> None:
+def test_an_input_that_changes_from_append_to_updates_needs_a_new_uid_downstream() -> None:
     spec = JobSpec.model_validate(BASE)
     graph = build_graph(spec)
     turned = replace(graph, nodes=graph.nodes | {"seen": replace(graph.nodes["seen"], output_kind="updates")})
@@ -105,21 +105,21 @@ def test_an_input_that_turns_from_append_to_updates_needs_a_new_uid_for_who_read
     assert changed == {"sums": (NEW_UID, detail), "hourly": (NEW_UID, detail)}
 
 
-def test_the_modes_of_inputs_that_were_not_recorded_go_on() -> None:
+def test_input_modes_that_were_not_recorded_are_compatible() -> None:
     before = signatures(BASE)
     for operator in before["operators"].values():
         del operator["modes of its inputs"]
     assert {row["verdict"] for row in compare_signatures(before, signatures(BASE))} == {COMPATIBLE}
 
 
-def test_a_sink_whose_operator_was_not_recorded_goes_on() -> None:
+def test_a_sink_whose_operator_was_not_recorded_is_compatible() -> None:
     """Earlier versions did not record of which operator a table of the latest rows is."""
     before = signatures(BASE)
     del before["sinks"]["sums"]["rows_of"]
     assert {row["verdict"] for row in compare_signatures(before, signatures(BASE))} == {COMPATIBLE}
 
 
-def test_a_ttl_that_was_for_ever_cannot_become_a_time() -> None:
+def test_a_permanent_ttl_cannot_become_a_duration() -> None:
     """When the keys that are remembered were seen was not recorded: none of them could ever end."""
     before, after = copy.deepcopy(BASE), copy.deepcopy(BASE)
     before["operators"][1]["ttl"] = None
@@ -151,7 +151,7 @@ def with_event_time(column_type: str, event_time: Any) -> dict[str, Any]:
         ("date", "t", {"column": "t"}, set()),
     ],
 )  # fmt: skip
-def test_operators_that_event_time_decides_of_are_refused_under_other_times(
+def test_operators_that_depend_on_event_time_are_refused_when_it_changes(
     column_type: str, before: Any, after: Any, expected: set[str]
 ) -> None:
     """Aggregates without event time go on; of a class it is not known, so that it counts as timed."""
@@ -159,7 +159,7 @@ def test_operators_that_event_time_decides_of_are_refused_under_other_times(
     assert {row["uid"] for row in compare_signatures(old, new) if row["verdict"] != COMPATIBLE} == expected
 
 
-def test_event_times_that_were_not_recorded_go_on() -> None:
+def test_event_times_that_were_not_recorded_are_compatible() -> None:
     before = signatures(with_event_time("int64", {"column": "t", "unit": "s"}))
     for operator in before["operators"].values():
         operator.pop("event_time of source rows", None)

@@ -175,11 +175,11 @@ ROWS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", [rule.kind for rule in EVENT_TIME_RULES])
-def test_each_row_of_the_table_is_what_graph_and_operator_do(kind: str, tmp_path: Path) -> None:
+def test_graph_and_operators_behave_as_the_event_time_table_says(kind: str, tmp_path: Path) -> None:
     ROWS[kind](tmp_path)
 
 
-def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
+def test_exactly_the_kinds_with_a_late_rule_have_late_rows() -> None:
     """And the other way round: a kind with late rows has a rule."""
     assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {
         "window",
@@ -190,7 +190,7 @@ def test_what_the_table_calls_late_is_what_has_late_rows() -> None:
     }
 
 
-def test_event_time_goes_on_from_a_window_through_what_keeps_its_column() -> None:
+def test_event_time_of_a_window_passes_through_operators_that_keep_its_column() -> None:
     """So a window reads windows, also behind SQL, a deduplication and a process function."""
     hourly = {"uid": "hourly", "kind": "window", "key": ["k"], "window": {"tumbling": "1h"}}
     hourly |= {"aggregates": {"n": "count(*)"}}

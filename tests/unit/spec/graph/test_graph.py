@@ -87,7 +87,7 @@ def union(uid: str, *texts: str, inputs: list[str]) -> dict[str, Any]:
     return {"uid": uid, "kind": "sql", "inputs": inputs, "sql": " UNION ALL ".join(texts)}
 
 
-def test_a_union_has_rows_at_each_level_of_its_inputs_and_what_reads_it_is_above_all_of_them() -> None:
+def test_a_union_has_rows_at_every_level_of_its_inputs_and_its_readers_are_above_all_of_them() -> None:
     graph = build_graph(
         spec(
             [
@@ -118,7 +118,7 @@ def test_a_union_has_rows_at_each_level_of_its_inputs_and_what_reads_it_is_above
         ("SELECT t + interval 1 day AS t, k FROM rows", None, ["None", "string"]),
     ],
 )
-def test_a_union_has_an_event_time_where_all_have_it_under_one_name_in_one_place(
+def test_a_union_has_an_event_time_if_all_inputs_have_it_by_name_and_position(
     second: str, event_time: str | None, types_: list[str]
 ) -> None:
     """And a type where all have the same; else only Spark knows it."""
@@ -127,7 +127,7 @@ def test_a_union_has_an_event_time_where_all_have_it_under_one_name_in_one_place
     assert list(types(graph, "both").values()) == types_
 
 
-def test_a_union_of_a_window_and_a_source_has_no_event_time_for_their_times_differ_by_a_moment() -> None:
+def test_a_union_of_a_window_and_a_source_has_no_event_time() -> None:
     ends = "SELECT window_end, k FROM w"
     graph = build_graph(spec([window("w"), union("a", ends, ends, inputs=["w"])]))
     assert graph.nodes["a"].event_time == "window_end"
@@ -167,7 +167,7 @@ def test_partition_columns_follow_the_columns_of_the_file() -> None:
     assert list(graph.nodes["rows"].columns) == ["k", "v", "t", "f", "dt"]
 
 
-def test_kinds_of_output_and_keys() -> None:
+def test_output_modes_and_keys() -> None:
     """DESIGN 8.1, "Two kinds of output"."""
     graph = build_graph(spec([aggregate("a"), window("w"), unique("u"), sql("s", "SELECT t, k FROM u", "u")]))
     shown = {uid: (node.output_kind, node.key, node.event_time) for uid, node in graph.nodes.items()}
@@ -295,18 +295,20 @@ def test_sinks_know_what_they_read() -> None:
         ([], [sink("rows", "append"), sink("rows", "append")]),
     ],
 )
-def test_what_cannot_read_what_is_refused(operators: list[dict[str, Any]], sinks: list[dict[str, Any]]) -> None:
+def test_inputs_that_an_operator_or_sink_cannot_read_are_refused(
+    operators: list[dict[str, Any]], sinks: list[dict[str, Any]]
+) -> None:
     refusal(spec(operators, sinks))
 
 
-def test_a_window_with_allowed_lateness_gives_updates_by_key_and_window() -> None:
+def test_a_window_with_allowed_lateness_emits_updates_by_key_and_window() -> None:
     """DESIGN 8.1: append with lateness 0, updates with more."""
     graph = build_graph(spec([window("w", allowed_lateness="1h")], [sink("w", "upsert")]))
     assert graph.nodes["w"].output_kind == "updates"
     assert graph.sink_inputs["out"].key == ("k", "window_start", "window_end")
 
 
-def test_an_explode_gives_the_element_and_takes_the_key() -> None:
+def test_an_explode_emits_the_element_type_and_drops_the_key() -> None:
     """The event time stays: each row has that of the one that it was made of."""
     columns = {"k": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
     parts = sql("parts", "SELECT k, t, explode(tags) AS tag FROM seen", "seen")
@@ -316,7 +318,7 @@ def test_an_explode_gives_the_element_and_takes_the_key() -> None:
     refusal(spec([sql("a", "SELECT explode(k) AS e FROM rows")], format="json", schema=columns))
 
 
-def test_a_list_or_struct_is_no_key() -> None:
+def test_a_list_or_struct_cannot_be_a_key() -> None:
     columns = {"k": "list<string>", "t": "timestamp[us, UTC]"}
     refusal(spec([aggregate("a")], format="json", schema=columns))
 
@@ -325,7 +327,7 @@ def test_a_window_over_a_source_without_event_time_is_refused() -> None:
     refusal(spec([window("w")], event_time=None))
 
 
-def test_one_bad_operator_does_not_blame_those_that_read_it() -> None:
+def test_an_invalid_operator_causes_no_problems_downstream() -> None:
     job = spec(
         [sql("s", "SELECT nope FROM rows"), aggregate("a", "s"), aggregate("b", key="zz")], [sink("a", "upsert")]
     )
@@ -334,7 +336,7 @@ def test_one_bad_operator_does_not_blame_those_that_read_it() -> None:
 
 
 @pytest.mark.parametrize("type_", ["timestamp[ns]", "list<timestamp[ns, UTC]>", "struct<a: timestamp[ns]>"])
-def test_sql_over_nanoseconds_is_refused_for_spark_would_cut_them(type_: str) -> None:
+def test_sql_over_nanoseconds_is_refused_because_spark_would_truncate_them(type_: str) -> None:
     """Spark's times have microseconds; what is not read by SQL keeps its nanoseconds."""
     source = {"format": "parquet", "schema": {"k": "string", "t": "timestamp[us]", "fine": type_}}
     refusal(spec([sql("a", "SELECT k FROM rows")], **source))

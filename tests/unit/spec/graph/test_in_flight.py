@@ -62,7 +62,7 @@ def signatures(tmp_path: Path) -> Signatures:
         ),
     ],
 )
-def test_what_makes_rows_differently_changes_the_signature_of_who_reads_them(
+def test_a_change_of_how_rows_are_produced_changes_the_signature_of_their_readers(
     signatures: Signatures, old: str, new: str, changed: set[str]
 ) -> None:
     """And of nobody else: a stateful producer that keeps its columns hides what is behind it."""
@@ -70,7 +70,7 @@ def test_what_makes_rows_differently_changes_the_signature_of_who_reads_them(
     assert {uid for uid in before if before[uid] != after[uid]} == changed
 
 
-def test_another_condition_makes_other_rows_also_where_all_columns_are_sent(signatures: Signatures) -> None:
+def test_a_changed_condition_changes_the_signature_even_if_all_columns_are_sent(signatures: Signatures) -> None:
     late = "sinks:\n  - {name: l, input: hourly.late, format: parquet, path: ../l, mode: append}\n"
     for more in ("sinks:\n", late):
         both = [
@@ -89,12 +89,12 @@ def test_another_condition_makes_other_rows_also_where_all_columns_are_sent(sign
         ("sinks:\n", "spark: {parallelism: 3}\ncheckpointing: {epoch_budget: 1m}\nsinks:\n"),
     ],
 )
-def test_what_leaves_the_rows_as_they_are_keeps_the_signatures(signatures: Signatures, old: str, new: str) -> None:
+def test_a_change_that_does_not_affect_rows_keeps_the_signatures(signatures: Signatures, old: str, new: str) -> None:
     """Limits, places, parallelism and an operator's own rules may change while rows are in flight."""
     assert signatures(old, new) == signatures("", "")
 
 
-def test_an_input_that_turns_from_append_to_updates_changes_the_signature_of_who_reads_it(tmp_path: Path) -> None:
+def test_an_input_that_changes_from_append_to_updates_changes_the_signature_of_its_readers(tmp_path: Path) -> None:
     """Rows that were in flight as rows that stay are none that replace others."""
     file = tmp_path / "shop.yaml"
     file.write_text(SPEC)

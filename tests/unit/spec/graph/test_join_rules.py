@@ -38,7 +38,7 @@ def join(**changed: Any) -> dict[str, Any]:
     return JOIN | changed
 
 
-def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> None:
+def test_a_match_has_the_left_columns_then_the_right_ones_without_their_key() -> None:
     node = build_graph(spec(join(columns={"clicked": "right.at"}))).nodes["pairs"]
     assert list(node.columns) == ["id", "who", "t", "tags", "clicked", "price"]
     assert (node.event_time, node.output_kind, node.key, node.level) == ("t", "append", (), 1)
@@ -46,7 +46,7 @@ def test_a_pair_has_the_left_columns_then_the_right_ones_without_their_key() -> 
     assert str(node.columns["clicked"]) == "timestamp[ms, UTC]"
 
 
-def test_an_anti_join_whose_rows_would_never_come_is_refused() -> None:
+def test_an_anti_join_that_would_never_emit_a_row_is_refused() -> None:
     """A row comes out once the watermark is the second bound after it; what pairs is found however long it takes."""
     for within in (["-36500d", "36500d"], ["0s", "3650d"]):
         with wording.raises(InvalidRequest):
@@ -55,7 +55,7 @@ def test_an_anti_join_whose_rows_would_never_come_is_refused() -> None:
     build_graph(spec(join(how="anti", within=["-36500d", "30d"], key=["who"])))
 
 
-def test_rows_that_pair_with_nothing_are_as_much_older_as_they_have_waited() -> None:
+def test_unmatched_rows_are_held_back_as_long_as_they_wait() -> None:
     """A left one up to hi, a right one up to -lo; of semi and anti the left columns come out alone."""
     for how, within, holdback_h in (
         ("inner", ["-3h", "2h"], 2),
@@ -83,7 +83,7 @@ def test_late_rows_of_each_input_are_an_output_of_their_own() -> None:
     assert build_graph(spec(itself, sinks=("pairs.late.orders.2",))).sink_inputs["s0"].part == ".late.orders.2"
 
 
-def test_a_join_stands_one_level_above_the_higher_of_its_inputs() -> None:
+def test_a_join_is_one_level_above_the_higher_of_its_inputs() -> None:
     once = {"uid": "once", "kind": "deduplicate", "inputs": ["orders"], "key": ["id"]}
     kept = {"uid": "kept", "kind": "sql", "inputs": ["once"], "sql": "SELECT * FROM once"}
     graph = build_graph(spec(join(inputs=["kept", "clicks"]), kept, once))
@@ -108,7 +108,7 @@ def test_a_join_stands_one_level_above_the_higher_of_its_inputs() -> None:
          "stores orders.t (timestamp[us, UTC]) in at (timestamp[ms, UTC]), which cannot hold it"),
         ({"how": "right", "key": ["who"], "inputs": ["hourly", "clicks"], "columns": {}}, {},
          "`how: right` cannot combine the event time of a window"),
-        ({"how": "semi", "columns": {"cost": "right.price"}}, {}, "`how: semi` emits only the columns of the left input"),
+        ({"how": "semi", "columns": {"cost": "right.price"}}, {}, "`how: semi` emits only the columns of the left"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict[str, Any], message: str) -> None:
@@ -133,7 +133,7 @@ def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict
         {"how": "full"},
     ],
 )
-def test_a_join_that_says_nothing_sensible_is_refused(changed: dict[str, Any]) -> None:
+def test_a_join_with_invalid_options_is_refused(changed: dict[str, Any]) -> None:
     with wording.raises(ValidationError):
         spec(join(**changed))
 
@@ -154,7 +154,7 @@ def test_cycles_through_either_input_are_found() -> None:
         ({"how": "left"}, True),
     ],
 )
-def test_state_of_a_join_is_of_its_key_its_interval_and_its_sides(changed: dict[str, Any], refused: bool) -> None:
+def test_state_of_a_join_depends_on_its_key_its_interval_and_its_inputs(changed: dict[str, Any], refused: bool) -> None:
     """Rows that it has forgotten cannot come back; what columns are called when they come out changes no state."""
     before, after = (spec(one) for one in (JOIN, join(**changed)))
     signatures = [state_signatures(one, build_graph(one)) for one in (before, after)]

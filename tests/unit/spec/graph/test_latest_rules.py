@@ -29,7 +29,7 @@ def sql(text: str, source: str = "current", uid: str = "open") -> dict[str, Any]
     return {"uid": uid, "kind": "sql", "inputs": [source], "sql": text}
 
 
-def test_its_rows_are_updates_by_key_with_deletes_where_it_says_when() -> None:
+def test_latest_emits_updates_by_key_with_deletes_if_delete_when_is_given() -> None:
     graph = build_graph(spec(LATEST))
     node = graph.nodes["current"]
     assert list(node.columns) == list(ORDERS) and node.deletes and node.has_conditions
@@ -39,7 +39,7 @@ def test_its_rows_are_updates_by_key_with_deletes_where_it_says_when() -> None:
     assert not plain.nodes["current"].deletes and not plain.sink_inputs["shown"].deletes
 
 
-def test_columns_says_which_the_table_has_in_their_order() -> None:
+def test_columns_selects_and_orders_the_columns_of_the_table() -> None:
     job = spec({**LATEST, "columns": ["at", "id"]})
     graph = build_graph(job)
     assert list(graph.nodes["current"].columns) == ["at", "id"]
@@ -47,7 +47,7 @@ def test_columns_says_which_the_table_has_in_their_order() -> None:
     assert consumed_columns(spec(LATEST), build_graph(spec(LATEST)), "current") is None
 
 
-def test_late_rows_are_those_of_its_input() -> None:
+def test_late_rows_have_the_columns_of_the_input() -> None:
     late = {"input": "current.late", "mode": "append"}
     graph = build_graph(spec({**LATEST, "tombstone_ttl": "1h", "columns": ["id"]}, sink=late))
     assert list(graph.sink_inputs["shown"].columns) == list(ORDERS) and not graph.sink_inputs["shown"].deletes
@@ -81,7 +81,7 @@ def test_a_ttl_needs_event_time_and_sparks_times_have_microseconds() -> None:
         build_graph(spec(LATEST, schema={**ORDERS, "at": "timestamp[ns, UTC]"}))
 
 
-def test_over_updates_a_filter_gives_deletes_and_the_key_is_traced() -> None:
+def test_over_updates_a_filter_emits_deletes_and_the_key_is_traced() -> None:
     totals = {"uid": "totals", "kind": "aggregate", "inputs": ["orders"], "key": ["id", "op"],
               "aggregates": {"n": "count(*)"}}  # fmt: skip
     plain = build_graph(spec(totals, sql("SELECT n * 2 AS n, op AS kind, id FROM totals", "totals")))
@@ -93,7 +93,7 @@ def test_over_updates_a_filter_gives_deletes_and_the_key_is_traced() -> None:
     assert further.nodes["ids"].deletes and list(further.nodes["ids"].columns) == ["id"]
 
 
-def test_aggregates_and_ranks_may_stand_behind_it_and_end_where_its_rows_go() -> None:
+def test_aggregates_and_ranks_of_latest_rows_may_be_deleted() -> None:
     per_day = {"uid": "per_day", "kind": "aggregate", "inputs": ["current"], "key": ["op"],
                "aggregates": {"n": "count(*)", "total": "sum(lsn)"}}  # fmt: skip
     graph = build_graph(spec(LATEST, per_day))
@@ -133,12 +133,12 @@ def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], 
     assert next(row["verdict"] for row in rows if row["name"] == "current") == verdict
 
 
-def test_rows_in_flight_depend_on_what_marked_them() -> None:
+def test_rows_in_flight_depend_on_the_delete_condition() -> None:
     one, other = spec(LATEST), spec({**LATEST, "delete_when": "op = 'X'"})
     assert input_signatures(one, build_graph(one)) != input_signatures(other, build_graph(other))
 
 
-def test_buckets_go_by_what_rows_are_exchanged_by_also_under_other_names() -> None:
+def test_buckets_use_the_exchange_key_even_if_it_is_renamed() -> None:
     hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["id"], "window": {"tumbling": "1h"},
               "aggregates": {"n": "count(*)"}, "allowed_lateness": "1h"}  # fmt: skip
     text = "SELECT n, window_start AS begins, window_end AS ends, id AS who FROM hourly"

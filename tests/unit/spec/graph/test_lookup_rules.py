@@ -39,7 +39,7 @@ def told(*operators: dict[str, Any], **options: Any) -> str:
     return " | ".join(f"{'.'.join(map(str, one.path))}: {one.message}" for one in problems)
 
 
-def test_its_rows_have_the_columns_of_both_and_cost_no_level() -> None:
+def test_a_lookup_has_the_columns_of_both_inputs_and_adds_no_level() -> None:
     """Event time, key and sources are the rows' own; the static source has no level and makes no watermark."""
     once = {"uid": "once", "kind": "deduplicate", "inputs": ["rows"], "key": ["k"]}
     spec, graph, _ = analysed(once, {**FOUND, "inputs": ["once", "names"]})
@@ -60,7 +60,7 @@ def test_its_rows_have_the_columns_of_both_and_cost_no_level() -> None:
     [{"how": "left"}, {"order_by": ["name"]}, {"columns": {"x": "right.v"}}, {"key": [{"v": "name"}]}],
     ids=lambda changes: next(iter(changes)),
 )
-def test_what_a_lookup_says_is_in_the_signature_of_rows_in_flight_behind_it(changes: dict[str, Any]) -> None:
+def test_the_options_of_a_lookup_are_in_the_signature_of_rows_in_flight_downstream(changes: dict[str, Any]) -> None:
     sums = {"uid": "sums", "kind": "deduplicate", "inputs": ["found"], "key": ["k"]}
 
     def signature(found: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def test_what_a_lookup_says_is_in_the_signature_of_rows_in_flight_behind_it(chan
     assert signature({**FOUND, **changes}) != signature(FOUND)
 
 
-def test_only_a_static_source_can_be_looked_up_in_and_only_be_looked_up_in() -> None:
+def test_lookups_read_only_static_sources_and_only_lookups_read_them() -> None:
     wording.matches("problems", told({**FOUND, "inputs": ["names", "rows"]}))
     wording.matches("problems", told(FOUND, sources={"names": {**NAMES, "static": False}}))
     wording.matches("problems", told({**FOUND, "inputs": ["rows", "other"]}))
@@ -84,7 +84,7 @@ def test_only_a_static_source_can_be_looked_up_in_and_only_be_looked_up_in() -> 
     wording.matches("problems", both)
 
 
-def test_the_rows_are_append_never_updates() -> None:
+def test_a_lookup_over_updates_is_refused() -> None:
     totals = {"uid": "totals", "kind": "aggregate", "inputs": ["rows"], "key": ["k"], "aggregates": {"n": "count(*)"}}
     wording.matches("problems", told(totals, {**FOUND, "inputs": ["totals", "names"], "columns": {}}))
 
@@ -110,11 +110,11 @@ def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:
      ("limits_per_epoch", {"max_files": 1}), ("on_change", "ignore"), ("on_missing", "skip"), ("expect_every", "1h"),
      ("bad_records", "dead_letter"), ("forget_after", "1d"), ("on_bad_object", "fail"), ("max_event_time_ahead", "1d")],
 )  # fmt: skip
-def test_what_is_said_of_a_stream_is_refused_of_a_static_source(key: str, value: Any) -> None:
+def test_keys_of_a_stream_are_refused_for_a_static_source(key: str, value: Any) -> None:
     wording.matches("problems", told(FOUND, sources={"names": {**NAMES, key: value}}))
 
 
-def test_a_limit_is_of_a_static_source() -> None:
+def test_a_dimension_limit_needs_a_static_source() -> None:
     limited = {"rows": {**ROWS, "dimension_limit": "1MB"}}
     wording.matches("problems", told(FOUND, sources=limited))
     spec, _, problems = analysed(FOUND, sources={"names": {**NAMES, "dimension_limit": "1MB", "settle": "1s"}})
@@ -127,6 +127,6 @@ def test_a_limit_is_of_a_static_source() -> None:
      {"order_by": [{"name": "down"}]}, {"how": "right"},
      {"inputs": ["rows"]}],
 )  # fmt: skip
-def test_what_the_model_refuses(changes: dict[str, Any]) -> None:
+def test_invalid_lookup_options_are_refused(changes: dict[str, Any]) -> None:
     with wording.raises(ValueError):
         JobSpec.model_validate({"name": "j", "storage": "l", "sources": {"rows": ROWS}, "operators": [FOUND | changes]})

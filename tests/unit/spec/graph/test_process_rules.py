@@ -23,7 +23,7 @@ def shown(output_key: list[str], **sink: Any) -> SinkInput:
 
 
 @pytest.mark.parametrize("sink", [{}, {"format": "iceberg", "catalog": CATALOG, "table": "a.b"}])
-def test_buckets_go_by_the_operators_own_key_of_which_a_subtask_has_all_rows(sink: dict[str, Any]) -> None:
+def test_buckets_of_a_process_operator_use_its_own_key(sink: dict[str, Any]) -> None:
     rows = shown(["k"], **sink)
     assert (rows.key, rows.routing_key, rows.deletes) == (("k",), ("k",), True)
     assert (wide := shown(["day", "k"], **sink)).routing_key == ("k",) and wide.key == ("day", "k")

@@ -49,7 +49,7 @@ def graph_of(*operators: dict[str, Any], shown: tuple[str, ...] = ("sums",)) -> 
         ("SELECT page FROM totals UNION ALL SELECT page FROM totals", "retract", (), ()),
     ],
 )
-def test_rows_without_the_key_come_and_are_taken_back(
+def test_a_select_that_drops_the_key_emits_retractions(
     text: str, kind: str, key: tuple[str, ...], stable_key: tuple[str, ...]
 ) -> None:
     made = graph_of(sql(text), sums("made")).nodes["made"]
@@ -57,7 +57,7 @@ def test_rows_without_the_key_come_and_are_taken_back(
     assert made.retracts and made.read == "made.retract"
 
 
-def test_a_union_of_updates_and_rows_that_stay_comes_and_is_taken_back() -> None:
+def test_a_union_of_updates_and_append_rows_emits_retractions() -> None:
     union = sql("SELECT page FROM clicks UNION ALL SELECT page FROM totals", "clicks", "totals")
     graph = graph_of(union, sums("made"))
     assert graph.nodes["made"].output_kind == "retract" and graph.nodes["made"].levels == (0, 1)
@@ -66,7 +66,7 @@ def test_a_union_of_updates_and_rows_that_stay_comes_and_is_taken_back() -> None
     assert graph_of(union, behind, sums("behind")).nodes["behind"].output_kind == "retract"
 
 
-def test_rows_are_taken_back_only_where_an_operator_reads_them() -> None:
+def test_updates_are_retracted_only_if_an_operator_reads_them() -> None:
     """What tables alone read is as it ever was; what operators alone read is no table's."""
     kept = sql("SELECT * FROM totals WHERE seen > 1", uid="kept")
     graph = graph_of(kept, sql("SELECT * FROM kept", "kept"), shown=("made",))
@@ -77,14 +77,14 @@ def test_rows_are_taken_back_only_where_an_operator_reads_them() -> None:
     assert [graph.nodes[uid].shown for uid in ("totals", "kept", "made", "sums")] == [False, False, False, True]
 
 
-def test_a_key_of_it_may_go_where_its_rows_may() -> None:
+def test_keys_may_be_deleted_if_their_rows_may_be() -> None:
     whole, some = sql("SELECT * FROM totals"), sql("SELECT * FROM totals WHERE seen > 1")
     assert not graph_of(whole, {**sums("made"), "key": ["page", "n"]}).nodes["sums"].deletes
     assert graph_of(some, {**sums("made"), "key": ["page", "n"]}).nodes["sums"].deletes
     assert graph_of(sql("SELECT page, n, 1 AS one FROM totals"), sums("made", key="one")).nodes["sums"].deletes
 
 
-def test_lint_tells_the_mode_of_each_edge_and_what_is_kept() -> None:
+def test_lint_shows_the_mode_of_each_edge_and_what_state_holds() -> None:
     first = {
         "uid": "sums",
         "kind": "top",
@@ -110,7 +110,7 @@ def verdict(before: JobSpec, after: JobSpec, uid: str = "sums") -> tuple[str, st
     return next((row["verdict"], row["detail"]) for row in rows if row["name"] == uid)
 
 
-def test_another_text_between_updates_and_state_needs_a_new_uid() -> None:
+def test_changed_sql_between_updates_and_state_needs_a_new_uid() -> None:
     """Also of SQL behind SQL; not what makes the rows of the producer with state, nor what is beside that edge."""
     first, then = sql("SELECT page, n FROM totals", uid="first"), sql("SELECT page FROM first", "first")
     before = spec(first, then, sums("made"))
@@ -126,7 +126,7 @@ def test_another_text_between_updates_and_state_needs_a_new_uid() -> None:
     ] == ("compatible")
 
 
-def test_what_stays_beside_updates_may_change() -> None:
+def test_append_inputs_of_a_union_with_updates_may_change() -> None:
     """Rows of a source are never taken back: how they are made before the union is nobody's signature."""
     union = sql("SELECT page FROM few UNION ALL SELECT page FROM totals", "few", "totals")
     few = [sql(f"SELECT page FROM clicks WHERE n > {n}", "clicks", uid="few") for n in (1, 2)]

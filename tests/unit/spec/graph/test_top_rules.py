@@ -27,7 +27,7 @@ def spec(operator: dict[str, Any], *others: dict[str, Any], **sink: Any) -> JobS
     return JobSpec.model_validate({**value, "operators": [*others, operator]})
 
 
-def test_its_rows_are_updates_by_key_and_rank() -> None:
+def test_top_emits_updates_by_key_and_rank() -> None:
     graph = build_graph(spec(TOP))
     node = graph.nodes["first"]
     assert list(node.columns) == [*CLICKS, "place"] and str(node.columns["place"]) == "int32"
@@ -35,7 +35,7 @@ def test_its_rows_are_updates_by_key_and_rank() -> None:
     assert graph.sink_inputs["shown"].key == ("page", "place")
 
 
-def test_the_first_rows_of_all_are_those_of_one_key_as_sql_and_an_empty_key_say() -> None:
+def test_the_first_rows_overall_need_a_constant_key() -> None:
     """What the refusals of ORDER BY … LIMIT, and of `key: []`, tell to write is valid."""
     sql = {"uid": "all", "kind": "sql", "inputs": ["clicks"], "sql": "SELECT * FROM clicks ORDER BY x LIMIT 3"}
     with wording.raises(InvalidRequest):
@@ -49,7 +49,7 @@ AGGREGATE = {"uid": "sums", "kind": "aggregate", "inputs": ["first"], "key": ["p
 UNRANKED = {name: value for name, value in TOP.items() if name != "rank"}
 
 
-def test_without_a_rank_its_rows_are_for_operators_alone() -> None:
+def test_without_a_rank_only_operators_can_read_the_rows() -> None:
     graph = build_graph(spec(AGGREGATE, UNRANKED))
     node = graph.nodes["first"]
     assert (list(node.columns), node.output_kind, node.key, node.read) == ([*CLICKS], "retract", (), "first.retract")
@@ -61,14 +61,14 @@ def test_without_a_rank_its_rows_are_for_operators_alone() -> None:
             build_graph(spec(UNRANKED, mode=mode))
 
 
-def test_state_behind_it_is_not_that_behind_ranks() -> None:
+def test_state_over_retractions_cannot_continue_over_ranks() -> None:
     before, after = (spec(AGGREGATE, one) for one in (TOP, UNRANKED))
     old, new = (state_signatures(one, build_graph(one)) for one in (before, after))
     verdicts = {one["name"]: one["verdict"] for one in compare_signatures(old, new)}
     assert (verdicts["first"], verdicts["sums"]) == ("compatible", NEW_UID)
 
 
-def test_an_order_is_read_and_written_as_columns_that_may_descend() -> None:
+def test_an_order_round_trips_with_directions() -> None:
     operator = TopOperator.model_validate(TOP)
     assert operator.order_by == (("x", True), ("at", False)) and operator.order_texts == ["x desc", "at asc"]
     written = operator.model_dump(mode="json")
@@ -95,7 +95,7 @@ def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any]) -> None
     [{"n": 0}, {"n": 1_001}, {"order_by": []}, {"order_by": ["x", "x"]}, {"order_by": [{"x": "down"}]},
      {"rank": "__rank"}, {"order_by": [{"x": "desc", "at": "asc"}]}],
 )  # fmt: skip
-def test_what_says_no_order_or_number_is_refused(changed: dict[str, Any]) -> None:
+def test_a_missing_order_or_number_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         TopOperator.model_validate({**TOP, **changed})
 
@@ -105,7 +105,7 @@ TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["p
 RANKS = {**TOP, "inputs": ["totals"], "order_by": [{"n": "desc"}]}
 
 
-def test_updates_are_read_with_the_rows_that_they_replace() -> None:
+def test_top_reads_updates_as_retractions() -> None:
     """Only where an operator keeps them: what a sink alone reads is as it ever was."""
     graph = build_graph(spec(RANKS, TOTALS))
     assert graph.nodes["totals"].retracts and graph.nodes["totals"].read == "totals.retract"
@@ -114,7 +114,7 @@ def test_updates_are_read_with_the_rows_that_they_replace() -> None:
     assert build_graph(spec(again, TOTALS, RANKS)).nodes["first"].retracts
 
 
-def test_lint_tells_the_mode_of_its_edge_and_that_all_rows_are_kept() -> None:
+def test_lint_shows_the_mode_of_the_edge_and_that_state_holds_all_rows() -> None:
     job = spec(RANKS, TOTALS)
     graph = build_graph(job)
     modes = {(edge["from"], edge["to"]): edge["mode"] for edge in explained_edges(job, graph)}
@@ -126,7 +126,7 @@ def test_lint_tells_the_mode_of_its_edge_and_that_all_rows_are_kept() -> None:
     (state,) = explained_node(spec(TOP), build_graph(spec(TOP)), build_graph(spec(TOP)).nodes["first"])["state"]
 
 
-def test_ranks_may_end_where_rows_move_from_key_to_key_or_go() -> None:
+def test_ranks_may_be_deleted_if_rows_are_deleted_or_change_their_key() -> None:
     """The aggregate's key never goes; a row whose number is the key moves, and behind that one nothing stays."""
     by_number = {**RANKS, "uid": "ranks", "key": ["n"], "order_by": ["page"]}
     behind = {**TOP, "inputs": ["ranks"], "key": ["n"], "order_by": ["page"], "rank": "r"}
@@ -140,7 +140,7 @@ WINDOWS = {"uid": "totals", "kind": "window", "inputs": ["clicks"], "key": ["pag
            "allowed_lateness": "1h", "aggregates": {"n": "count(*)"}}  # fmt: skip
 
 
-def test_windows_that_come_again_keep_what_they_put_out_where_an_operator_reads_it() -> None:
+def test_windows_with_updates_store_emitted_rows_if_an_operator_reads_them() -> None:
     job = spec(RANKS, WINDOWS)
     graph = build_graph(job)
     assert graph.nodes["totals"].retracts and not graph.nodes["first"].deletes, "a window stays"
@@ -155,7 +155,7 @@ def test_windows_that_come_again_keep_what_they_put_out_where_an_operator_reads_
     assert not build_graph(spec(RANKS, final)).nodes["totals"].retracts
 
 
-def test_the_key_by_which_a_function_put_rows_out_is_signed_where_they_are_kept() -> None:
+def test_the_output_key_of_a_function_is_in_the_signature_if_emitted_rows_are_stored() -> None:
     def stock(output_key: list[str], *behind: dict[str, Any]) -> JobSpec:
         value = {"uid": "totals", "kind": "process", "inputs": ["clicks"], "key": ["page"], "function": "ops:Stock"}
         return spec(*behind, {**value, "output_key": output_key})
@@ -177,7 +177,7 @@ def test_the_key_by_which_a_function_put_rows_out_is_signed_where_they_are_kept(
     "changed",
     [{"aggregates": {"n": "count(x)"}}, {"aggregates": {"n": "count(*)", "high": "max(x)"}}, {"uid": "counts"}],
 )
-def test_what_the_rows_of_updates_are_made_of_is_signed(changed: dict[str, Any]) -> None:
+def test_the_signature_contains_what_updates_are_made_of(changed: dict[str, Any]) -> None:
     after = {**TOTALS, **changed}
     jobs = spec(RANKS, TOTALS), spec({**RANKS, "inputs": [after["uid"]]}, after)
     before, now = (state_signatures(one, build_graph(one)) for one in jobs)
@@ -192,7 +192,7 @@ def test_what_the_rows_of_updates_are_made_of_is_signed(changed: dict[str, Any])
 
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
-def test_a_table_of_buckets_goes_by_the_key_of_ranks(format_: str) -> None:
+def test_a_table_of_buckets_uses_the_key_of_ranks(format_: str) -> None:
     catalog = {"catalog": {"type": "rest", "uri": "http://c"}, "table": "a.b"} if format_ == "iceberg" else {}
     shown = build_graph(job := spec(TOP, format=format_, **catalog)).sink_inputs["shown"]
     assert (shown.key, shown.routing_key) == (("page", "place"), ("page",))

@@ -30,20 +30,20 @@ def spec(**operator: Any) -> JobSpec:
 
 
 @pytest.mark.parametrize("window", [SLIDING, SESSION])
-def test_a_window_of_any_kind_gives_final_rows_with_its_bounds(window: dict[str, Any]) -> None:
+def test_a_window_of_any_kind_emits_final_rows_with_its_bounds(window: dict[str, Any]) -> None:
     node = build_graph(spec(window=window)).nodes["win"]
     assert list(node.columns) == ["visitor", "window_start", "window_end", "n"]
     assert (node.event_time, node.shift_us, node.output_kind) == ("window_end", -1, "append")
     assert node.key == ("visitor", "window_start", "window_end")
 
 
-def test_sliding_windows_with_allowed_lateness_give_updates() -> None:
+def test_sliding_windows_with_allowed_lateness_emit_updates() -> None:
     node = build_graph(spec(window=SLIDING, allowed_lateness="1h")).nodes["win"]
     assert (node.output_kind, node.holdback_us) == ("updates", 3_600_000_000)
 
 
 @pytest.mark.parametrize("window", [SLIDING, {"tumbling": "1h"}])
-def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest(window: dict[str, Any]) -> None:
+def test_early_windows_are_updates_for_upsert_and_changelog_tables(window: dict[str, Any]) -> None:
     node = build_graph(spec(window=window, emit="early")).nodes["win"]
     assert (node.output_kind, node.holdback_us, node.key) == ("updates", 0, ("visitor", "window_start", "window_end"))
     value, early = document(window=window, emit="early"), True
@@ -98,7 +98,7 @@ def test_windows_that_come_out_early_are_updates_for_tables_that_show_the_newest
         ),
     ],
 )
-def test_windows_that_there_are_not_are_refused(window: dict[str, Any], says: str) -> None:
+def test_invalid_windows_are_refused(window: dict[str, Any], says: str) -> None:
     found, problems = validate_spec(document(window=window))
     assert found is None and [problem.message for problem in problems if says in problem.message], problems
 
@@ -108,7 +108,7 @@ def test_windows_of_a_fixed_length_may_be_of_any_length(length: str) -> None:
     assert spec(window={"tumbling": length}).operators
 
 
-def test_a_thousand_panes_of_a_window_are_the_most() -> None:
+def test_a_window_has_at_most_a_thousand_panes() -> None:
     assert spec(window={"sliding": {"size": "1000s", "slide": "1s"}}).operators
 
 
@@ -123,7 +123,7 @@ def test_windows_of_any_kind_have_the_same_aggregates(window: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("option", [{"allowed_lateness": "1h"}, {"emit": "early"}])
-def test_sessions_that_may_come_out_again_are_updates_by_key_and_start_with_deletes(option: dict[str, str]) -> None:
+def test_sessions_with_updates_are_keyed_by_key_and_start_and_have_deletes(option: dict[str, str]) -> None:
     """Their end may be a later one: it is no part of the key, and nothing times a delete of them."""
     node = build_graph(spec(window=SESSION, **option)).nodes["win"]
     assert (node.output_kind, node.key, node.deletes) == ("updates", ("visitor", "window_start"), True)
@@ -144,7 +144,7 @@ def test_sessions_that_may_come_out_again_are_updates_by_key_and_start_with_dele
                 build_graph(job)
 
 
-def test_state_of_other_windows_is_of_another_operator() -> None:
+def test_state_of_changed_windows_cannot_be_continued() -> None:
     one = spec(window=SLIDING, allowed_lateness="1h")
     before = state_signatures(one, build_graph(one))
     assert before["operators"]["win"]["window"] == {"sliding": {"size": "1h", "slide": "15m"}}
@@ -166,7 +166,7 @@ def of_window(before: dict[str, Any], after: JobSpec) -> list[dict[str, str]]:
     return [row for row in verdicts if row["uid"] == "win"]
 
 
-def test_other_rules_of_a_time_zone_are_another_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_cannot_be_continued_with_other_rules_of_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `tzdata` says of other zones is no matter."""
     daily = {"tumbling": "1d", "timezone": "Europe/Berlin", "offset": "6h"}
     one, other = spec(window=daily), spec(window={**daily, "timezone": "Europe/Paris"})

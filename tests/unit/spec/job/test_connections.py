@@ -43,7 +43,7 @@ def given(monkeypatch: pytest.MonkeyPatch, conn_id: str, value: str | dict[str, 
     monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", value if isinstance(value, str) else json.dumps(value))
 
 
-def test_a_store_has_endpoint_region_and_credentials_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_uses_endpoint_region_and_credentials_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, "lake", LAKE)
     store = job().job_store
     assert (store.url, store.endpoint_url, store.region) == ("s3://jobs/visits", "http://store:1", "us-east-1")
@@ -51,7 +51,7 @@ def test_a_store_has_endpoint_region_and_credentials_of_its_connection(monkeypat
     assert store.endpoint == "http://store:1 (from Connection lake)"
 
 
-def test_a_connection_is_looked_up_when_it_is_used_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_looked_up_only_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = job()
     with wording.raises(EnvironmentUnusable):
         _ = loaded.job_store
@@ -64,11 +64,11 @@ def test_a_connection_is_looked_up_when_it_is_used_and_not_before(monkeypatch: p
     )
 
 
-def test_the_store_of_a_local_path_asks_for_no_connection() -> None:
+def test_a_local_store_looks_up_no_connection() -> None:
     assert job(SPEC.replace("s3://jobs", "jobs")).job_store.url == "file:///jobs/jobs/visits"
 
 
-def test_the_secrets_of_a_connection_are_in_no_text_of_what_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_a_connection_do_not_appear_in_any_repr(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a pickled store configuration has them, because that is how tasks get them."""
     given(monkeypatch, "lake", LAKE | {"extra": {"aws_session_token": "a-session-token"}})
     given(monkeypatch, "spark-here", {"conn_type": "spark_connect", "host": "here", "password": "a-spark-token"})
@@ -138,7 +138,7 @@ def test_a_spark_server_s_connection_has_its_address_and_token(text: str, server
         '{"conn_type": "aws", "extra": {"endpoint_url": "store:1"}}',
     ],
 )
-def test_what_a_connection_says_that_is_not_followed_is_refused_by_name(
+def test_settings_of_a_connection_that_would_be_ignored_are_refused_by_name(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given(monkeypatch, "lake", value)
@@ -155,7 +155,7 @@ def test_what_a_connection_says_that_is_not_followed_is_refused_by_name(
         '{"conn_type": "spark_connect", "host": "h", "extra": {"use_ssl": "perhaps"}}',
     ],
 )
-def test_a_spark_connection_that_is_not_followed_is_refused_by_name(
+def test_settings_of_a_spark_connection_that_would_be_ignored_are_refused_by_name(
     value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given(monkeypatch, "spark-here", value)
@@ -190,7 +190,7 @@ def test_a_database_s_connection_has_its_address_and_password(text: str, paramet
         "postgres://ann@h/d?iam=true",
     ],
 )
-def test_a_database_s_connection_that_is_not_followed_is_refused_by_name(text: str) -> None:
+def test_settings_of_a_database_connection_that_would_be_ignored_are_refused_by_name(text: str) -> None:
     with wording.raises(EnvironmentUnusable):
         postgres_access(parse_connection("pg", text))
 
@@ -211,7 +211,7 @@ def test_a_database_s_connection_that_is_not_followed_is_refused_by_name(text: s
         ),
     ],
 )
-def test_a_spec_says_each_thing_once(old: str, new: str) -> None:
+def test_a_connection_cannot_be_combined_with_literal_settings(old: str, new: str) -> None:
     with wording.raises(InvalidRequest):
         job(SPEC.replace(old, new))
 

@@ -31,7 +31,7 @@ operators:
 """
 
 
-def test_the_example_has_every_kind_and_each_says_what_bounds_its_state() -> None:
+def test_the_example_has_every_kind_and_each_has_a_state_bound() -> None:
     """A kind that fails here has no rule in `spec/graph/state_rules.py`, or none in `event_time.py`."""
     nodes = lint_report(load_job(ALL_KEYS))["nodes"]
     assert {node["kind"] for node in nodes} == {"source", "static", *OPERATOR_KINDS}
@@ -42,12 +42,12 @@ def test_the_example_has_every_kind_and_each_says_what_bounds_its_state() -> Non
 
 
 @pytest.mark.parametrize("kind", get_args(SqlOperator.model_fields["kind"].annotation) + STATEFUL_KINDS)
-def test_a_kind_has_a_rule_of_its_own(kind: str) -> None:
+def test_every_kind_has_a_state_rule(kind: str) -> None:
     spec = load_job(ALL_KEYS).spec
     assert [state_bounds(operator) for operator in spec.operators if operator.kind == kind]
 
 
-def test_what_is_explained_are_the_tables_that_an_operator_keeps() -> None:
+def test_the_explained_tables_are_the_tables_of_the_operator() -> None:
     """As `milepost state` names them; a process function is not loaded here: it has one."""
     job = load_job(ALL_KEYS)
     graph = job.graph()
@@ -113,7 +113,7 @@ def test_options_are_in_the_bound(operator: str, bounds: list[str]) -> None:
     assert [state["bound"] for state in explained(operator)["state"]] == bounds
 
 
-def test_of_a_join_each_side_has_its_own() -> None:
+def test_each_side_of_a_join_has_its_own_bound() -> None:
     operator = "kind: join, key: [k], within: [-1h, 2h], columns: {w: right.v, then: right.at}"
     node = explained(operator, "rows, rows")
     assert [(state["name"], state["bound"]) for state in node["state"]] == [
@@ -127,7 +127,7 @@ def test_of_a_join_each_side_has_its_own() -> None:
     ]
 
 
-def test_of_an_as_of_join_rows_leave_and_the_newest_version_of_a_key_stays() -> None:
+def test_an_as_of_join_removes_rows_and_keeps_the_newest_version_of_a_key() -> None:
     node = explained("kind: asof, key: [{k: v}], columns: {k2: right.k, since: right.at}", "rows, rows")
     assert [(state["name"], state["bound"]) for state in node["state"]] == [
         ("kept.left", "bounded: until event time < W"),

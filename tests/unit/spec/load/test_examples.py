@@ -32,7 +32,7 @@ def test_a_shipped_spec_lints(path: Path) -> None:
     assert lint_report(load_job(path))["unread"] == []
 
 
-def test_the_example_leads_to_files_that_are_there() -> None:
+def test_the_files_that_the_example_refers_to_exist() -> None:
     named = re.findall(r"[a-z_/]+/[a-z_]+\.py\b", ALL_KEYS.read_text(encoding="utf-8"))
     assert "pipeline/milepost/dataflow/operators/functions/process.py" in named
     assert all((CONFIG.parent / path).is_file() for path in named)

@@ -47,11 +47,11 @@ def refused(text: str) -> InvalidRequest:
     return caught.value
 
 
-def test_settle_may_say_that_it_is_off_where_nothing_settles() -> None:
+def test_settle_may_be_0s_on_s3() -> None:
     assert load(SPEC.replace("path: landing/*.csv", "path: s3://in/*.csv\n    settle: 0s")).spec.sources["visits"]
 
 
-def test_only_true_and_false_are_booleans_and_dates_stay_text() -> None:
+def test_only_true_and_false_are_booleans_and_dates_are_strings() -> None:
     value = read_document(
         "a: [true, false, yes, No, on, True, 2013-01-01, 1:30, 012, 0o17, 1_000, null, ~, 1e3, .5]"
     ).value
@@ -74,7 +74,7 @@ def test_only_true_and_false_are_booleans_and_dates_stay_text() -> None:
     ]
 
 
-def test_a_quoted_scalar_is_text() -> None:
+def test_a_quoted_scalar_is_a_string() -> None:
     assert read_document("a: ['true', \"1\", '']").value == {"a": ["true", "1", ""]}
 
 
@@ -85,7 +85,7 @@ def test_an_alias_bomb_is_refused() -> None:
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: " ".join(str(text) for text in case.values())[:60])
-def test_what_is_wrong_is_said_with_its_place_reason_and_nearest_name(case: dict[str, str]) -> None:
+def test_an_invalid_spec_is_refused_with_position_reason_and_suggestion(case: dict[str, str]) -> None:
     """DESIGN 8.1: unknown keys are refused with the nearest known name, file, line and allowed values."""
     assert case.get("replace", "") in SPEC
     changed = SPEC.replace(case.get("replace", ""), case.get("by", ""), 1)
@@ -94,19 +94,19 @@ def test_what_is_wrong_is_said_with_its_place_reason_and_nearest_name(case: dict
     assert error.exit_code == 2 and error.details["problems"]
 
 
-def test_a_key_of_a_later_version_that_is_null_is_off_and_passes() -> None:
+def test_an_unsupported_key_that_is_null_is_accepted() -> None:
     text = SPEC.replace("event_time: at", "event_time: at\n    idle_timeout: null\n    forget_after: null")
     text += "checkpointing: {max_in_flight: null, epoch_budget: null}\nspark: {remote: null}\n"
     assert load(text).spec_hash == load(SPEC).spec_hash
 
 
-def test_all_problems_of_a_file_come_together_in_the_order_of_the_file() -> None:
+def test_all_problems_of_a_file_are_reported_in_file_order() -> None:
     text = SPEC.replace("csv", "cvs").replace("kind: aggregate", "kind: agregate").replace("mode: upsert", "mode: x")
     lines = [int(number) for number in re.findall(r"visits\.yaml:(\d+):", refused(text).message)]
     assert lines == [5, 11, 13]
 
 
-def test_a_list_whose_items_are_all_refused_is_not_called_empty() -> None:
+def test_a_list_whose_items_are_all_invalid_is_not_reported_as_empty() -> None:
     text = SPEC.replace("inputs: [visits]", "inputs: [3]")
     text += "quality: [{sink: totals, expectations: [{type: expect_column_to_exist, column: m, severity: fatal}]}]\n"
     refused(text)
@@ -120,7 +120,7 @@ def test_a_spec_with_a_hundred_problems_stays_short() -> None:
     assert len(error.message.splitlines()) == 12
 
 
-def test_the_spec_hash_depends_on_meaning_and_not_on_writing() -> None:
+def test_the_spec_hash_does_not_depend_on_formatting() -> None:
     same = "# a comment\n" + SPEC.replace("2h", "120m") + "spark: {parallelism: 2}\n"
     assert load(same).spec_hash == load(SPEC).spec_hash
     assert load(SPEC.replace("2h", "3h")).spec_hash != load(SPEC).spec_hash
@@ -144,21 +144,21 @@ def test_the_spec_hash_does_not_depend_on_the_order_of_the_specs_own_keys() -> N
     assert load(turned).spec_hash == load(SPEC).spec_hash
 
 
-def test_where_the_environment_names_no_server_the_master_is_used() -> None:
+def test_the_master_is_used_if_the_environment_names_no_server() -> None:
     job = load(SPEC + "spark: {master: 'local[3]', remote: '${env:REMOTE:-}'}\n")
     assert job.resolved({"REMOTE": "sc://far:1"}).spark.remote == "sc://far:1"
     assert (job.resolved({}).spark.remote, job.resolved({}).spark.master) == (None, "local[3]")
 
 
 @pytest.mark.parametrize("key", [*FIXED, *LOOPBACK, *ELSEWHERE])
-def test_a_setting_that_milepost_makes_is_refused_by_name(key: str) -> None:
+def test_a_setting_that_milepost_controls_is_refused_by_name(key: str) -> None:
     """What the protocol relies on is not the spec's to override."""
     with wording.raises(InvalidRequest) as refused:
         load(SPEC + f"spark: {{conf: {{{key}: 'x'}}}}\n")
     assert key in str(refused.value)
 
 
-def test_other_spark_settings_stay_the_spec_s() -> None:
+def test_other_spark_settings_are_passed_through() -> None:
     conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Xss4m"}
     assert load(SPEC + f"spark: {{conf: {conf}}}\n").spec.spark.conf == conf
     cluster = {"spark.driver.host": "10.0.0.7"}
@@ -192,7 +192,7 @@ def test_an_endpoint_with_a_password_is_refused_without_repeating_it(
         assert "s3cret" not in f"{error.message} {error.hint} {error.details}"
 
 
-def test_references_resolve_late_and_only_the_unresolved_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_resolved_late_and_only_the_unresolved_text_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 8.1: what is pinned, hashed, logged or shown is the unresolved text."""
     text = SPEC.replace("out/totals", "${env:LAKE:-out}/totals")
     text += "store: {endpoint_url: '${env:ENDPOINT}', region: '${env:REGION:-eu-west-1}'}\n"
@@ -213,7 +213,7 @@ def test_references_resolve_late_and_only_the_unresolved_text_is_kept(monkeypatc
     assert job.job_store.endpoint_url is None
 
 
-def test_relative_locations_begin_at_the_folder_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_locations_are_relative_to_the_folder_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKE", "s3://lake")
     job = load(SPEC, Path("/jo bs/config/visits.yaml"))
     assert job.storage_url == "file:///jo bs/lake"
@@ -223,7 +223,7 @@ def test_relative_locations_begin_at_the_folder_of_the_spec(monkeypatch: pytest.
     assert job.url("${env:LAKE}/t") == "s3://lake/t"
 
 
-def test_a_loaded_job_travels_between_processes() -> None:
+def test_a_loaded_job_can_be_pickled() -> None:
     job = load(SPEC)
     assert pickle.loads(pickle.dumps(job)) == job
 

@@ -55,7 +55,7 @@ def lint(folder: Path, **places: str) -> str:
         ("s3://lake/one", "s3://lake/one/"),
     ],
 )
-def test_two_sinks_at_one_place_are_refused_however_it_is_spelled(tmp_path: Path, one: str, two: str) -> None:
+def test_two_sinks_at_the_same_location_are_refused_in_any_spelling(tmp_path: Path, one: str, two: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     said = lint(tmp_path, one=one, two=two.format(here=tmp_path))
@@ -81,7 +81,7 @@ def test_two_sinks_at_one_place_are_refused_however_it_is_spelled(tmp_path: Path
         ({"source": "store/**/*.json"}, "files that the job writes, of the job's own folder"),
     ],
 )
-def test_places_that_hold_each_other_are_refused(tmp_path: Path, places: dict[str, str], says: str) -> None:
+def test_overlapping_locations_are_refused(tmp_path: Path, places: dict[str, str], says: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     assert says in lint(tmp_path, **places)
@@ -103,12 +103,12 @@ def test_places_that_hold_each_other_are_refused(tmp_path: Path, places: dict[st
         {"one": "${env:NOT_SET_ANYWHERE}/one", "two": "${env:NOT_SET_ANYWHERE}/one/"},
     ],
 )
-def test_places_that_do_not_meet_are_fine(tmp_path: Path, places: dict[str, str]) -> None:
+def test_locations_that_do_not_overlap_are_accepted(tmp_path: Path, places: dict[str, str]) -> None:
     """In a bucket `%20` stands for itself; hidden parts are never read; one `*` stays within its part."""
     assert lint(tmp_path, **places) == ""
 
 
-def test_the_names_of_a_table_s_files_are_those_that_its_sink_gives(tmp_path: Path) -> None:
+def test_the_file_name_patterns_match_the_files_of_a_table(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     for name in ("a.csv", "b.csv"):
         job.land(name)
@@ -128,7 +128,7 @@ _STEPS = st.lists(st.tuples(st.sampled_from([ANY, WITHIN_SEGMENT, "/", "a", "ab"
 
 
 @given(st.lists(_PIECE, max_size=5).map("".join), _STEPS, st.text("ab/", max_size=6))
-def test_a_name_of_both_is_found(pattern: str, steps: list[Step], name: str) -> None:
+def test_a_common_name_is_found(pattern: str, steps: list[Step], name: str) -> None:
     """Every text that both mean is one that they share."""
     spelled = "".join(
         ({ANY: ".", WITHIN_SEGMENT: "[^/]"}.get(characters) or f"[{characters}]") + "*" * many
@@ -139,6 +139,6 @@ def test_a_name_of_both_is_found(pattern: str, steps: list[Step], name: str) -> 
 
 
 @given(st.lists(_PIECE, max_size=4).map("".join), st.text("ab/", max_size=6))
-def test_one_name_is_shared_exactly_when_it_matches(pattern: str, name: str) -> None:
+def test_a_literal_name_is_common_exactly_if_it_matches(pattern: str, name: str) -> None:
     steps: list[Step] = [(character, False) for character in name]
     assert can_name(pattern, steps) is matcher(pattern)(name)

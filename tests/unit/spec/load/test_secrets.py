@@ -50,7 +50,7 @@ def iceberg(uri: str = "https://host", options: str = "") -> str:
         (POSTGRES.replace("DSN", "postgresql://h/d?sslpassword=${env:EMPTY:-}hunter2"), "sinks[0].dsn"),
     ],
 )
-def test_a_literal_secret_of_a_sink_is_refused_and_not_repeated(sink: str, place: str) -> None:
+def test_a_literal_secret_of_a_sink_is_refused_without_quoting_it(sink: str, place: str) -> None:
     with wording.raises(InvalidRequest) as refused:
         lint(sink)
     assert place in refused.value.message
@@ -92,11 +92,11 @@ def test_an_endpoint_whose_default_has_a_password_is_refused() -> None:
         POSTGRES.replace("DSN", "postgresql://me:${env:PW}@h:5432/d?sslmode=require"),
     ],
 )
-def test_references_and_what_is_no_secret_pass(sink: str) -> None:
+def test_references_and_values_without_secrets_are_accepted(sink: str) -> None:
     lint(sink)
 
 
-def test_settings_that_only_sound_like_secrets_pass() -> None:
+def test_settings_that_only_sound_like_secrets_are_accepted() -> None:
     settings = {
         "spark.hadoop.fs.s3a.aws.credentials.provider": "com.example.Provider",
         "spark.hadoop.fs.s3a.secret.key": "${env:SECRET}",

@@ -30,7 +30,7 @@ def texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_it_shows_mode_time_holdback_bound_and_what_is_lost_of_each_node() -> None:
+def test_it_shows_mode_event_time_holdback_bound_and_dropped_rows_of_each_node() -> None:
     shown = texts(graph_picture(report()))
     for text in (
         "upsert(carrier)",
@@ -50,7 +50,7 @@ def test_sizes_are_shown_where_the_report_has_them() -> None:
     assert "  1,234 rows, 56.7 kB" in texts(graph_picture(found))
 
 
-def test_each_link_has_the_style_of_its_mode_and_says_what_it_is() -> None:
+def test_each_link_has_the_style_of_its_mode_and_a_title() -> None:
     paths = ElementTree.fromstring(graph_picture(report())).iter(f"{SVG}path")
     styles = {title.text: path.get("class") for path in paths if (title := path.find(f"{SVG}title")) is not None}
     assert styles["clean to unique: append, time time_hour"] == "exchanged"
@@ -59,7 +59,7 @@ def test_each_link_has_the_style_of_its_mode_and_says_what_it_is() -> None:
     assert styles["moments to moments: append"] is None
 
 
-def test_those_who_do_not_see_it_are_told_the_graph() -> None:
+def test_the_picture_has_a_text_description() -> None:
     root = ElementTree.fromstring(graph_picture(report(EXAMPLES / "join.yaml")))
     title, told = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert root.get("role") == "img" and title is not None and told is not None and told.text is not None
@@ -68,7 +68,7 @@ def test_those_who_do_not_see_it_are_told_the_graph() -> None:
     assert "Sink late_payments" in told.text
 
 
-def test_no_name_breaks_out_of_it() -> None:
+def test_names_are_escaped() -> None:
     text = (EXAMPLES / "join.yaml").read_text(encoding="utf-8")
     found = lint_report(from_text(text, Path("/jobs/config/paid.yaml")))
     hostile = '</text><script>alert("1")</script>\x00\u202e&'
@@ -84,12 +84,12 @@ def test_no_name_breaks_out_of_it() -> None:
     }  # fmt: skip
 
 
-def test_it_asks_no_server_for_anything() -> None:
+def test_it_loads_nothing_from_a_server() -> None:
     svg = graph_picture(report()).replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert "http" not in svg and "url(" not in svg and "@import" not in svg and "href" not in svg
 
 
-def test_one_report_has_one_picture_whatever_the_hash_seed() -> None:
+def test_equal_reports_give_equal_pictures_for_any_hash_seed() -> None:
     code = (
         "from milepost.spec.load.lint import lint_report; from milepost.spec.load.load import load_job;"
         "from milepost.spec.picture.graph_picture import graph_picture; import sys;"
@@ -103,7 +103,7 @@ def test_one_report_has_one_picture_whatever_the_hash_seed() -> None:
 
 @pytest.mark.parametrize("palette", PALETTES)
 @pytest.mark.parametrize("ink", ["text", "soft", "good", "grows"])
-def test_text_stands_out_from_what_is_behind_it(palette: str, ink: str) -> None:
+def test_text_has_enough_contrast(palette: str, ink: str) -> None:
     """WCAG 2.2, 1.4.3: at least 4.5 to 1."""
     inks = PALETTES[palette]
     for ground in ("ground", "box"):
@@ -112,7 +112,7 @@ def test_text_stands_out_from_what_is_behind_it(palette: str, ink: str) -> None:
 
 
 @pytest.mark.parametrize("palette", PALETTES)
-def test_lines_stand_out_too(palette: str) -> None:
+def test_lines_have_enough_contrast(palette: str) -> None:
     """WCAG 2.2, 1.4.11: at least 3 to 1."""
     inks = PALETTES[palette]
     lighter, darker = sorted((_luminance(inks["line"]), _luminance(inks["ground"])), reverse=True)

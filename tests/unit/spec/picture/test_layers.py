@@ -46,7 +46,7 @@ def test_boxes_do_not_overlap_and_links_go_right(
 
 @profiles.examples(share=0.5)
 @given(graph=graphs())
-def test_a_link_that_passes_a_layer_passes_no_box_of_it(
+def test_a_link_does_not_cross_boxes_of_the_layers_it_passes(
     graph: tuple[dict[str, tuple[int, int]], list[tuple[str, str]]],
 ) -> None:
     sizes, links = graph
@@ -59,7 +59,7 @@ def test_a_link_that_passes_a_layer_passes_no_box_of_it(
                 assert not (crosses and y < from_y < y + sizes[name][1]), name
 
 
-def test_one_graph_has_one_place_for_each() -> None:
+def test_equal_graphs_have_equal_layouts() -> None:
     sizes = dict.fromkeys("abcdef", (50, 30))
     links = [("a", "c"), ("b", "c"), ("a", "d"), ("c", "f"), ("a", "f"), ("e", "f")]
     assert place_boxes(sizes, links) == place_boxes(dict(sizes), list(links))

@@ -25,12 +25,12 @@ EXPRESSIONS = yaml.safe_load((Path(__file__).parent / "golden" / "nondeterminism
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS["refused"])
-def test_a_text_that_may_be_read_by_the_clock_is_refused(expression: str) -> None:
+def test_a_string_that_spark_may_read_as_a_relative_time_is_refused(expression: str) -> None:
     for sql in (f"SELECT {expression} AS q FROM t", f"SELECT n FROM t WHERE {expression} IS NOT NULL"):
         with wording.raises(SqlProblem):
             check_nondeterminism(sql, "t", COLUMNS)
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS["fine"])
-def test_a_text_that_stays_a_text_or_says_its_date_is_fine(expression: str) -> None:
+def test_a_string_that_stays_a_string_or_is_a_full_timestamp_is_accepted(expression: str) -> None:
     check_nondeterminism(f"SELECT {expression} AS q FROM t", "t", COLUMNS)

@@ -41,7 +41,7 @@ def test_columns_match_without_regard_to_case_and_keep_their_own_names() -> None
     assert result.passthrough == {"carrier": "carrier", "late": "dep_delay", "c d": "c d"}
 
 
-def test_an_explode_is_told_apart_from_the_columns_beside_it() -> None:
+def test_an_explode_is_separated_from_the_other_columns() -> None:
     result = plan("SELECT hour, explode(filter(arr, x -> x > hour)) AS `an item`, day FROM flights WHERE day > 1")
     assert result.columns == (("hour", "`n_flights`.`hour`"), ("an item", "`__item`"), ("day", "`n_flights`.`day`"))
     assert result.exploded == Exploded("an item", "filter(`n_flights`.`arr`, x -> x > `n_flights`.`hour`)", None)
@@ -49,7 +49,7 @@ def test_an_explode_is_told_apart_from_the_columns_beside_it() -> None:
     assert plan("SELECT s.explode AS e FROM flights").exploded is None
 
 
-def test_without_a_qualifier_columns_stand_alone() -> None:
+def test_without_a_qualifier_columns_are_not_qualified() -> None:
     assert sql_plan("SELECT a + 1 AS b FROM t", "t", ["a"]).columns == (("b", "`a` + 1"),)
 
 
@@ -94,14 +94,14 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
 
 
 @pytest.mark.parametrize(("sql", "problem"), REFUSED.items())
-def test_sql_that_is_not_row_wise_or_not_repeatable_is_refused(sql: str, problem: str) -> None:
+def test_sql_that_is_not_row_wise_or_not_deterministic_is_refused(sql: str, problem: str) -> None:
     """DESIGN 8.1, I12: an epoch that runs again must give the same rows."""
     with pytest.raises(SqlProblem) as caught:
         plan(sql)
     assert str(caught.value) == problem
 
 
-def test_a_problem_says_line_and_column_of_the_sql() -> None:
+def test_a_problem_has_line_and_column_in_the_sql() -> None:
     with pytest.raises(SqlProblem) as caught:
         plan("SELECT hour,\n   nope FROM flights")
     assert (caught.value.line, caught.value.column) == (2, 4)
@@ -110,7 +110,7 @@ def test_a_problem_says_line_and_column_of_the_sql() -> None:
     assert caught.value.line == 2
 
 
-def test_unix_timestamp_of_a_column_and_columns_named_like_functions_are_fine() -> None:
+def test_unix_timestamp_of_a_column_and_columns_named_like_functions_are_accepted() -> None:
     sql = "SELECT unix_timestamp(time_hour) AS u, user, date FROM flights"
     assert [name for name, _ in plan(sql).columns] == ["u", "user", "date"]
 
@@ -144,7 +144,7 @@ def _render(node: tuple, column: str) -> str:
 
 
 @given(st.lists(_EXPRESSIONS, min_size=1, max_size=3), st.one_of(st.none(), _EXPRESSIONS))
-def test_taking_a_select_apart_changes_nothing_but_the_qualifiers(items: list[tuple], condition: tuple | None) -> None:
+def test_splitting_a_select_changes_only_the_qualifiers(items: list[tuple], condition: tuple | None) -> None:
     select = ", ".join(f"{_render(item, '{}')} AS x{i}" for i, item in enumerate(items))
     where = f" WHERE {_render(condition, '{}')}" if condition else ""
     result = plan(f"SELECT {select} FROM flights{where}")
@@ -153,7 +153,7 @@ def test_taking_a_select_apart_changes_nothing_but_the_qualifiers(items: list[tu
 
 
 @pytest.mark.parametrize("name", ["list", "`list`", "`array`"])
-def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
+def test_a_column_that_looks_like_a_type_needs_parentheses(name: str) -> None:
     columns = ["list", "array"]
     with wording.raises(SqlProblem):
         sql_plan(f"SELECT {name}[0] AS x FROM t", "t", columns, qualify="n_t")
@@ -162,7 +162,7 @@ def test_a_column_that_reads_like_a_type_needs_parentheses(name: str) -> None:
 
 
 @pytest.mark.parametrize(("sql", "word"), [("SELEC * FROM t", "SELEC"), ("  slect a FROM t", "slect"), ("a", "a")])
-def test_a_text_that_begins_with_an_unknown_word_is_refused_for_that_word(sql: str, word: str) -> None:
+def test_an_unknown_first_word_is_reported(sql: str, word: str) -> None:
     with wording.raises(SqlProblem) as caught:
         plan(sql)
     assert word in str(caught.value)

@@ -42,7 +42,7 @@ COLUMNS = {
         "count_if",
     ],
 )
-def test_fields_that_are_there_or_not_known_are_fine(expression: str) -> None:
+def test_existing_or_unknown_fields_are_accepted(expression: str) -> None:
     columns = COLUMNS | {"count_if": parse_type("int64")}
     check_fields(f"SELECT {expression} AS q FROM t", "t", columns)
     check_fields(f"SELECT id FROM orders t WHERE {expression} IS NOT NULL", "orders", columns)
@@ -63,7 +63,7 @@ def test_fields_that_are_there_or_not_known_are_fine(expression: str) -> None:
         ("exists(items, i -> exists(i.parts, p -> p.m = 1))", "m"),
     ],
 )
-def test_a_field_that_is_not_there_is_refused_with_its_place_and_the_nearest_one(expression: str, field: str) -> None:
+def test_a_missing_field_is_refused_with_position_and_suggestion(expression: str, field: str) -> None:
     with wording.raises(SqlProblem) as raised:
         check_fields(f"SELECT\n  {expression} AS q FROM t", "t", COLUMNS)
     assert str(expression.rindex(field) + 3) in str(raised.value)

@@ -9,12 +9,12 @@ from milepost.spec.sql.union import Branch, branches
 from milepost_testkit import wording
 
 
-def test_a_select_alone_is_the_whole_text() -> None:
+def test_without_union_the_only_select_is_the_whole_text() -> None:
     text = "SELECT 'UNION ALL' AS a, `union` FROM t -- UNION ALL SELECT"
     assert branches(text, ["t"]) == (Branch("t", text),)
 
 
-def test_each_select_keeps_its_place_so_that_a_problem_says_line_and_column_of_the_whole() -> None:
+def test_each_select_keeps_its_position_in_the_whole_sql() -> None:
     text = "SELECT a FROM t\nUNION /* of */ ALL\n SELECT b FROM u\nunion all SELECT c FROM T"
     found = branches(text, ["t", "u"])
     assert [one.input for one in found] == ["t", "u", "t"]
@@ -45,7 +45,7 @@ def test_expressions_of_a_second_select_need_no_name() -> None:
         ("SELECT a FROM t UNION ALL", "expected one SELECT"),
     ],
 )
-def test_what_is_no_union_of_selects_over_the_inputs_is_refused(text: str, problem: str) -> None:
+def test_anything_but_a_union_of_selects_over_the_inputs_is_refused(text: str, problem: str) -> None:
     with pytest.raises(SqlProblem) as caught:
         branches(text, ["t", "u"])
     assert problem in str(caught.value)

@@ -23,7 +23,7 @@ from milepost_testkit import wording
         ("yyyyMMdd[ HH[:mm]]", "20260103", {"year": "2026", "month": "01", "day": "03", "hour": None, "minute": None}),
     ],
 )  # fmt: skip
-def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dict[str, str | None]) -> None:
+def test_a_pattern_extracts_the_parts_of_a_text(pattern: str, text: str, parts: dict[str, str | None]) -> None:
     found = re.fullmatch(parse_pattern(pattern).expression, text)
     assert found is not None and found.groupdict() == parts
     assert re.fullmatch(parse_pattern(pattern).expression, text.replace("2", "two", 1)) is None
@@ -55,7 +55,7 @@ def test_a_pattern_takes_the_parts_of_a_text(pattern: str, text: str, parts: dic
         "yyyy-MM-dd" + "." * 100,
     ],
 )
-def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str) -> None:
+def test_an_ambiguous_or_unsupported_pattern_is_refused(pattern: str) -> None:
     with wording.raises(ValueError):
         parse_pattern(pattern)
 
@@ -75,7 +75,5 @@ def test_a_pattern_that_would_be_read_otherwise_is_refused_by_name(pattern: str)
         ("dd.MM.yyyy", "dd.MM.yyyy]]", False),
     ],
 )
-def test_a_pattern_with_further_optional_parts_accepts_the_same_texts(
-    pattern: str, former: str, expected: bool
-) -> None:
+def test_a_pattern_with_more_optional_parts_accepts_the_same_texts(pattern: str, former: str, expected: bool) -> None:
     assert accepts_all_of(pattern, former) is expected

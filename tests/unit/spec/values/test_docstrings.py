@@ -20,7 +20,7 @@ class Silent:
     """Says nothing: of what it has."""
 
 
-def test_each_attribute_has_its_text_on_one_line() -> None:
+def test_each_description_is_one_line() -> None:
     assert parse_docstring(Window.__doc__ or "") == (
         "Rows of one hour, aligned to the epoch.",
         {"size": "how long, such as: 1h.", "lateness": "how long a row may come late: 0s, never."},

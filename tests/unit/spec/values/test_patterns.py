@@ -25,13 +25,13 @@ def means(pattern: str, name: str) -> bool:
 
 @profiles.examples(share=5)
 @given(_PIECES, st.lists(st.text("aab//\n", max_size=10), max_size=20))
-def test_a_pattern_means_what_its_definition_says(pattern: str, names: list[str]) -> None:
+def test_a_pattern_matches_as_defined(pattern: str, names: list[str]) -> None:
     is_meant = matcher(pattern)
     assert [is_meant(name) for name in names] == [means(pattern, name) for name in names]
 
 
 @given(_PIECES, st.lists(st.text("ab/", max_size=4), min_size=9, max_size=9))
-def test_a_name_made_after_a_pattern_is_meant_by_it(pattern: str, fillings: list[str]) -> None:
+def test_a_name_generated_from_a_pattern_matches_it(pattern: str, fillings: list[str]) -> None:
     fill = iter(fillings)
     parts = []
     for token in _TOKEN.findall(pattern):
@@ -54,7 +54,7 @@ def test_a_name_made_after_a_pattern_is_meant_by_it(pattern: str, fillings: list
         ("**" * 500 + "b", "a" * 4_096),
     ],
 )
-def test_no_name_costs_more_than_its_length_times_that_of_the_pattern(pattern: str, name: str) -> None:
+def test_matching_time_is_bounded_by_name_length_times_pattern_length(pattern: str, name: str) -> None:
     """As a regular expression, the first one took minutes."""
     is_meant = matcher(pattern)
     began = time.process_time()

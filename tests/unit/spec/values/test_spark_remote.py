@@ -16,7 +16,7 @@ from milepost.spec.values.spark_remote import DEFAULT_PORT, SparkRemote, parse_r
         ("sc://spark.example:443/;use_ssl=true", SparkRemote("spark.example", 443, tls=True), False),
     ],
 )
-def test_an_address_says_host_port_and_whether_tls(text: str, remote: SparkRemote, loopback: bool) -> None:
+def test_an_address_has_host_port_and_tls(text: str, remote: SparkRemote, loopback: bool) -> None:
     found = parse_remote(text)
     assert (found, found.is_loopback) == (remote, loopback)
     assert parse_remote(f"{found.url}/;use_ssl={str(found.tls).lower()}") == found
@@ -26,6 +26,6 @@ def test_an_address_says_host_port_and_whether_tls(text: str, remote: SparkRemot
     "text",
     ["sc://s3cret@host", "sc://me:s3cret@host", "sc://host/;token=s3cret", "sc://host/;x=s3cret", "http://s3cret"],
 )
-def test_a_refusal_does_not_repeat_what_may_be_a_secret(text: str) -> None:
+def test_a_refusal_does_not_quote_a_possible_secret(text: str) -> None:
     problem = remote_problem(text)
     assert problem is not None and "s3cret" not in problem

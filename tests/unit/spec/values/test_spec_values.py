@@ -31,7 +31,7 @@ def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> No
 
 
 @pytest.mark.parametrize("text", ["", "30", "1.5h", "-1s", "2 h", "h", "1h30m", 30, None, True, "36501d"])
-def test_what_is_no_duration_is_refused(text: object) -> None:
+def test_anything_but_a_duration_is_refused(text: object) -> None:
     """A bare number too: its unit would be a guess."""
     with wording.raises(ValueError):
         parse_duration(text)
@@ -79,7 +79,7 @@ def test_a_column_type_is_the_arrow_type_of_its_name(text: str, expected: pa.Dat
     ["", "int", "int32?", "timestamp", "timestamp[us, CET]", "timestamp[h]", "decimal(39,0)", "decimal(3,4)", "list<>",
      "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
 )  # fmt: skip
-def test_what_is_no_column_type_is_refused_with_the_grammar(text: object) -> None:
+def test_anything_but_a_column_type_is_refused_with_the_grammar(text: object) -> None:
     with wording.raises(ValueError):
         parse_type(text)
 
@@ -172,7 +172,7 @@ def test_a_filter_is_a_condition_or_a_column(text: str, condition: str) -> None:
         3,
     ],
 )
-def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object) -> None:
+def test_an_invalid_aggregate_call_is_refused(text: object) -> None:
     with wording.raises(ValueError):
         parse_aggregate(text)
 
@@ -195,7 +195,7 @@ def test_an_aggregate_that_does_not_work_is_refused_by_name(text: object) -> Non
         ("sum(unknown)", None),
     ],
 )
-def test_an_aggregate_takes_types_that_it_can_work_with(text: str, problem: str | None) -> None:
+def test_an_aggregate_refuses_unsuitable_types(text: str, problem: str | None) -> None:
     types = {"s": "string", "i": "int32", "l": "list<int32>", "b": "bool"}
     assert type_problem(parse_aggregate(text), {name: parse_type(type_) for name, type_ in types.items()}) == problem
 

@@ -32,7 +32,7 @@ COMMANDS = [command.name or "" for command in app.registered_commands]
         ("expect_column_maxi_to_be_between", "expect_column_max_to_be_between"),
     ],
 )
-def test_the_expectation_that_was_meant_is_proposed(name: str, meant: str | None) -> None:
+def test_the_intended_expectation_is_suggested(name: str, meant: str | None) -> None:
     assert nearest(name, EXPECTATIONS) == meant
 
 
@@ -40,7 +40,7 @@ def test_the_expectation_that_was_meant_is_proposed(name: str, meant: str | None
     ("name", "meant"),
     [("mim", "min"), ("cnt", "count"), ("median", None), ("man", None), ("argmax", "arg_max")],
 )
-def test_an_aggregate_is_proposed_only_if_it_is_nearly_the_same(name: str, meant: str | None) -> None:
+def test_an_aggregate_is_suggested_only_if_it_is_nearly_equal(name: str, meant: str | None) -> None:
     assert nearest(name, ARGUMENTS) == meant
 
 
@@ -60,7 +60,7 @@ def test_an_aggregate_is_proposed_only_if_it_is_nearly_the_same(name: str, meant
         ("descending", None),
     ],
 )
-def test_the_function_that_was_meant_is_proposed(name: str, meant: str | None) -> None:
+def test_the_intended_function_is_suggested(name: str, meant: str | None) -> None:
     assert nearest(name, ROW_WISE) == meant
 
 
@@ -68,20 +68,20 @@ NEGATED = ("not_{}", "{}_not", "non_{}", "is_not_{}")
 
 
 @pytest.mark.parametrize("known", [[*EXPECTATIONS], SOME_FUNCTIONS, COMMANDS], ids=["checks", "functions", "commands"])
-def test_no_name_is_answered_with_its_negation(known: list[str]) -> None:
+def test_the_negation_of_a_name_is_never_suggested(known: list[str]) -> None:
     for name in known:
         negated = any(word in name for word in ("not", "null", "zero"))  # `ifnull` and `nvl` are no negations
         for form in () if negated else NEGATED:
             assert nearest(form.format(name), known) != name
 
 
-def test_a_name_is_its_own_nearest_whatever_its_case() -> None:
+def test_a_known_name_in_any_case_is_its_own_suggestion() -> None:
     for known in (EXPECTATIONS, SOME_FUNCTIONS, ARGUMENTS, COMMANDS):
         assert [nearest(name.upper(), known) for name in known] == list(known)
 
 
 @pytest.mark.parametrize(("function", "suggested"), [("median", ""), ("mean", '"avg"'), ("mni", '"min"'), ("xyz", "")])
-def test_an_aggregate_that_does_not_exist_is_refused_with_what_does(function: str, suggested: str) -> None:
+def test_an_unknown_aggregate_is_refused_with_a_suggestion(function: str, suggested: str) -> None:
     with wording.raises(ValueError) as refused:
         parse_aggregate(f"{function}(x)")
     assert suggested in str(refused.value)
