@@ -93,11 +93,14 @@ def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
         return process.wait(240), told
 
 
-def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str, golden: str = "") -> None:
+def assert_clear_error(
+    outcome: Outcome, exit_code: int, *mentions: str, golden: str = "", replace: Mapping[str, str] | None = None
+) -> None:
     """Fail unless the call ended with this code and one short error that says all of `mentions`, and no stack trace.
 
     Args:
         golden: the file of wording that has this test's error, `rollback`; without one the wording is not compared.
+        replace: regular expressions of what differs between runs, with placeholders, as of `wording.matches`.
     """
     assert outcome.exit_code == exit_code, f"exit {outcome.exit_code}, expected {exit_code}: {outcome.stderr}"
     text = "\n".join(outcome.error)
@@ -109,4 +112,4 @@ def assert_clear_error(outcome: Outcome, exit_code: int, *mentions: str, golden:
     for words in mentions:
         assert words in text, f"the error does not say {words!r}: {text}"
     if golden:
-        wording.matches(golden, text)
+        wording.matches(golden, text, replace=replace)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.spark.driver.engines.session import TASK_ATTEMPTS
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
@@ -106,6 +107,7 @@ def _with_a_longer_payload(condition: str) -> Callable[[DataFrame], DataFrame]:
     return change
 
 
+BUFFERS = {r"\b\d+ buffers, \d+ arrived": "{number} buffers, {number} arrived"}
 CHANNEL = "subtask = 0 AND channel = 1"
 
 
@@ -116,24 +118,24 @@ CHANNEL = "subtask = 0 AND channel = 1"
         (
             _without(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_INCOMPLETE",
-            "channel 1: expected buffer 0, got buffer 1",
+            "channel 1",
         ),
         pytest.param(
             _without(f"{CHANNEL} AND kind = 'barrier'"),
             "CHANNEL_INCOMPLETE",
-            "channel 1 carries an acknowledgement before its barrier",
+            "channel 1",
             marks=pytest.mark.deep,
         ),
         pytest.param(
             _without(f"{CHANNEL} AND kind = 'ack'"),
             "CHANNEL_INCOMPLETE",
-            "no acknowledgement arrived on channel 1",
+            "channel 1",
             marks=pytest.mark.deep,
         ),
         pytest.param(
             _with_a_longer_payload(f"{CHANNEL} AND kind = 'buffer' AND sequence = 0"),
             "CHANNEL_DIGEST_MISMATCH",
-            "channel 1: barrier states",
+            "channel 1",
             marks=pytest.mark.deep,
         ),
     ],
@@ -149,7 +151,7 @@ def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
 ) -> None:
     """I12: count and digest of every channel; the declined epoch leaves nothing, and the next run is right."""
     tamper_once(monkeypatch, exchange, change)
-    declined(job, reason, f"subtask {exchange}/0 declined: {reason}: {says}")
+    assert f"{exchange}/0" in declined(job, reason, says)
     recovers(job)
 
 
@@ -157,7 +159,7 @@ def test_a_worker_that_runs_other_code_declines(job: FlightsJob, monkeypatch: py
     """I13: what a long-lived worker once imported is what it runs."""
     with monkeypatch.context() as patch:
         patch.setattr("milepost.epoch.code_hash.CODE_HASH", "f" * 64)
-        declined(job, "CODE_MISMATCH", "the epoch was planned by code ffffffffffff")
+        declined(job, "CODE_MISMATCH", "ffffffffffff")
     recovers(job, on_spark=True)
 
 
@@ -167,15 +169,15 @@ def test_two_attempts_of_one_subtask_are_seen_only_by_comparing_all_acknowledgem
     """I12, I7: each receiver saw a whole channel of a consistent attempt, but not of the same one."""
     workers = Workers(monkeypatch, tmp_path / "executions")
     workers.fault = TwoAttempts()
-    declined(job, "ATTEMPTS_MIXED", "subtask 0/0 acknowledged from two attempts that differ")
+    declined(job, "ATTEMPTS_MIXED", "0/0")
     workers.fault = None
     recovers(job)
 
 
-def declined(job: FlightsJob, reason: str, says: str) -> None:
-    """The epoch declines for this reason, is aborted, and nothing of it is visible."""
+def declined(job: FlightsJob, reason: str, says: str) -> str:
+    """The epoch declines for this reason, is aborted, and nothing of it is visible. Returns its message."""
     before = {name: job.master().read(name) for name in ("carriers", "hourly")}
-    with pytest.raises(SubtaskDeclined) as caught:
+    with wording.raises(SubtaskDeclined, replace=wording.FIRST_DECLINE | BUFFERS) as caught:
         job.run()
     assert caught.value.details["reason"] == reason
     assert says in caught.value.message
@@ -185,6 +187,7 @@ def declined(job: FlightsJob, reason: str, says: str) -> None:
     for name, table in before.items():
         assert job.master().read(name).equals(table)
         assert not any(job.sink_store(name).list(f"{DATA}chk-{aborted.checkpoint_id:020}/"))
+    return caught.value.message
 
 
 def recovers(job: FlightsJob, *, on_spark: bool = False) -> None:

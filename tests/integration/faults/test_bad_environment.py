@@ -13,6 +13,7 @@ import pytest
 
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights import day_key
 from milepost_testkit.jobs.flights.flights_job import FLIGHTS_SPEC, FlightsJob
@@ -49,7 +50,8 @@ def test_a_disk_that_is_full_before_anything_is_planned_refuses_the_run_and_lose
     job = recovering.job
     with no_room([psutil.Process()], 16):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, str(job.folder / "store"), "was not written", "Free space on the disk")
+    assert_clear_error(outcome, 8, str(job.folder / "store"))
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted=None)
     recovering.recover(failed=False)
 
@@ -57,7 +59,8 @@ def test_a_disk_that_is_full_before_anything_is_planned_refuses_the_run_and_lose
 def test_a_disk_that_does_not_take_what_tasks_are_to_do_is_named_and_loses_nothing(recovering: RecoveringJob) -> None:
     with no_room([psutil.Process()], 4_000):
         outcome = milepost("run", recovering.job.spec_path)
-    assert_clear_error(outcome, 8, "cannot take what the tasks of an epoch do", "spark.local.dir")
+    assert_clear_error(outcome, 8, "spark.local.dir")
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -69,7 +72,8 @@ def test_a_disk_that_fills_while_subtasks_write_is_a_decline_and_no_failure_of_t
     job = recovering.job
     with no_room(python_workers(), 1_000):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "was not written", "Free space on the disk")
+    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE")
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -98,13 +102,8 @@ def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory_is_a_dec
     monkeypatch.setattr("milepost.spark.driver.runner.budget_bytes", lambda limit_bytes: LITTLE_MEMORY)
     with no_room(python_workers(), 1_000):
         outcome = milepost("run", recovering.job.spec_path)
-    assert_clear_error(
-        outcome,
-        8,
-        "ENVIRONMENT_UNUSABLE",
-        "cannot take what does not fit in a task's memory",
-        "set MILEPOST_CACHE_DIR",
-    )
+    assert_clear_error(outcome, 8, "ENVIRONMENT_UNUSABLE", "MILEPOST_CACHE_DIR")
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -113,7 +112,8 @@ def test_a_disk_that_fills_with_what_spark_shuffles_is_no_failure_of_the_job(rec
     """Spark gives the job up after some tries; no failure of the job, and the next run has what it needs."""
     with no_room(spark_jvm(), 200):
         outcome = milepost("run", recovering.job.spec_path)
-    assert_clear_error(outcome, 8, "a disk does not take what Spark shuffles: File too large", "spark.local.dir")
+    assert_clear_error(outcome, 8, "File too large", "spark.local.dir")
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False, on_spark=True)
 
@@ -124,7 +124,8 @@ def test_a_disk_that_fills_before_the_commit_point_leaves_nothing_complete(recov
     (metadata,) = (path.stat().st_size for path in (job.folder / "store").rglob("_metadata"))
     with no_room([psutil.Process()], metadata * 3 // 4):
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 8, "_metadata", "was not written", "Free space on the disk")
+    assert_clear_error(outcome, 8, "_metadata")
+    wording.matches("run", outcome.error[-1])
     recovering.assert_nothing_happened(aborted="ENVIRONMENT_UNUSABLE")
     recovering.recover(failed=False)
 
@@ -169,20 +170,20 @@ def test_wrong_credentials_and_missing_buckets_lose_nothing(s3_job: S3Job, seawe
     job.land([3, 4])
     with environment(AWS_SECRET_ACCESS_KEY="wrong" * 8):
         outcome = milepost("run", job.spec_path)
-        assert_clear_error(outcome, 8, job.buckets["milepost"], "no valid credentials", "Nothing was read or written")
+        assert_clear_error(outcome, 8, job.buckets["milepost"], golden="run")
         assert "wrong" not in outcome.stderr
     with environment(AWS_ACCESS_KEY_ID="nobody"):
-        assert_clear_error(milepost("run", job.spec_path), 8, "no valid credentials")
+        assert_clear_error(milepost("run", job.spec_path), 8, golden="run")
     with environment(remove=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), AWS_EC2_METADATA_DISABLED="true"):
-        assert_clear_error(milepost("run", job.spec_path), 8, "no valid credentials")
+        assert_clear_error(milepost("run", job.spec_path), 8, golden="run")
     job.write_spec(milepost="no-such-storage")
-    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-storage'", "does not exist", "Create the bucket")
+    assert_clear_error(milepost("run", job.spec_path), 8, "'no-such-storage'", golden="run")
     job.write_spec()
     landing = job.buckets["landing"]
     for day in (1, 2, 3, 4):
         seaweed.client.delete_object(Bucket=landing, Key=day_key(day))
     seaweed.client.delete_bucket(Bucket=landing)
-    assert_clear_error(milepost("run", job.spec_path), 8, landing, "does not exist", "Create the bucket")
+    assert_clear_error(milepost("run", job.spec_path), 8, landing, golden="run")
     seaweed.client.create_bucket(Bucket=landing)
     job.land([1, 2, 3, 4])
     assert milepost("history", job.spec_path, "--json").document() == before

@@ -15,12 +15,20 @@ from typing import Any
 
 import pytest
 
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights import day_body, day_key
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import RecoveringJob
 
-RESUME = "FAILED now: before it runs again, milepost resume {job}"
+VARYING = {
+    r"\b\d+-\d{16,}\b": "{version}",
+    r"modified [\d:T.Z-]+": "modified {time}",
+    r"\[([A-Z_.]+)\].*(?=\. Nothing)": r"[\1] {why}",
+} | wording.FIRST_DECLINE
+"""Versions of objects, and what Spark says below the names of its errors."""
+
+RESUME = "milepost resume {job}"
 SQL = "SELECT carrier, flight, origin, dest, dep_delay, distance, time_hour FROM flights WHERE dep_delay IS NOT NULL"
 
 
@@ -67,9 +75,7 @@ def day_fault(name: str, edit: Callable[[bytes], bytes], *says: str) -> Fault:
     def fix(job: FlightsJob) -> None:
         job.landing.put(day_key(3), day_body(3))
 
-    return Fault(
-        name, strike, fix, 1, ("object 2013/01/03.csv", *says, "Nothing of this epoch is visible", RESUME), "BAD_RECORD"
-    )
+    return Fault(name, strike, fix, 1, ("2013/01/03.csv", *says, RESUME), "BAD_RECORD")
 
 
 def rewrite_consumed(job: FlightsJob) -> None:
@@ -119,7 +125,7 @@ FAULTS = [
         "sql-type",
         {SQL: SQL.replace("distance", "size(dest) AS distance")},
         1,
-        "operator clean",
+        "clean",
         "size(dest)",
         "DATATYPE_MISMATCH",
         RESUME,
@@ -129,7 +135,7 @@ FAULTS = [
         "sql-on-a-value",
         {SQL: SQL.replace("distance", "CAST(tailnum AS INT) AS distance")},
         1,
-        "operator clean",
+        "clean",
         "CAST(`tailnum` AS INT)",
         "[CAST_INVALID_INPUT]",
         RESUME,
@@ -141,29 +147,28 @@ FAULTS = [
         {"operators:": f"operators:\n{EXTRA_OPERATOR}"},
         2,
         "aggregates.x",
-        "but origin is string",
+        "origin",
     ),
-    spec_fault("changed-operator", {"max(dep_delay)": "min(dep_delay)"}, 2, "carriers", "new uid"),
+    spec_fault("changed-operator", {"max(dep_delay)": "min(dep_delay)"}, 2, "carriers"),
     spec_fault(
         "column-type",
         {"tailnum: string": "tailnum: int32"},
         1,
-        "object 2013/01/03.csv",
-        "line 2",
-        "column tailnum",
+        "2013/01/03.csv",
+        "tailnum",
         reason="BAD_RECORD",
     ),
-    day_fault("bad-value", cell(7, 5, b"soon"), "line 7", "column dep_delay", "'soon'"),
-    day_fault("short-line", line(9, b"2013,1,3"), "line 9"),
-    day_fault("no-event-time", cell(5, 18, b"NA"), "line 5", "time_hour"),
+    day_fault("bad-value", cell(7, 5, b"soon"), "dep_delay", "'soon'"),
+    day_fault("short-line", line(9, b"2013,1,3")),
+    day_fault("no-event-time", cell(5, 18, b"NA"), "time_hour"),
     day_fault("no-such-column", cell(1, 9, b"airline"), "carrier"),
-    day_fault("not-utf-8", cell(4, 9, b"\xff\xfe"), "line 4"),
+    day_fault("not-utf-8", cell(4, 9, b"\xff\xfe")),
     Fault(
         "changed-after-it-was-consumed",
         rewrite_consumed,
         put_consumed_back,
         1,
-        ("2013/01/02.csv", "consumed by checkpoint 1", "on_change"),
+        ("2013/01/02.csv", "checkpoint 1", "on_change"),
     ),
 ]
 
@@ -212,7 +217,9 @@ def _befalls(recovering: RecoveringJob, fault: Fault) -> None:
     fault.strike(job)
     typed = shlex.quote(str(job.spec_path))
     says = [words.replace("{job}", typed) for words in fault.says]
-    assert_clear_error(fault.run("run", job.spec_path), fault.exit_code, *says)
+    outcome = fault.run("run", job.spec_path)
+    assert_clear_error(outcome, fault.exit_code, *says)
+    wording.matches("run", outcome.error, name=fault.name, replace=VARYING)
     fault.fix(job)
     recovering.assert_nothing_happened(aborted=fault.reason)
 
@@ -224,7 +231,7 @@ def test_a_tolerated_failure_needs_no_resume(recovering: RecoveringJob) -> None:
     fault = next(fault for fault in FAULTS if fault.name == "bad-value")
     fault.strike(job)
     outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 1, "line 7", "'soon'")
+    assert_clear_error(outcome, 1, "2013/01/03.csv", "'soon'", golden="run", replace=VARYING)
     assert "FAILED" not in outcome.stderr
     fault.fix(job)
     recovering.assert_nothing_happened(aborted="BAD_RECORD")

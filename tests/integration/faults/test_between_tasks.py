@@ -14,6 +14,7 @@ from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
+from milepost_testkit import wording
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.stores.hooked_store import HookedStore
@@ -36,7 +37,7 @@ def test_a_spec_edited_after_the_trigger_declines_the_epoch_and_the_next_one_tak
     session = Session.cli()
     triggered = _trigger(job, session)
     job.edit(job.spec_path.read_text(), {"watermark_delay: 2h": "watermark_delay: 3h"})
-    with pytest.raises(SubtaskDeclined, match="the spec changed after the epoch was triggered") as caught:
+    with wording.raises(SubtaskDeclined) as caught:
         job.master().run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
     job.master().abort(session, triggered.checkpoint_id, str(caught.value.details["reason"]), "spec changed")
     job.master().resume()
@@ -53,7 +54,7 @@ def test_a_sink_whose_path_leads_elsewhere_is_refused_before_anything_is_planned
     job.land(range(1, 3))
     job.run()
     monkeypatch.setenv("LAKE", str(tmp_path / "other"))
-    with pytest.raises(InvalidRequest, match="its table was left elsewhere at checkpoint 1"):
+    with wording.raises(InvalidRequest):
         job.run()
     assert [item.status for item in job.master().list_checkpoints()] == ["completed"]
     monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
@@ -66,7 +67,7 @@ def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: P
     job.run()
     store = job.sink_store("hourly")
     store.delete([stat.key for stat in store.list("")])
-    with pytest.raises(InvalidRequest, match="its table shows nothing yet, this job left it at checkpoint 1"):
+    with wording.raises(InvalidRequest):
         job.run()
     newest = job.master().list_checkpoints()[0]
     assert (newest.checkpoint_id, newest.status) == (2, "aborted")
@@ -97,7 +98,7 @@ def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
     key = metadata_key(triggered.checkpoint_id, report.metadata.token)
     body = store.get(key)
     store.put(key, body.replace(f'"token":{report.metadata.token}'.encode(), f'"token":{triggered.token}'.encode()))
-    with pytest.raises(StateCorrupt, match="Nothing was completed"):
+    with wording.raises(StateCorrupt):
         master.complete(session, triggered.checkpoint_id)
     store.put(key, body)
     assert master.complete(session, triggered.checkpoint_id).checkpoint_id == triggered.checkpoint_id
@@ -120,12 +121,13 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
 
     with monkeypatch.context() as patched:
         patched.setattr("milepost.jobmaster.job.context.open_store", opened)
-        with pytest.raises(Exception, match="checkpoint 1 is completed; sinks that wait for it: carriers"):
+        with wording.raises(Exception):
             job.run()
         states = job.master().show(1).sinks
         assert states == {name: "unconfirmed" if name == "carriers" else "committed" for name in SINKS}
     again = job.master().trigger(Session.cli())
-    assert isinstance(again, NothingToDo) and "published checkpoint 1 to sink carriers" in again.message
+    assert isinstance(again, NothingToDo) and "carriers" in again.message
+    wording.matches("run", again.message)
     job.assert_tables_equal_the_oracle()
 
 
@@ -143,5 +145,5 @@ def test_a_cleared_task_of_a_run_that_was_subsumed_has_nothing_left_to_do(tmp_pa
         lambda: master.complete(session, 1),
         lambda: master.notify_complete(session, 1, "carriers"),
     ):
-        with pytest.raises(Subsumed, match="nothing left to do"):
+        with wording.raises(Subsumed):
             ask()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.processes.processes import stop_tree, wait_until
 from milepost_testkit.runners.planes import Plane
@@ -82,7 +84,7 @@ def test_a_run_whose_jvm_is_killed_starts_another_one_and_ends_well(tmp_path: Pa
         jvm.kill()
         (tmp_path / "go").touch()
         _, stderr = running.communicate(timeout=480)
-    assert (running.returncode, "restart 1 of 1" in stderr) == (0, True), stderr
+    assert (running.returncode, bool(re.search(r"\b1 \w+ 1\b", stderr))) == (0, True), stderr
     newest, lost = milepost("list", spec, "--json").document()["checkpoints"]
     assert (newest["status"], lost["status"], lost["failure_reason"]) == (
         "completed",
@@ -106,7 +108,8 @@ def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_re
     (line,) = stdout.splitlines()
     error = json.loads(line)["error"]
     assert error["class"] == "Fenced"
-    assert "it was aborted: CHECKPOINT_COORDINATOR_SHUTDOWN: canceled by a person" in error["message"]
+    assert "CHECKPOINT_COORDINATOR_SHUTDOWN" in error["message"]
+    wording.matches("Fenced", error["message"])
     (tmp_path / "go").touch()
     assert milepost("run", spec).exit_code == 1
     assert milepost("start", spec, "--json").document()["incarnation"] == 2

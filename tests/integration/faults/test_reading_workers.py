@@ -20,6 +20,7 @@ from milepost.dataflow.sources.contract import ObjectPart, PartReader
 from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spark.task.planning import levels
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -97,7 +98,8 @@ def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
     with monkeypatch.context() as patch:
         patch.setattr(levels, "build_reader", lambda name, of: Dying(build_reader(name, of), "c.json", ended_by))
         outcome = milepost("run", spec)
-    assert_clear_error(outcome, 1, "source rows: c.json, d.json", "max_files: 1", "spark.executor.pyspark.memory")
+    assert_clear_error(outcome, 1, "c.json, d.json", "max_files: 1", "spark.executor.pyspark.memory")
+    wording.matches("run", outcome.error[-1])
     assert "a.json" not in outcome.stderr
     (aborted,) = milepost("list", spec, "--json").document()["checkpoints"]
     assert (aborted["status"], aborted["failure_reason"]) == ("aborted", "TASK_FAILURE")
@@ -129,7 +131,9 @@ def test_a_null_where_an_object_belongs_is_a_bad_record_of_a_worker_that_lives(s
     broken.write_text(f"null\n{good}" if line == "first" else f"{good}null")
     number = 1 if line == "first" else 3
     outcome = milepost("run", spec)
-    assert_clear_error(outcome, 1, f"object c.json, line {number}, value 'null' is not a JSON object", "BAD_RECORD")
+    assert_clear_error(
+        outcome, 1, "c.json", str(number), "'null'", "BAD_RECORD", golden="run", replace=wording.FIRST_DECLINE
+    )
     broken.write_text(good)
     assert milepost("resume", spec).exit_code == 0
     assert milepost("run", spec).exit_code == 0
@@ -147,7 +151,9 @@ def test_an_object_that_goes_while_it_is_read_is_not_skipped_and_counts_once_whe
     with monkeypatch.context() as patch:
         patch.setattr(levels, "build_reader", lambda name, of: Losing(build_reader(name, of), large))
         outcome = milepost("run", spec)
-    assert_clear_error(outcome, 1, "SOURCE_OBJECT_MISSING", "object c.json went while it was read", "milepost resume")
+    assert_clear_error(
+        outcome, 1, "SOURCE_OBJECT_MISSING", "c.json", "milepost resume", golden="run", replace=wording.FIRST_DECLINE
+    )
     large.write_text(lines)
     assert milepost("resume", spec).exit_code == 0
     assert milepost("run", spec, "--until-caught-up").exit_code == 0

@@ -92,12 +92,12 @@ def test_wrong_credentials_name_the_connection_and_lose_nothing(
     with monkeypatch.context() as wrong:
         wrong.setenv("AIRFLOW_CONN_LAKE", f"aws://somebody:a-wrong-secret@/?endpoint_url={job.objects.endpoint_url}")
         refused = milepost("run", job.spec_path)
-        assert_clear_error(refused, 8, "no valid credentials", "Correct login and password of Connection lake")
+        assert_clear_error(refused, 8, "Connection lake", golden="run")
         assert "a-wrong-secret" not in refused.stderr
     with monkeypatch.context() as wrong:
         address = spark_connect.remote.removeprefix("sc://")
         wrong.setenv("AIRFLOW_CONN_SPARK", f"spark-connect://:a-wrong-token@{address}")
         refused = milepost("run", job.spec_path)
-        assert_clear_error(refused, 8, "the token was refused", "the password of Connection spark")
+        assert_clear_error(refused, 8, "Connection spark", golden="run")
     assert milepost("run", job.spec_path).exit_code == 0
     job.assert_tables_equal_the_oracle()

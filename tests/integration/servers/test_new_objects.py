@@ -15,6 +15,7 @@ from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailab
 from milepost.protocol.records.object_store import Credentials
 from milepost.spec.job.connections import Connection, connection_of
 from milepost.storage.s3.queue import NewObjectsQueue
+from milepost_testkit import wording
 from milepost_testkit.processes.processes import free_ports
 from milepost_testkit.servers.s3_servers import Ministack
 
@@ -46,8 +47,9 @@ def test_all_messages_that_wait_are_one_reason_and_are_gone_once_they_are_delete
 
 def test_a_message_that_could_not_be_deleted_is_not_passed_over(ministack: Ministack, credentials: Credentials) -> None:
     url = ministack.queues.create_queue(QueueName="refusing")["QueueUrl"]
-    with pytest.raises(StoreUnavailable, match=f"queue {url} could not be emptied of what was seen"):
+    with wording.raises(StoreUnavailable) as refused:
         NewObjectsQueue(url, credentials, REGION).delete(["no receipt"])
+    assert url in str(refused.value)
 
 
 def test_a_watched_queue_goes_on_after_faults_and_its_messages_go_once_their_events_are_kept(
@@ -81,8 +83,9 @@ def test_a_watched_queue_goes_on_after_faults_and_its_messages_go_once_their_eve
 def test_a_queue_that_cannot_be_read_is_named(ministack: Ministack, credentials: Credentials, what: str) -> None:
     place = ministack.endpoint_url if what == "no queue" else f"http://127.0.0.1:{free_ports(1)[0]}"
     url = f"{place}/000000000000/nowhere"
-    with pytest.raises(StoreUnavailable, match=f"queue {url} could not be read") as refused:
+    with wording.raises(StoreUnavailable) as refused:
         NewObjectsQueue(url, credentials, REGION).receive()
+    assert url in str(refused.value)
     assert credentials.secret_key not in str(refused.value)
 
 
@@ -91,6 +94,6 @@ def test_a_queue_of_no_known_region_is_refused_and_none_is_guessed(
 ) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-    with pytest.raises(StoreUnavailable, match=r"could not be opened \(NoRegionError\)"):
+    with wording.raises(StoreUnavailable):
         NewObjectsQueue("https://queues.example/000000000000/landing", credentials)
     NewObjectsQueue("https://sqs.eu-west-1.amazonaws.com/000000000000/landing", credentials)

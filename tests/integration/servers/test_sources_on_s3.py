@@ -27,6 +27,7 @@ from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
+from milepost_testkit import wording
 from milepost_testkit.jobs.flights import flights
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.s3_servers import Ministack
@@ -114,7 +115,8 @@ def test_a_name_that_cannot_be_read_is_refused_before_anything_is_planned(
     bucket = landing.config.url.removeprefix("s3://")
     ministack.client.put_object(Bucket=bucket, Key="flights//a.csv", Body=b"x")
     listing = list_objects(landing, PATTERN)
-    with pytest.raises(InvalidRequest, match=r"flights//a\.csv: it has an empty part"):
+    with wording.raises(InvalidRequest) as refused:
         plan(listing, ConsumedSet.empty())
+    assert "flights//a.csv" in str(refused.value)
     assert [bad.name for bad in plan(listing, ConsumedSet.empty(), on_bad_name="skip").bad_names] == ["flights//a.csv"]
     assert probe_versioned_reads(landing, "") is None, "there is no object whose version could be asked for"

@@ -40,7 +40,7 @@ def test_an_epoch_runs_on_it_and_it_ends_with_its_whole_tree(tmp_path: Path, mon
         token = file.read_text()
         assert (told["remote"], bound, file.stat().st_mode & 0o077) == (f"sc://localhost:{port}", {"127.0.0.1"}, 0)
         assert token not in " ".join(server.cmdline())
-        assert_clear_error(milepost(*words[:-1]), 8, f"port {port} is taken", "--port")
+        assert_clear_error(milepost(*words[:-1]), 8, str(port), "--port", golden="spark-server")
 
         monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", token)
         monkeypatch.setenv("MILEPOST_SPARK_REMOTE", told["remote"])

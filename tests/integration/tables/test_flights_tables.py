@@ -96,7 +96,7 @@ def a_delete_is_refused_and_put_right(story: Story) -> None:
     left = expected["carriers"].filter(pa.compute.not_equal(expected["carriers"].column("carrier"), "UA"))
     story.witnesses.see(expected | {"carriers": left}, FILTERS)
     job.land(range(story.last_day + 1, story.last_day + 5))
-    with pytest.raises(InvalidRequest, match="changed rows of this job") as refused:
+    with pytest.raises(InvalidRequest) as refused:
         job.master().run(Session.cli(), story.runner())
     assert "milepost realign flights carriers" in refused.value.hint
     job.master().realign(Session.cli(), job.master().plan_realign("carriers"))

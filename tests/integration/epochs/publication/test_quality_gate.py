@@ -57,7 +57,7 @@ def test_a_critical_expectation_that_fails_publishes_nothing(recovering: Recover
     job = recovering.job
     without = with_quality(job, BETWEEN % (1, "critical"))
     outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 5, "sink carriers", "worst", "critical", "Nothing of this epoch is published")
+    assert_clear_error(outcome, 5, "carriers", "worst", "critical", golden="run")
     recovering.assert_nothing_happened(aborted="QUALITY_GATE_FAILED")
     (refusal,) = milepost("show", job.spec_path, "2", "--json").document()["veto"]["refusals"]
     assert refusal["rows"] and all(row.keys() == {"carrier", "worst"} and row["worst"] > 1 for row in refusal["rows"])
@@ -74,7 +74,7 @@ def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(
         job, "{type: expect_column_values_to_match_regex, column: carrier, regex: '([', severity: warning}"
     )
     outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 5, "sink carriers", "expect_column_values_to_match_regex(carrier) raised")
+    assert_clear_error(outcome, 5, "carriers", "expect_column_values_to_match_regex(carrier)", golden="run")
     recovering.assert_nothing_happened(aborted="QUALITY_GATE_ERROR")
     job.spec_path.write_text(without)
     recovering.recover(failed=True)
@@ -114,7 +114,7 @@ def test_a_suite_that_cannot_judge_is_a_bad_spec(
     """An empty suite would pass everything: exit 2, before anything is planned."""
     job = recovering.job
     without = with_quality(job, expectation)
-    assert_clear_error(milepost("run", job.spec_path), 2, says)
+    assert_clear_error(milepost("run", job.spec_path), 2, says, golden="run")
     job.spec_path.write_text(without)
     recovering.assert_nothing_happened(aborted=None)
     recovering.recover(failed=False)
@@ -149,7 +149,7 @@ def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path, plan
     job.landing.put("flights/4.csv", with_last_delay(good, b"9999"))
     with polling(job) as seen:
         outcome = milepost("run", job.spec_path)
-    assert_clear_error(outcome, 5, "sink departures", "refused 1 of 3", "critical")
+    assert_clear_error(outcome, 5, "departures", "1 of 3", "critical", golden="run")
     assert len(seen) >= 3 and len(set(seen)) == 1, seen
     ((before, worst),) = set(seen)
     assert worst <= 2000
