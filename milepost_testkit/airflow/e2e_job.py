@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -133,12 +134,15 @@ class E2eJob:
             task["try_number"] for task in self.airflow.rest.tasks(self.dag_id, run_id) if task["task_id"] == task_id
         )
 
+    def left(self, run_id: str, task_id: str) -> dict[str, Any]:
+        """Return what a task left to the next ones."""
+        path = f"/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return dict(self.airflow.rest.ask("GET", path, params={"deserialize": True})["value"])
+
     def token(self, run_id: str, task_id: str) -> int:
         """The token that a task of a run acts for: that of the trigger, and from `run_epoch` on that of its try."""
         own = "trigger_checkpoint" if task_id in ("trigger_checkpoint", "run_epoch") else "run_epoch"
-        path = f"/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/{own}/xcomEntries/return_value"
-        value = self.airflow.rest.ask("GET", path, params={"deserialize": True})["value"]
-        return int(value["token"])
+        return int(self.left(run_id, own)["token"])
 
     def process(self, run_id: str, task_id: str) -> psutil.Process:
         """The process of a running task. Its parent is the supervisor that Airflow gave it."""
@@ -181,3 +185,9 @@ class E2eJob:
         """Checkpoint id and status, oldest first."""
         found = self.master.list_checkpoints()
         return sorted((checkpoint.checkpoint_id, checkpoint.status) for checkpoint in found)
+
+
+def has_line(log: str, *values: object) -> bool:
+    """Return whether a line of a log has all of these values as words of it."""
+    words = [re.compile(rf"(?<![\w-]){re.escape(str(value))}(?![\w-])") for value in values]
+    return any(all(word.search(line) for word in words) for line in log.splitlines())
