@@ -1,4 +1,4 @@
-"""`kind: process` in a spec: what is known of its rows before its class is loaded, and what only afterwards."""
+"""`kind: process` in a spec: what is checked before its class is loaded, and what only after."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def test_a_function_is_a_module_and_a_class(function: str) -> None:
 
 
 def test_before_its_class_is_loaded_a_process_operator_has_rows_of_unknown_columns() -> None:
-    """`lint` imports no user code (DESIGN 9), so it says nothing about names below a process operator."""
+    """`lint` imports no user code (DESIGN 9), so it does not check names downstream of a process operator."""
     graph, problems = analyse(spec([PROCESS, after("aggregate", key=["n"], aggregates={"m": "max(t)"})], [sink("p")]))
     assert graph is not None and problems == []
     node = graph.nodes["p"]
-    assert (node.level, node.output_kind, node.key, node.known, node.columns) == (1, "append", (), False, {})
-    assert graph.nodes["next"].known and graph.nodes["next"].columns == {"n": None, "m": None}
-    assert not graph.sink_inputs["out"].known
+    assert (node.level, node.output_kind, node.key, node.columns_known, node.columns) == (1, "append", (), False, {})
+    assert graph.nodes["next"].columns_known and graph.nodes["next"].columns == {"n": None, "m": None}
+    assert not graph.sink_inputs["out"].columns_known
 
 
 def test_once_its_class_is_loaded_the_whole_graph_is_known() -> None:
     graph, problems = analyse(spec([PROCESS, after("aggregate", key=["n"], aggregates={"m": "max(t)"})]), DECLARED)
     assert graph is not None and problems == []
-    assert graph.nodes["p"].known and graph.nodes["p"].event_time == "t"
+    assert graph.nodes["p"].columns_known and graph.nodes["p"].event_time == "t"
     assert {name: str(type_) for name, type_ in graph.nodes["next"].columns.items()} == {
         "n": "int64", "m": "timestamp[us]",
     }  # fmt: skip

@@ -323,7 +323,7 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         detail = f"its table has rows of {uid} as it was before, and {uid} begins empty"
         row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
         return
-    if not sink.known:
+    if not sink.columns_known:
         return
     problems = [*missing_columns(before.schema, sink), *changed_types(before.schema, sink, graph)]
     if problems:

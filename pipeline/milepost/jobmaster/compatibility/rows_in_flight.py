@@ -89,7 +89,7 @@ def _sorted_signature(spec: JobSpec, loaded: LoadedCode | None, uid: str) -> str
 
 def is_known(graph: JobGraph, uid: str) -> bool:
     """Return whether the columns of everything that an operator's input descends from are."""
-    return all(graph.nodes[name].known and is_known(graph, name) for name in graph.nodes[uid].inputs)
+    return all(graph.nodes[name].columns_known and is_known(graph, name) for name in graph.nodes[uid].inputs)
 
 
 def _event_time(

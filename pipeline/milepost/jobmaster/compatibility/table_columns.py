@@ -42,7 +42,7 @@ def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, 
     """
     for name, rows in graph.sink_inputs.items():
         contents = None if head is None else head.tables.get(name)
-        if contents is None or contents.address.format == OWN_FORMAT or not rows.known:
+        if contents is None or contents.address.format == OWN_FORMAT or not rows.columns_known:
             continue
         if contents.location == context.sink_location(name) and (
             faults := [*changed_types(contents.schema, rows, graph)]

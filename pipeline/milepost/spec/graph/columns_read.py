@@ -17,7 +17,7 @@ def columns_read(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]:
     """
     node = graph.nodes[uid]
     columns = frozenset(node.columns)
-    if node.sinks or not node.known or not node.consumers:
+    if node.sinks or not node.columns_known or not node.consumers:
         return columns
     read = frozenset().union(*(_read_by(spec, graph, node, consumer) for consumer in node.consumers))
     return columns & read or columns

@@ -85,7 +85,7 @@ class Node:
         shown: whether a sink reads its rows, directly or through SQL.
         conditions: (column name, SQL condition) that Spark adds to its input, see `condition_columns`.
         sources: the sources it descends from, which determine its watermark.
-        known: whether `columns` is known. It is not downstream of a process operator whose class was not loaded.
+        columns_known: whether `columns` is known. It is not downstream of a process operator without a loaded class.
     """
 
     uid: str
@@ -98,7 +98,7 @@ class Node:
     key: tuple[str, ...]
     sources: tuple[str, ...]
     levels: tuple[int, ...]
-    known: bool = True
+    columns_known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
     deletes: bool = False
@@ -143,7 +143,7 @@ class SinkInput:
         sink: name of the sink. uid: the node it reads. part: "", LATE (followed by the input if there are two), or BAD.
         mode: append, upsert or changelog. key: the upsert key; () for other modes.
         routing_key: the columns of `key` that route rows to subtasks, in the order in which they are hashed; None: all.
-        columns, known: as in `Node`; for a changelog including the columns it adds.
+        columns, columns_known: as in `Node`; for a changelog including the columns it adds.
         op: operation of a changelog row without a delete: `insert`, or `upsert` by its key.
         deletes: as in `Node`; False for late rows and bad records.
     """
@@ -154,7 +154,7 @@ class SinkInput:
     mode: str
     key: tuple[str, ...]
     columns: dict[str, ColumnType | None]
-    known: bool = True
+    columns_known: bool = True
     op: str = "insert"
     deletes: bool = False
     routing_key: tuple[str, ...] | None = None
@@ -326,7 +326,7 @@ class _Builder:
             key=rows.key,
             sources=sources,
             levels=levels,
-            known=rows.known,
+            columns_known=rows.columns_known,
             shift_us=rows.shift_us,
             holdback_us=rows.holdback_us,
             deletes=rows.deletes,
@@ -348,7 +348,7 @@ class _Builder:
             problems = sink_problems(sink, rows, ("sinks", index))
             if sink.by_buckets:
                 problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, ("sinks", index))
-            if origin.known:
+            if origin.columns_known:
                 problems += partition_problems(sink, rows.columns, ("sinks", index))
             self.problems += problems
             if not problems:
@@ -357,7 +357,7 @@ class _Builder:
                 op = "upsert" if rows.kind == UPDATES else "insert"
                 routing_key = self._routing_key(node) if sink.by_buckets else None
                 self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, part, sink.mode, key, columns, origin.known, op, rows.deletes, routing_key
+                    sink.name, uid, part, sink.mode, key, columns, origin.columns_known, op, rows.deletes, routing_key
                 )
 
     def _routing_key(self, node: Node) -> tuple[str, ...]:
@@ -382,7 +382,7 @@ class _Builder:
 
     def _quality(self) -> None:
         for index, suite in enumerate(self.spec.quality):
-            if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].known:
+            if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].columns_known:
                 self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))
 
 
@@ -392,7 +392,7 @@ def _rows_of(node: Node) -> OutputRows:
         node.event_time,
         node.output_kind,
         node.key,
-        known=node.known,
+        columns_known=node.columns_known,
         shift_us=node.shift_us,
         deletes=node.deletes,
         retracts=node.output_kind != APPEND,

@@ -69,25 +69,25 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         "key": key_texts(operator),
         "columns": None if consumed is None else sorted(consumed),
         "modes": [graph.nodes[name].output_kind for name in node.inputs],
-        "made": [_made(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
+        "made": [_origin(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
     }
 
 
-def _made(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] | None = None) -> dict[str, Any]:
+def _origin(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] | None = None) -> dict[str, Any]:
     columns = [
         [name, None if type_ is None else str(type_)]
         for name, type_ in node.columns.items()
         if needed is None or name in needed
     ]
-    made: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
+    origin: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     if isinstance(operator, SqlOperator):
-        made["sql"] = operator.sql
+        origin["sql"] = operator.sql
     if isinstance(operator, LookupOperator):
-        made["lookup"] = operator.model_dump(mode="json", include={"key", "how", "order_by", "columns"})
+        origin["lookup"] = operator.model_dump(mode="json", include={"key", "how", "order_by", "columns"})
     if isinstance(operator, RowWiseSpec) or any(type_ is None for _, type_ in columns):
-        made["inputs"] = [_made(spec, graph, graph.nodes[name]) for name in node.inputs]
-    return made
+        origin["inputs"] = [_origin(spec, graph, graph.nodes[name]) for name in node.inputs]
+    return origin
 
 
 def _digest(document: dict[str, Any]) -> str:

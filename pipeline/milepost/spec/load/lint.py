@@ -44,7 +44,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             for sink in job.spec.sinks
         ],
         "lineage": lineage_document(job.spec, graph),
-        "columns_unknown": [node.uid for node in graph.nodes.values() if not node.known],
+        "columns_unknown": [node.uid for node in graph.nodes.values() if not node.columns_known],
         "unread": _unread(job.spec, graph),
     }
 

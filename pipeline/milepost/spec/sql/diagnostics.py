@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, problem_from, shown
+from milepost.spec.sql.sql_parse import SqlProblem, excerpt, is_variable, parse_select, problem_from
 from milepost.spec.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _check_null(node: exp.Expression) -> None:
 
     compares = isinstance(node, (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE))
     if compares and any(isinstance(side, exp.Null) for side in (node.left, node.right)):
-        raise SqlProblem(f"{shown(node)} is never true; write IS NULL or IS NOT NULL")
+        raise SqlProblem(f"{excerpt(node)} is never true; write IS NULL or IS NOT NULL")
 
 
 def _check_sum(node: exp.Expression) -> None:
@@ -72,7 +72,7 @@ def _check_sum(node: exp.Expression) -> None:
         text = str(side.this)
         if not any(letter.isdigit() for letter in text) and text.strip(" +-").casefold() not in _NUMBERS:
             raise SqlProblem(
-                f"{shown(node)}: + adds numbers, but '{text}' is a string; join strings with || or concat(…)"
+                f"{excerpt(node)}: + adds numbers, but '{text}' is a string; join strings with || or concat(…)"
             )
 
 
@@ -80,7 +80,7 @@ def _check_condition(tree: exp.Select, types: Mapping[str, ColumnType | None]) -
     where = tree.args.get("where")
     type_ = None if where is None else _type_of(where.this.unnest(), types)
     if type_ is not None and type_.kind not in ("bool", "string"):  # Spark casts a string to a boolean
-        raise SqlProblem(f"{shown(where)}: the condition is {type_}, not boolean; compare it with a value")
+        raise SqlProblem(f"{excerpt(where)}: the condition is {type_}, not boolean; compare it with a value")
 
 
 def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> None:
@@ -94,9 +94,9 @@ def _check_operands(node: exp.Expression, types: Mapping[str, ColumnType | None]
         if type_ is None:
             continue
         if type_.is_nested or type_.kind in ("bool", "binary"):
-            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}, which has no arithmetic")
+            raise SqlProblem(f"{excerpt(node)}: {side.name} is {type_}, which has no arithmetic")
         if type_.kind == "timestamp" and isinstance(other, exp.Literal) and not other.is_string:
-            raise SqlProblem(f"{shown(node)}: {side.name} is {type_}; write an interval: INTERVAL {other.this} DAY")
+            raise SqlProblem(f"{excerpt(node)}: {side.name} is {type_}; write an interval: INTERVAL {other.this} DAY")
 
 
 def _type_of(node: exp.Expression, types: Mapping[str, ColumnType | None]) -> ColumnType | None:

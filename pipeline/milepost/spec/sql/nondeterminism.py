@@ -20,7 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from milepost.spec.sql.spark_functions import BY_GROUP
-from milepost.spec.sql.sql_parse import SqlProblem, is_variable, parse_select, shown
+from milepost.spec.sql.sql_parse import SqlProblem, excerpt, is_variable, parse_select
 from milepost.spec.values.types import ColumnType
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ class _Checker:
             and not self._stays_text(node)
         ):
             raise SqlProblem(
-                f"{shown(node)} computes a string from constants, which Spark may read as a time that depends on when "
-                "the epoch runs; write the result"
+                f"{excerpt(node)} computes a string from constants, which Spark may read as a time that depends on "
+                "when the epoch runs; write the result"
             )
 
     def _check_conversion(self, node: exp.Expression) -> None:
@@ -187,18 +187,18 @@ class _Checker:
             converted = [node.expression]
         for argument in converted:
             if self._kind(argument) is _Kind.TEXT and not self._is_constant(argument):
-                raise SqlProblem(f"{shown(node)} {_TODAY}")
+                raise SqlProblem(f"{excerpt(node)} {_TODAY}")
 
     def _check_becomes_timestamp(self, origin: exp.Expression, node: exp.Expression) -> None:
         if self._kind(origin) in (_Kind.TEXT, _Kind.UNKNOWN) and not self._is_constant(origin):
-            raise SqlProblem(f"{shown(node)} {_TODAY}")
+            raise SqlProblem(f"{excerpt(node)} {_TODAY}")
 
     def _check_schema(self, node: exp.Expression, arguments: list[exp.Expression], position: int) -> None:
         """Refuse a schema string with a timestamp type, unless the options contain a `timestampFormat`."""
         schema = _constant_text(arguments[position]) if position < len(arguments) else None
         pattern = any("timestampformat" in (_constant_text(n) or "").casefold() for n in node.walk())
         if schema is not None and re.search(r"\btimestamp(_ltz)?\b", schema, re.IGNORECASE) and not pattern:
-            raise SqlProblem(f"{shown(node)} {_TODAY}")
+            raise SqlProblem(f"{excerpt(node)} {_TODAY}")
 
     def _check_comparison(self, node: exp.Expression) -> None:
         compared = list(_compared(node))
@@ -206,7 +206,7 @@ class _Checker:
         if _Kind.TIMESTAMP in kinds and any(
             kind is _Kind.TEXT and not self._is_constant(operand) for kind, operand in zip(kinds, compared, strict=True)
         ):
-            raise SqlProblem(f"{shown(node)} {_TODAY}")
+            raise SqlProblem(f"{excerpt(node)} {_TODAY}")
 
     def _may_be_text(self, node: exp.Expression) -> bool:
         """Return whether a constant expression is a string, or may return a string it was given."""

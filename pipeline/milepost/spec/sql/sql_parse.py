@@ -172,7 +172,7 @@ def _refuse_depth(tree: exp.Expression) -> None:
             waiting.append((inner, depth + (not is_chained), chain + is_chained))
 
 
-def shown(node: exp.Expression) -> str:
+def excerpt(node: exp.Expression) -> str:
     """Return an expression as messages quote it."""
     try:
         return shortened(str(node.sql(dialect="spark")))

@@ -1,4 +1,4 @@
-"""Where the columns of a table come from: what is stated, and that no column depends on what is not stated."""
+"""Column lineage of sinks: the expected origins, and that no column depends on any other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def job(*operators: dict[str, Any], output: str, mode: str = "append") -> JobSpe
 
 
 def words(rows: RowsLineage, column: str | None = None) -> set[str]:
-    """Each origin in words; of a column, or of which rows there are."""
+    """Return each origin as text; of a column, or of the rows."""
     origins = rows.rows if column is None else rows.of(column)
     return {
         f"{one.source}.{one.column} {way.subtype}{' masked' if way.masking else ''}"
@@ -153,7 +153,7 @@ def test_bad_records_have_no_source_columns() -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One operator, and the same as a query of DuckDB over its inputs. columns: that others may read, with types."""
+    """One operator, and the equivalent DuckDB query over its inputs. columns: output columns with types."""
 
     operator: dict[str, Any]
     query: str
@@ -220,7 +220,7 @@ def keyed_step(draw: st.DrawFn, uid: str, name: str, columns: Mapping[str, str])
 
 @st.composite
 def chains(draw: st.DrawFn) -> list[Step]:
-    """One to three operators, each over the one before it."""
+    """Draw one to three operators, each reading the previous one."""
     name, columns = "sales", {"id": "int", "shop": "int", "a": "int", "b": "int", "s": "text"}
     steps: list[Step] = []
     kinds = draw(
@@ -247,7 +247,7 @@ def rows_at_random(seed: int) -> Rows:
 
 
 def changed(rows: Rows, source: str, at: int, seed: int) -> Rows:
-    """Return the rows with other values in one column; the key of the static source stays a key."""
+    """Return the rows with changed values in one column. The key of the static source stays unique."""
     made = random.Random(seed)
     values = [row[at] for row in rows[source]]
     if source == "shops":
@@ -283,7 +283,7 @@ def source_columns() -> Iterator[tuple[str, int, str]]:
 @given(steps=chains(), seed=st.integers(0, 1_000))
 @profiles.examples(share=0.3)
 def test_a_column_outside_the_lineage_does_not_affect_the_result(steps: list[Step], seed: int) -> None:
-    """Soundness, by DuckDB: other values in a source's column change only columns whose lineage has it.
+    """Soundness, by DuckDB: changed values in a source column affect only columns whose lineage contains it.
 
     Where it decides which rows there are, they may all change.
     """

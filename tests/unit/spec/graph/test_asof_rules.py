@@ -1,4 +1,4 @@
-"""What an as-of join gives, and what it cannot read, is decided from the spec alone."""
+"""Output, checks and signatures of as-of joins."""
 
 from __future__ import annotations
 

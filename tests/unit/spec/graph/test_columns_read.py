@@ -1,4 +1,4 @@
-"""Which columns of a node's rows somebody behind it reads."""
+"""Which columns of a node's rows are read downstream."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WINDOW = behind("window", key=["name"], window={"tumbling": "1h"}, aggregates={"
 def test_an_operator_reads_the_columns_it_names_and_the_event_time(
     operator: dict[str, Any], expected: set[str]
 ) -> None:
-    """SQL without a name of a column reads all: rows without any have no number."""
+    """SQL that names no column reads all, because rows without columns cannot be counted."""
     assert read(operator) == expected
 
 

@@ -1,4 +1,4 @@
-"""A changed spec is compared with recorded state, operator by operator, before anything is planned."""
+"""A changed spec is compared with recorded state, operator by operator, before an epoch is planned."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def test_input_modes_that_were_not_recorded_are_compatible() -> None:
 
 
 def test_a_sink_whose_operator_was_not_recorded_is_compatible() -> None:
-    """Earlier versions did not record of which operator a table of the latest rows is."""
+    """Earlier versions did not record the operator whose rows an upsert table shows."""
     before = signatures(BASE)
     del before["sinks"]["sums"]["rows_of"]
     assert {row["verdict"] for row in compare_signatures(before, signatures(BASE))} == {COMPATIBLE}
 
 
 def test_a_permanent_ttl_cannot_become_a_duration() -> None:
-    """When the keys that are remembered were seen was not recorded: none of them could ever end."""
+    """State does not record when its keys were seen, so none of them could expire."""
     before, after = copy.deepcopy(BASE), copy.deepcopy(BASE)
     before["operators"][1]["ttl"] = None
     rows = {row["uid"]: row for row in compare_signatures(signatures(before), signatures(after))}
@@ -154,7 +154,7 @@ def with_event_time(column_type: str, event_time: Any) -> dict[str, Any]:
 def test_operators_that_depend_on_event_time_are_refused_when_it_changes(
     column_type: str, before: Any, after: Any, expected: set[str]
 ) -> None:
-    """Aggregates without event time go on; of a class it is not known, so that it counts as timed."""
+    """Aggregates without event time are compatible. A class may depend on event time, so it is not."""
     old, new = (signatures(with_event_time(column_type, one)) for one in (before, after))
     assert {row["uid"] for row in compare_signatures(old, new) if row["verdict"] != COMPATIBLE} == expected
 

@@ -1,4 +1,4 @@
-"""The reference's table of event time: one test per row, of the graph and of the operator that it builds."""
+"""The event time table of the reference: one test per row, of the graph and of the operator it builds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCE = {"format": "csv", "path": "in/*.csv", "schema": TIMES, "event_time": "a
 def graph_of(
     *operators: dict[str, Any], outputs: Outputs | None = None, sources: dict[str, Any] | None = None
 ) -> tuple[JobSpec, JobGraph]:
-    """A job of these operators, each over the one before it, and of further sources."""
+    """Return a job with these operators, each reading the previous one, and with more sources."""
     names = ["rows", *(operator["uid"] for operator in operators)]
     value = {"name": "job", "storage": "lake", "sources": {"rows": SOURCE, **(sources or {})}}
     chained = [{"inputs": [name], **operator} for name, operator in zip(names, operators, strict=False)]
@@ -41,7 +41,7 @@ def graph_of(
 
 
 def late(spec: JobSpec, uid: str, folder: Path, time_us: int, stamp_us: int, shift_us: int = 0) -> bool:
-    """Whether a row of this time and stamp is late for an operator."""
+    """Return whether a row with this event time and stamp is late for an operator."""
     operator = spec.operator(uid)
     assert not isinstance(operator, SqlOperator)
     built = build_operator(operator, [OperatorInput(SCHEMA, "at", shift_us)])
@@ -129,7 +129,7 @@ def process(folder: Path) -> None:
 
 
 def join(folder: Path) -> None:
-    """Late below the stamp, on either side; its pairs may be as much older as the right row may be later."""
+    """Rows below the stamp are late, on either side. Its holdback is how much later the right row may be."""
     pairs = {"uid": "pairs", "kind": "join", "inputs": ["rows", "rows"], "key": ["k"], "within": ["-1h", "2h"]}
     pairs |= {"columns": {"then": "right.at"}}
     spec, graph = graph_of(pairs, {**pairs, "uid": "before", "within": ["-2h", "-1h"]})
@@ -142,7 +142,7 @@ def join(folder: Path) -> None:
 
 
 def asof(folder: Path) -> None:
-    """Late below the stamp, on either side; what waited is no older than its stamp."""
+    """Rows below the stamp are late, on either side. It has no holdback."""
     versions = {"uid": "placed", "kind": "asof", "inputs": ["rows", "rows"], "key": ["k"]}
     spec, graph = graph_of(versions | {"columns": {"since": "right.at"}})
     assert times_of(graph, "placed") == ("at", 0, 0)
@@ -152,7 +152,7 @@ def asof(folder: Path) -> None:
 
 
 def late_below_the_stamp(built: StatefulOperator) -> None:
-    """Assert it of an operator with two inputs, the second of which has the ends of windows."""
+    """Assert this for an operator with two inputs, the second of which is timed by window ends."""
     for position, shift_us in ((0, 0), (1, -1)):
         for time_us, expected in ((5 - shift_us, 0), (4 - shift_us, 1)):
             rows = pa.table([pa.array([time_us]).cast(SCHEMA.field("at").type), [None]], schema=SCHEMA)
@@ -161,7 +161,7 @@ def late_below_the_stamp(built: StatefulOperator) -> None:
 
 
 def lookup(folder: Path) -> None:
-    """As its input's, whatever the static source has."""
+    """The event time is that of the input, whatever the static source has."""
     found = {"uid": "found", "kind": "lookup", "inputs": ["rows", "names"], "key": ["k"]}
     static = {"format": "csv", "path": "x/*", "schema": {"k": "string"}, "static": True}
     _, graph = graph_of(found, sources={"names": static})
@@ -180,7 +180,7 @@ def test_graph_and_operators_behave_as_the_event_time_table_says(kind: str, tmp_
 
 
 def test_exactly_the_kinds_with_a_late_rule_have_late_rows() -> None:
-    """And the other way round: a kind with late rows has a rule."""
+    """A kind has a late rule if and only if it has an output of late rows."""
     assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {
         "window",
         "deduplicate",
@@ -191,7 +191,7 @@ def test_exactly_the_kinds_with_a_late_rule_have_late_rows() -> None:
 
 
 def test_event_time_of_a_window_passes_through_operators_that_keep_its_column() -> None:
-    """So a window reads windows, also behind SQL, a deduplication and a process function."""
+    """So a window can read windows, also through SQL, a deduplication and a process function."""
     hourly = {"uid": "hourly", "kind": "window", "key": ["k"], "window": {"tumbling": "1h"}}
     hourly |= {"aggregates": {"n": "count(*)"}}
     kept = {"uid": "kept", "kind": "sql", "sql": "SELECT k, window_end, n FROM hourly"}

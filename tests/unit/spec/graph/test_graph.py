@@ -1,4 +1,4 @@
-"""The job graph: levels, columns, event time, keys and kinds of output, and what cannot read what."""
+"""The job graph: levels, columns, event time, keys, output modes, and which inputs are refused."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_union_has_rows_at_every_level_of_its_inputs_and_its_readers_are_above
 def test_a_union_has_an_event_time_if_all_inputs_have_it_by_name_and_position(
     second: str, event_time: str | None, types_: list[str]
 ) -> None:
-    """And a type where all have the same; else only Spark knows it."""
+    """A column has a type if all inputs have the same; otherwise only Spark knows it."""
     graph = build_graph(spec([union("both", "SELECT t, k FROM rows", second, inputs=["rows"])]))
     assert graph.nodes["both"].event_time == event_time
     assert list(types(graph, "both").values()) == types_
@@ -309,7 +309,7 @@ def test_a_window_with_allowed_lateness_emits_updates_by_key_and_window() -> Non
 
 
 def test_an_explode_emits_the_element_type_and_drops_the_key() -> None:
-    """The event time stays: each row has that of the one that it was made of."""
+    """The event time is kept: each row has that of the row it was exploded from."""
     columns = {"k": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
     parts = sql("parts", "SELECT k, t, explode(tags) AS tag FROM seen", "seen")
     graph = build_graph(spec([unique("seen"), parts, window("hourly", "parts")], format="json", schema=columns))
@@ -337,7 +337,7 @@ def test_an_invalid_operator_causes_no_problems_downstream() -> None:
 
 @pytest.mark.parametrize("type_", ["timestamp[ns]", "list<timestamp[ns, UTC]>", "struct<a: timestamp[ns]>"])
 def test_sql_over_nanoseconds_is_refused_because_spark_would_truncate_them(type_: str) -> None:
-    """Spark's times have microseconds; what is not read by SQL keeps its nanoseconds."""
+    """Spark has microseconds. Rows that SQL does not read keep their nanoseconds."""
     source = {"format": "parquet", "schema": {"k": "string", "t": "timestamp[us]", "fine": type_}}
     refusal(spec([sql("a", "SELECT k FROM rows")], **source))
     assert build_graph(spec([unique("u")], **source)).levels == 1

@@ -1,4 +1,4 @@
-"""What rows in flight depend on: the signature changes exactly when a producer would make other columns."""
+"""The signature of rows in flight changes exactly when a producer would produce other columns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def signatures(tmp_path: Path) -> Signatures:
 def test_a_change_of_how_rows_are_produced_changes_the_signature_of_their_readers(
     signatures: Signatures, old: str, new: str, changed: set[str]
 ) -> None:
-    """And of nobody else: a stateful producer that keeps its columns hides what is behind it."""
+    """No other signature changes: a stateful producer with the same columns hides what is upstream of it."""
     before, after = signatures("", ""), signatures(old, new)
     assert {uid for uid in before if before[uid] != after[uid]} == changed
 
@@ -90,12 +90,12 @@ def test_a_changed_condition_changes_the_signature_even_if_all_columns_are_sent(
     ],
 )
 def test_a_change_that_does_not_affect_rows_keeps_the_signatures(signatures: Signatures, old: str, new: str) -> None:
-    """Limits, places, parallelism and an operator's own rules may change while rows are in flight."""
+    """Limits, locations, parallelism and an operator's own options may change while rows are in flight."""
     assert signatures(old, new) == signatures("", "")
 
 
 def test_an_input_that_changes_from_append_to_updates_changes_the_signature_of_its_readers(tmp_path: Path) -> None:
-    """Rows that were in flight as rows that stay are none that replace others."""
+    """Append rows in flight cannot be processed as updates."""
     file = tmp_path / "shop.yaml"
     file.write_text(SPEC)
     job = load_job(str(file))
@@ -106,7 +106,7 @@ def test_an_input_that_changes_from_append_to_updates_changes_the_signature_of_i
 
 
 def test_an_operator_consumes_the_columns_it_needs_or_all(tmp_path: Path) -> None:
-    """What is sent, and therefore what may lie in flight."""
+    """These columns are sent, so only they may be in flight."""
     file = tmp_path / "shop.yaml"
     file.write_text(SPEC)
     job = load_job(str(file))

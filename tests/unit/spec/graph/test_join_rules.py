@@ -1,4 +1,4 @@
-"""What a join gives, and what it cannot read, is decided from the spec alone."""
+"""Output, checks and signatures of joins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_match_has_the_left_columns_then_the_right_ones_without_their_key() ->
 
 
 def test_an_anti_join_that_would_never_emit_a_row_is_refused() -> None:
-    """A row comes out once the watermark is the second bound after it; what pairs is found however long it takes."""
+    """An anti join emits a row once the watermark is the upper bound after it. Other joins have no such limit."""
     for within in (["-36500d", "36500d"], ["0s", "3650d"]):
         with wording.raises(InvalidRequest):
             build_graph(spec(join(how="anti", within=within, key=["who"])))
@@ -56,7 +56,7 @@ def test_an_anti_join_that_would_never_emit_a_row_is_refused() -> None:
 
 
 def test_unmatched_rows_are_held_back_as_long_as_they_wait() -> None:
-    """A left one up to hi, a right one up to -lo; of semi and anti the left columns come out alone."""
+    """A left row waits up to hi, a right one up to -lo. semi and anti emit only the left columns."""
     for how, within, holdback_h in (
         ("inner", ["-3h", "2h"], 2),
         ("left", ["-3h", "2h"], 2),
@@ -155,7 +155,7 @@ def test_cycles_through_either_input_are_found() -> None:
     ],
 )
 def test_state_of_a_join_depends_on_its_key_its_interval_and_its_inputs(changed: dict[str, Any], refused: bool) -> None:
-    """Rows that it has forgotten cannot come back; what columns are called when they come out changes no state."""
+    """Rows that were removed cannot come back. New names of output columns do not affect state."""
     before, after = (spec(one) for one in (JOIN, join(**changed)))
     signatures = [state_signatures(one, build_graph(one)) for one in (before, after)]
     verdicts = {row["uid"]: row["verdict"] for row in compare_signatures(*signatures)}

@@ -1,4 +1,4 @@
-"""What `latest` gives, and what it cannot read, is decided from the spec alone; and what SQL makes of updates."""
+"""Output, checks and signatures of `latest`, and of SQL over updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lookup and a static source mean, and what is refused between them."""
+"""Output and checks of lookups and static sources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def told(*operators: dict[str, Any], **options: Any) -> str:
 
 
 def test_a_lookup_has_the_columns_of_both_inputs_and_adds_no_level() -> None:
-    """Event time, key and sources are the rows' own; the static source has no level and makes no watermark."""
+    """Event time, key and sources are those of the rows; the static source has no level and no watermark."""
     once = {"uid": "once", "kind": "deduplicate", "inputs": ["rows"], "key": ["k"]}
     spec, graph, _ = analysed(once, {**FOUND, "inputs": ["once", "names"]})
     assert graph is not None

@@ -1,4 +1,4 @@
-"""Where the rows of a process function may go is decided from the spec alone."""
+"""Output of process operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SQL makes of updates, for tables and for operators that read updates, is decided from the spec alone."""
+"""SQL over updates: modes, keys, deletes and signatures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_union_of_updates_and_append_rows_emits_retractions() -> None:
 
 
 def test_updates_are_retracted_only_if_an_operator_reads_them() -> None:
-    """What tables alone read is as it ever was; what operators alone read is no table's."""
+    """Updates that only sinks read are not retracted; retractions that only operators read are not shown."""
     kept = sql("SELECT * FROM totals WHERE seen > 1", uid="kept")
     graph = graph_of(kept, sql("SELECT * FROM kept", "kept"), shown=("made",))
     assert not any(node.retracts for node in graph.nodes.values())
@@ -111,7 +111,7 @@ def verdict(before: JobSpec, after: JobSpec, uid: str = "sums") -> tuple[str, st
 
 
 def test_changed_sql_between_updates_and_state_needs_a_new_uid() -> None:
-    """Also of SQL behind SQL; not what makes the rows of the producer with state, nor what is beside that edge."""
+    """This includes SQL over SQL, but neither what is upstream of the stateful producer nor other edges."""
     first, then = sql("SELECT page, n FROM totals", uid="first"), sql("SELECT page FROM first", "first")
     before = spec(first, then, sums("made"))
     for changed in (
@@ -127,7 +127,7 @@ def test_changed_sql_between_updates_and_state_needs_a_new_uid() -> None:
 
 
 def test_append_inputs_of_a_union_with_updates_may_change() -> None:
-    """Rows of a source are never taken back: how they are made before the union is nobody's signature."""
+    """Rows of a source are never retracted, so SQL between a source and the union is in no signature."""
     union = sql("SELECT page FROM few UNION ALL SELECT page FROM totals", "few", "totals")
     few = [sql(f"SELECT page FROM clicks WHERE n > {n}", "clicks", uid="few") for n in (1, 2)]
     assert verdict(*(spec(one, union, sums("made")) for one in few)) == ("compatible", "unchanged")

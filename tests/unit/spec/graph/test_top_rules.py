@@ -1,4 +1,4 @@
-"""What `top` gives, and what it cannot read or show, is decided from the spec alone."""
+"""Output, checks and signatures of `top`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_top_emits_updates_by_key_and_rank() -> None:
 
 
 def test_the_first_rows_overall_need_a_constant_key() -> None:
-    """What the refusals of ORDER BY … LIMIT, and of `key: []`, tell to write is valid."""
+    """The specs that the refusals of ORDER BY … LIMIT and of `key: []` suggest are valid."""
     sql = {"uid": "all", "kind": "sql", "inputs": ["clicks"], "sql": "SELECT * FROM clicks ORDER BY x LIMIT 3"}
     with wording.raises(InvalidRequest):
         build_graph(spec(TOP | {"inputs": ["all"]}, sql))
@@ -106,7 +106,7 @@ RANKS = {**TOP, "inputs": ["totals"], "order_by": [{"n": "desc"}]}
 
 
 def test_top_reads_updates_as_retractions() -> None:
-    """Only where an operator keeps them: what a sink alone reads is as it ever was."""
+    """Updates are retracted only for operators; a sink reads them as updates."""
     graph = build_graph(spec(RANKS, TOTALS))
     assert graph.nodes["totals"].retracts and graph.nodes["totals"].read == "totals.retract"
     assert not graph.nodes["first"].retracts and graph.nodes["first"].read == "first"
@@ -127,7 +127,7 @@ def test_lint_shows_the_mode_of_the_edge_and_that_state_holds_all_rows() -> None
 
 
 def test_ranks_may_be_deleted_if_rows_are_deleted_or_change_their_key() -> None:
-    """The aggregate's key never goes; a row whose number is the key moves, and behind that one nothing stays."""
+    """The key of the aggregate is never deleted. Ranks keyed by a changing number are, and so is what reads them."""
     by_number = {**RANKS, "uid": "ranks", "key": ["n"], "order_by": ["page"]}
     behind = {**TOP, "inputs": ["ranks"], "key": ["n"], "order_by": ["page"], "rank": "r"}
     graph = build_graph(spec(behind, TOTALS, by_number))

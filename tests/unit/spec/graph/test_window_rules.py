@@ -1,4 +1,4 @@
-"""What windows give, and which of them there are, is decided from the spec alone."""
+"""Output, checks and signatures of window operators."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_window_has_at_most_a_thousand_panes() -> None:
 
 @pytest.mark.parametrize("window", [SESSION, SLIDING, {"tumbling": "1h"}])
 def test_windows_of_any_kind_have_the_same_aggregates(window: dict[str, Any]) -> None:
-    """Sums of floats and distinct counts as well, also where windows are made of parts."""
+    """This includes sums of floats and distinct counts, also for windows made of panes."""
     calls = {"s": "sum(x)", "a": "avg(x)", "d": "stddev(x)", "p": "sum(paid)", "n": "count(distinct x)"}
     columns = build_graph(spec(window=window, aggregates=calls)).nodes["win"].columns
     assert {name: str(columns[name]) for name in calls} == {
@@ -124,7 +124,7 @@ def test_windows_of_any_kind_have_the_same_aggregates(window: dict[str, Any]) ->
 
 @pytest.mark.parametrize("option", [{"allowed_lateness": "1h"}, {"emit": "early"}])
 def test_sessions_with_updates_are_keyed_by_key_and_start_and_have_deletes(option: dict[str, str]) -> None:
-    """Their end may be a later one: it is no part of the key, and nothing times a delete of them."""
+    """Their end may change, so it is not part of the key, and their deletes have no event time."""
     node = build_graph(spec(window=SESSION, **option)).nodes["win"]
     assert (node.output_kind, node.key, node.deletes) == ("updates", ("visitor", "window_start"), True)
     assert (node.event_time, node.holdback_us) == (None, 3_600_000_000 if "allowed_lateness" in option else 0)
@@ -161,13 +161,13 @@ def test_state_of_changed_windows_cannot_be_continued() -> None:
 
 
 def of_window(before: dict[str, Any], after: JobSpec) -> list[dict[str, str]]:
-    """The verdict on the window operator of another spec."""
+    """Return the verdict on the window operator of a changed spec."""
     verdicts = compare_signatures(before, state_signatures(after, build_graph(after)))
     return [row for row in verdicts if row["uid"] == "win"]
 
 
 def test_state_cannot_be_continued_with_other_rules_of_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `tzdata` says of other zones is no matter."""
+    """Changed rules of other zones have no effect."""
     daily = {"tumbling": "1d", "timezone": "Europe/Berlin", "offset": "6h"}
     one, other = spec(window=daily), spec(window={**daily, "timezone": "Europe/Paris"})
     before = state_signatures(one, build_graph(one))

@@ -1,4 +1,4 @@
-"""Connections outside Airflow: what AIRFLOW_CONN_<ID> holds, and what of it a store and a Spark server follow."""
+"""Connections outside Airflow: parsing AIRFLOW_CONN_<ID>, and the settings of stores, databases and Spark servers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_local_store_looks_up_no_connection() -> None:
 
 
 def test_secrets_of_a_connection_do_not_appear_in_any_repr(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a pickled store configuration has them, because that is how tasks get them."""
+    """Only a pickled store configuration contains them, because tasks receive it pickled."""
     given(monkeypatch, "lake", LAKE | {"extra": {"aws_session_token": "a-session-token"}})
     given(monkeypatch, "spark-here", {"conn_type": "spark_connect", "host": "here", "password": "a-spark-token"})
     loaded = job()
@@ -175,7 +175,7 @@ def test_settings_of_a_spark_connection_that_would_be_ignored_are_refused_by_nam
     ],
 )
 def test_a_database_s_connection_has_its_address_and_password(text: str, parameters: dict[str, str]) -> None:
-    """Its schema is the database, as Airflow has it."""
+    """As in Airflow, `schema` is the name of the database."""
     found = postgres_access(parse_connection("pg", text))
     assert (found.parameters, found.dsn) == ({**parameters, "dbname": "shop"}, "")
     assert "a@b" not in repr(found)

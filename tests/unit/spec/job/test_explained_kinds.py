@@ -1,4 +1,4 @@
-"""Every kind of operator explains itself: what it keeps, what bounds that, and which rows are late."""
+"""Every kind of operator is explained: its state, the bound of its state, and which rows are late."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_kind_has_a_state_rule(kind: str) -> None:
 
 
 def test_the_explained_tables_are_the_tables_of_the_operator() -> None:
-    """As `milepost state` names them; a process function is not loaded here: it has one."""
+    """They are named as in `milepost state`. Classes of process operators are not loaded here; they have one table."""
     job = load_job(ALL_KEYS)
     graph = job.graph()
     for node in graph.stateful:

@@ -1,4 +1,4 @@
-"""The specs we ship are valid, and the one with every key has every key."""
+"""The shipped specs are valid, and `all_keys.yaml` has every key."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _schema_keys(schema: dict[str, Any], definitions: dict[str, Any]) -> set[tup
 
 
 def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
-    """`milepost schema` lists only what works, and `all_keys.yaml` shows all of it."""
+    """`milepost schema` lists only supported keys, and `all_keys.yaml` uses all of them."""
     schema = json_schema()
     used: set[str] = set()
 
@@ -70,7 +70,7 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 
 def other_forms(text: str) -> list[Any]:
-    """What the example shows in comments, because only one form of it can be there."""
+    """Return the alternative forms that the example shows in comments."""
     shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
     return [read_document(line).value for line in shown]
 
@@ -89,7 +89,7 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
 
 
 def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:
-    """An editor that fills one in writes what is accepted: `2s`, not `PT2S`."""
+    """An editor that inserts a default writes a valid value: `2s`, not `PT2S`."""
     schema = json_schema()
     parts = (schema, *schema["$defs"].values())
     filled = [key for part in parts for key in part["properties"].values() if isinstance(key.get("default"), str)]

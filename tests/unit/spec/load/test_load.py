@@ -1,4 +1,4 @@
-"""A spec file is read strictly, and all its problems are reported together with their places."""
+"""A spec file is read strictly, and all its problems are reported together with their positions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_spec_hash_does_not_depend_on_formatting() -> None:
     ],
 )
 def test_the_spec_hash_depends_on_the_order_of_columns(written: str, turned: str) -> None:
-    """It decides which of two rows wins a tie, and the columns of a new table."""
+    """It breaks ties between rows, and determines the column order of a new table."""
     assert load(edited(SPEC, {written: turned})).spec_hash != load(SPEC).spec_hash
 
 
@@ -152,7 +152,7 @@ def test_the_master_is_used_if_the_environment_names_no_server() -> None:
 
 @pytest.mark.parametrize("key", [*FIXED, *LOOPBACK, *ELSEWHERE])
 def test_a_setting_that_milepost_controls_is_refused_by_name(key: str) -> None:
-    """What the protocol relies on is not the spec's to override."""
+    """A spec cannot override settings that the protocol relies on."""
     with wording.raises(InvalidRequest) as refused:
         load(SPEC + f"spark: {{conf: {{{key}: 'x'}}}}\n")
     assert key in str(refused.value)
@@ -193,7 +193,7 @@ def test_an_endpoint_with_a_password_is_refused_without_repeating_it(
 
 
 def test_references_are_resolved_late_and_only_the_unresolved_text_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 8.1: what is pinned, hashed, logged or shown is the unresolved text."""
+    """DESIGN 8.1: only the unresolved text is stored, hashed, logged or shown."""
     text = SPEC.replace("out/totals", "${env:LAKE:-out}/totals")
     text += "store: {endpoint_url: '${env:ENDPOINT}', region: '${env:REGION:-eu-west-1}'}\n"
     text += "spark: {conf: {spark.x: '${env:X:-1}'}}\n"

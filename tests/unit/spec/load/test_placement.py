@@ -1,4 +1,4 @@
-"""Locations that must not meet are compared as they are resolved, before anything runs."""
+"""Locations that must not overlap are compared after resolution, before anything runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sinks:
 
 
 def lint(folder: Path, **places: str) -> str:
-    """Return what is said of a job with these locations; "" when nothing is."""
+    """Return the refusal of a job with these locations, or ""."""
     path = folder / "job.yaml"
     given_ = {"storage": "store", "source": "landing/*.csv", "one": "lake/one", "two": "lake/two"} | places
     path.write_text(SPEC.format(**given_))
@@ -104,7 +104,7 @@ def test_overlapping_locations_are_refused(tmp_path: Path, places: dict[str, str
     ],
 )
 def test_locations_that_do_not_overlap_are_accepted(tmp_path: Path, places: dict[str, str]) -> None:
-    """In a bucket `%20` stands for itself; hidden parts are never read; one `*` stays within its part."""
+    """In a bucket `%20` is literal, hidden segments are never read, and `*` stays within its segment."""
     assert lint(tmp_path, **places) == ""
 
 
@@ -129,7 +129,7 @@ _STEPS = st.lists(st.tuples(st.sampled_from([ANY, WITHIN_SEGMENT, "/", "a", "ab"
 
 @given(st.lists(_PIECE, max_size=5).map("".join), _STEPS, st.text("ab/", max_size=6))
 def test_a_common_name_is_found(pattern: str, steps: list[Step], name: str) -> None:
-    """Every text that both mean is one that they share."""
+    """Every text that both match is recognized as common."""
     spelled = "".join(
         ({ANY: ".", WITHIN_SEGMENT: "[^/]"}.get(characters) or f"[{characters}]") + "*" * many
         for characters, many in steps

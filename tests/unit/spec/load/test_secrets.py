@@ -1,4 +1,4 @@
-"""No literal secret passes `lint`, however it is spelled; a reference to one does."""
+"""`lint` refuses literal secrets in every spelling, and accepts references."""
 
 from __future__ import annotations
 

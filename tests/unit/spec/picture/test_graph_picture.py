@@ -1,4 +1,4 @@
-"""The picture of a graph: one report has one, everybody can read it, and no name breaks out of it."""
+"""The picture of a graph is reproducible, accessible and safe against hostile names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes of a picture never overlap, and each is right of what it reads."""
+"""Boxes of a layout never overlap, and each is right of its inputs."""
 
 from __future__ import annotations
 

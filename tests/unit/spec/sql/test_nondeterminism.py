@@ -1,4 +1,4 @@
-"""A SELECT in which Spark would read a text as a moment that depends on when it runs is refused (I12)."""
+"""SQL in which Spark would read a string as a time that depends on when it runs is refused (I12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sql operator is one row-wise, repeatable SELECT; Spark gets the user's own text with only columns qualified."""
+"""A sql operator is one row-wise, deterministic SELECT; Spark gets the user's text with only columns qualified."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_without_a_qualifier_columns_are_not_qualified() -> None:
     ],
 )  # fmt: skip
 def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression: str, expected: str) -> None:
-    """Functions that the parser does not know, or would write differently, pass unchanged."""
+    """Functions that sqlglot does not know, or would generate differently, are passed unchanged."""
     result = plan(f"SELECT {expression} AS x, day FROM flights WHERE {expression} IS NOT NULL -- end")
     assert result.columns == (("x", expected), ("day", "`n_flights`.`day`"))
     assert result.filter_sql == f"{expected} IS NOT NULL"
@@ -95,7 +95,7 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
 
 @pytest.mark.parametrize(("sql", "problem"), REFUSED.items())
 def test_sql_that_is_not_row_wise_or_not_deterministic_is_refused(sql: str, problem: str) -> None:
-    """DESIGN 8.1, I12: an epoch that runs again must give the same rows."""
+    """DESIGN 8.1, I12: an epoch that runs again must produce the same rows."""
     with pytest.raises(SqlProblem) as caught:
         plan(sql)
     assert str(caught.value) == problem

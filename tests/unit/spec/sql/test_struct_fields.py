@@ -1,4 +1,4 @@
-"""A field that a struct does not have is refused by `lint`, and not by Spark in the run."""
+"""`lint` refuses a field that a struct does not have, before Spark would at run time."""
 
 from __future__ import annotations
 

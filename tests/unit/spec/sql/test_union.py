@@ -1,4 +1,4 @@
-"""A UNION ALL is taken apart into its SELECTs, each at its place in the text."""
+"""A UNION ALL is split into its SELECTs, each at its position in the text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_each_select_keeps_its_position_in_the_whole_sql() -> None:
 
 
 def test_expressions_of_a_second_select_need_no_name() -> None:
-    """The columns are called as in the first one, whose expressions need names."""
+    """The first SELECT names the columns, so only its expressions need names."""
     first, second = branches("SELECT a + 1 AS b, a FROM t UNION ALL SELECT a, -a FROM t", ["t"])
     assert [name for name, _ in first.plan(["a"]).columns] == ["b", "a"]
     assert second.plan(["a"], "n_t").columns == (("a", "`n_t`.`a`"), ("(2)", "-`n_t`.`a`"))

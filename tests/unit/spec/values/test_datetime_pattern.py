@@ -1,4 +1,4 @@
-"""Datetime patterns have Spark's letters, and refuse by name what would be read otherwise."""
+"""Datetime patterns use Spark's letters, and refuse ambiguous or unsupported ones by name."""
 
 from __future__ import annotations
 

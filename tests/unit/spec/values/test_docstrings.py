@@ -1,4 +1,4 @@
-"""What a docstring says of a class and its attributes is found, however long it is."""
+"""Parsing docstrings into a summary and attribute descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pattern means the names that its definition as a regular expression matches, in time that no name can stretch."""
+"""A pattern matches the same names as its definition as a regular expression, in bounded time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIECES = st.lists(st.sampled_from(["*", "*", "**", "**/", "/", "a", "b", "ab", 
 
 
 def means(pattern: str, name: str) -> bool:
-    """The definition: `*` is any characters of a part, `**` any characters, `**/` whole parts or none."""
+    """The definition: `*` is any characters within a segment, `**` any characters, `**/` whole segments or none."""
     expression = "".join(_MEANING.get(token) or re.escape(token) for token in _TOKEN.findall(pattern))
     return re.fullmatch(expression, name, re.DOTALL) is not None
 

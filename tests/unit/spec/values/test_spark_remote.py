@@ -1,4 +1,4 @@
-"""The address of a Spark Connect server: what it says, and what it may not hold."""
+"""Parsing the address of a Spark Connect server."""
 
 from __future__ import annotations
 

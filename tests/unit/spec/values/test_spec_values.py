@@ -1,4 +1,4 @@
-"""Durations, sizes, column types and aggregate calls mean one thing each, and anything else is refused."""
+"""Durations, sizes, column types and aggregate calls are parsed strictly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_duration_is_a_number_and_a_unit(text: str, expected: timedelta) -> No
 
 @pytest.mark.parametrize("text", ["", "30", "1.5h", "-1s", "2 h", "h", "1h30m", 30, None, True, "36501d"])
 def test_anything_but_a_duration_is_refused(text: object) -> None:
-    """A bare number too: its unit would be a guess."""
+    """This includes a bare number, because its unit would be a guess."""
     with wording.raises(ValueError):
         parse_duration(text)
 

@@ -1,4 +1,4 @@
-"""A wrong name is answered with a known one that means the same, or with none: never with its opposite."""
+"""An unknown name is answered with a known one of the same meaning, or none, but never with its opposite."""
 
 from __future__ import annotations
 

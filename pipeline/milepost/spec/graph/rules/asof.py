@@ -14,10 +14,10 @@ def asof_rows(operator: AsofOperator, inputs: Sequence[OutputRows], path: Path) 
     """Return the left columns and those of the version: append, with the left event time and no holdback."""
     left, right = inputs
     problems = paired_problems(operator, "an as-of join", inputs, path)
-    known = left.known and right.known
+    known = left.columns_known and right.columns_known
     if known:
         problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
     columns = joined_columns(operator, left, right)
-    return OutputRows(columns, left.event_time, APPEND, (), known=known, shift_us=left.shift_us)
+    return OutputRows(columns, left.event_time, APPEND, (), columns_known=known, shift_us=left.shift_us)

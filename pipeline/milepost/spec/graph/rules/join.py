@@ -50,7 +50,7 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
     if operator.how in LEFT_ALONE and operator.columns:
         message = f"`how: {operator.how}` emits only the columns of the left input: there is nothing to rename"
         problems.append(Problem((*path, "columns"), message))
-    elif operator.how not in LEFT_ALONE and left.known and right.known:
+    elif operator.how not in LEFT_ALONE and left.columns_known and right.columns_known:
         problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
@@ -64,7 +64,7 @@ def join_rows(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) 
         left.event_time,
         APPEND,
         (),
-        known=left.known and (right.known or operator.how in LEFT_ALONE),
+        columns_known=left.columns_known and (right.columns_known or operator.how in LEFT_ALONE),
         shift_us=left.shift_us,
         holdback_us=max(0, high, -low if operator.how == "right" else 0),
     )
@@ -87,7 +87,7 @@ def paired_problems(operator: Timed, what: str, inputs: Sequence[OutputRows], pa
 
 def joined_columns(operator: Paired, left: OutputRows, right: OutputRows) -> Columns:
     """Return the left columns, then the right ones without the key; {} if not all are known."""
-    if not (left.known and right.known):
+    if not (left.columns_known and right.columns_known):
         return {}
     new = {column: name for name, column in operator.renamed.items()}
     return left.columns | {new.get(name, name): type_ for name, type_ in _right_columns(operator, right)}

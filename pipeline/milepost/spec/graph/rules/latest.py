@@ -29,8 +29,10 @@ def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Pat
     if problems:
         return problems
     shown = operator.columns or tuple(rows.columns)
-    columns = {column: rows.columns[column] for column in shown} if rows.known else {}
-    return OutputRows(columns, None, UPDATES, operator.key, known=rows.known, deletes=operator.delete_when is not None)
+    columns = {column: rows.columns[column] for column in shown} if rows.columns_known else {}
+    return OutputRows(
+        columns, None, UPDATES, operator.key, columns_known=rows.columns_known, deletes=operator.delete_when is not None
+    )
 
 
 def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
@@ -41,7 +43,7 @@ def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path
             message = f"{column} is missing: the table needs all columns of the operator's `key`"
             yield Problem((*path, "columns"), message)
     for index, column in enumerate(operator.columns):
-        if rows.known and column not in rows.columns:
+        if rows.columns_known and column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
             yield Problem((*path, "columns", index), message)
 
@@ -54,8 +56,8 @@ def _delete_problems(operator: LatestOperator, name: str, rows: OutputRows, path
         yield from event_time_problems("a tombstone_ttl", name, rows, path)
     if operator.delete_when is not None:
         try:
-            check_condition(operator.delete_when, name, rows.columns if rows.known else None)
+            check_condition(operator.delete_when, name, rows.columns if rows.columns_known else None)
         except SqlProblem as problem:
             yield Problem((*path, "delete_when"), str(problem))
-        if rows.known:
+        if rows.columns_known:
             yield from nanosecond_problems(name, rows, (*path, "inputs", 0))

@@ -18,7 +18,7 @@ def lookup_rows(operator: LookupOperator, inputs: Sequence[OutputRows], path: Pa
     for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
         problems += key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
     problems += [*key_type_problems(operator, left, right, path), *_order_problems(operator, right, path)]
-    if left.known:
+    if left.columns_known:
         problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
@@ -27,7 +27,7 @@ def lookup_rows(operator: LookupOperator, inputs: Sequence[OutputRows], path: Pa
         left.event_time,
         APPEND,
         left.key,
-        known=left.known,
+        columns_known=left.columns_known,
         shift_us=left.shift_us,
     )
 

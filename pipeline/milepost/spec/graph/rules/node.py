@@ -56,16 +56,16 @@ class OutputRows:
     Attributes:
         shift_us, holdback_us, deletes: as in `Node`.
         retracts: whether operators may read its updates, because the producer also emits the rows they replace.
-        known: whether the columns are known. They are not downstream of a process operator whose class was not loaded
-            (`lint` and DAG files load none). Column names are then not checked, and event time and key are assumed to
-            be kept.
+        columns_known: whether the columns are known. They are not downstream of a process operator whose class was not
+            loaded (`lint` and DAG files load none). Column names are then not checked, and event time and key are
+            assumed to be kept.
     """
 
     columns: Columns
     event_time: str | None
     kind: str
     key: tuple[str, ...]
-    known: bool = True
+    columns_known: bool = True
     shift_us: int = 0
     holdback_us: int = 0
     deletes: bool = False
@@ -109,7 +109,9 @@ def deduplicate_rows(
         problems += event_time_problems("a ttl", name, rows, path)
     if problems:
         return problems
-    return OutputRows(rows.columns, rows.event_time, APPEND, operator.key, known=rows.known, shift_us=rows.shift_us)
+    return OutputRows(
+        rows.columns, rows.event_time, APPEND, operator.key, columns_known=rows.columns_known, shift_us=rows.shift_us
+    )
 
 
 def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
@@ -239,7 +241,7 @@ def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRo
     """
     problems = []
     for index, column in enumerate(columns):
-        if column not in rows.columns and not rows.known:
+        if column not in rows.columns and not rows.columns_known:
             continue
         if column not in rows.columns:
             message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
@@ -253,11 +255,11 @@ def scalar_problems(what: str, columns: Sequence[str], name: str, rows: OutputRo
 
 def aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: OutputRows, path: Path) -> list[Problem]:
     problems = []
-    if rows.known and any(call.condition is not None for call in aggregates.values()):
+    if rows.columns_known and any(call.condition is not None for call in aggregates.values()):
         problems += nanosecond_problems(name, rows, (*path, "inputs", 0))
     for output, call in aggregates.items():
         needed = [column for column in call.columns if call.condition is None or column != call.where]
-        absent = [column for column in needed if rows.known and column not in rows.columns]
+        absent = [column for column in needed if rows.columns_known and column not in rows.columns]
         if absent:
             message: str | None = f"{name} has no column {absent[0]}; {did_you_mean(absent[0], rows.columns)}"
         else:
@@ -279,7 +281,7 @@ def _filter_problem(call: AggregateCall, name: str, rows: OutputRows) -> str | N
     if call.condition is None:
         return None
     try:
-        check_condition(call.condition, name, rows.columns if rows.known else None)
+        check_condition(call.condition, name, rows.columns if rows.columns_known else None)
     except SqlProblem as problem:
         return f"filter (where {call.condition}): {problem}"
     return None

@@ -38,7 +38,9 @@ def process_rows(
     if output_key and event_time not in output_key:
         event_time = None
     if declared is None:
-        return OutputRows({}, event_time, kind, output_key, known=False, shift_us=shift_us, deletes=bool(output_key))
+        return OutputRows(
+            {}, event_time, kind, output_key, columns_known=False, shift_us=shift_us, deletes=bool(output_key)
+        )
     timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
     time = event_time if timed else None
     return OutputRows(dict(declared), time, kind, output_key, shift_us=shift_us, deletes=bool(output_key))

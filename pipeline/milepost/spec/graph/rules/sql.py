@@ -38,14 +38,14 @@ def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path
     except SqlProblem as problem:
         return [Problem((*path, "sql"), str(problem))]
     for index, (name, of_input) in enumerate(inputs.items()):
-        problems += nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.known else []
+        problems += nanosecond_problems(name, of_input, (*path, "inputs", index)) if of_input.columns_known else []
     return problems or rows
 
 
 def _selected(select: Branch, rows: OutputRows) -> OutputRows:
     """Return the rows of one SELECT. Raises SqlProblem."""
     sql, name = select.sql, select.input
-    if not rows.known:
+    if not rows.columns_known:
         check_row_wise(sql, name)
         check_semantics(sql, name, {})
         has_filter = parse_select(sql).tree.args.get("where") is not None
@@ -102,7 +102,7 @@ def _union(selected: Sequence[tuple[str, OutputRows]]) -> OutputRows:
         SqlProblem: the SELECTs have different numbers of columns.
     """
     (first_name, first), *others = selected
-    known = all(rows.known for _, rows in selected)
+    known = all(rows.columns_known for _, rows in selected)
     for name, rows in others:
         if known and len(rows.columns) != len(first.columns):
             message = "all SELECTs of a UNION ALL must have the same number of columns: that of"
@@ -112,7 +112,7 @@ def _union(selected: Sequence[tuple[str, OutputRows]]) -> OutputRows:
     kind = APPEND if all(rows.kind == APPEND for _, rows in selected) else RETRACTIONS
     deletes = kind == RETRACTIONS
     if not known:
-        return OutputRows({}, event_time, kind, (), known=False, shift_us=first.shift_us, deletes=deletes)
+        return OutputRows({}, event_time, kind, (), columns_known=False, shift_us=first.shift_us, deletes=deletes)
     types = zip(*(rows.columns.values() for _, rows in selected), strict=True)
     columns = {
         name: of_all[0] if len(set(of_all)) == 1 else None for name, of_all in zip(first.columns, types, strict=True)

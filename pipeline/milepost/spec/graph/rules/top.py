@@ -34,8 +34,10 @@ def top_rows(operator: TopOperator, name: str, rows: OutputRows, path: Path) -> 
     if problems:
         return problems
     if rank is None:
-        return OutputRows(rows.columns, None, RETRACTIONS, (), known=rows.known, deletes=True)
-    output_columns = rows.columns | {rank: RANK} if rows.known else {}
+        return OutputRows(rows.columns, None, RETRACTIONS, (), columns_known=rows.columns_known, deletes=True)
+    output_columns = rows.columns | {rank: RANK} if rows.columns_known else {}
     # An input row that is deleted, or that an update moves to another key, may leave the last rank of its key empty.
     deletes = rows.retracts and (rows.deletes or not set(operator.key) <= set(rows.key))
-    return OutputRows(output_columns, None, UPDATES, (*operator.key, rank), known=rows.known, deletes=deletes)
+    return OutputRows(
+        output_columns, None, UPDATES, (*operator.key, rank), columns_known=rows.columns_known, deletes=deletes
+    )
