@@ -16,16 +16,16 @@ from scripts.reference.markdown import note, table
 
 EXAMPLE = "config/examples/all_keys.yaml"
 INTRODUCTION = """\
-A job is one YAML file. Unknown keys are refused with the nearest known name, file and line; so are keys that are
-planned and not built. `milepost lint JOB` checks all of it, `milepost schema` prints the JSON Schema that this page is
-made from, for editors.
+A job is one YAML file. Unknown keys are refused with file, line and the nearest known name, as are keys that are
+planned but not available yet. `milepost lint JOB` checks a spec. `milepost schema` prints the JSON Schema from which
+this page is generated, for use in editors.
 
 * **duration**: a whole number and `ms`, `s`, `m`, `h` or `d`: `30s`, `2h`. Never a bare number.
 * **size**: bytes as a whole number, or a number and `B`, `KB`, `MB`, `GB`, `TB` (powers of 1000) or `KiB`, `MiB`,
   `GiB`, `TiB` (of 1024).
 * **column type**: {types}.
-* **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, read when a connection is made, in the
-  fields that say so. What is stored, hashed or shown is the text as it is written.
+* **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, in the fields that allow it. It is read when
+  a connection is made; only the unresolved text is stored, hashed or shown.
 """
 HEADINGS = {
     "JobSpec": "The job",
@@ -93,7 +93,7 @@ def _section(heading: str, part: dict[str, Any]) -> str:
 
 def _options() -> str:
     rows = [(f"`{name}`", what) for name, what in OPTIONS["csv"].items()]
-    return f"## sources.options of csv\n\nThose of pyarrow's reader.\n\n{table(('option', 'value'), rows)}\n"
+    return f"## sources.options of csv\n\nOptions of pyarrow's CSV reader.\n\n{table(('option', 'value'), rows)}\n"
 
 
 def _example() -> str:

@@ -94,8 +94,8 @@ class DeduplicateOperator(KeyedOperator):
     """The first row of each key.
 
     Attributes:
-        ttl: how long a key is remembered, in event time, above 0s. Older rows are late and go to `<uid>.late`. null:
-            keys are remembered permanently, and no row is late.
+        ttl: how long a key is remembered, in event time, above 0s. Rows older than that are late and go to
+            `<uid>.late`. null: keys are remembered permanently, and no row is late.
     """
 
     kind: Literal["deduplicate"]

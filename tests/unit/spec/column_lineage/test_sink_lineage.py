@@ -45,7 +45,7 @@ def lineage_of(*operators: dict[str, Any], output: str, mode: str = "append") ->
 
 def job(*operators: dict[str, Any], output: str, mode: str = "append") -> JobSpec:
     sink = {"name": "shown", "input": output, "format": "parquet", "path": "lake/shown", "mode": mode}
-    read = {name for one in operators for name in one["inputs"]} or {"sales"}
+    read = {name for operator in operators for name in operator["inputs"]} or {"sales"}
     sources = {name: source for name, source in SOURCES.items() if name in read}
     value = {"name": "job", "storage": "lake", "sources": sources, "operators": list(operators), "sinks": [sink]}
     return JobSpec.model_validate(value)
@@ -55,9 +55,9 @@ def words(rows: RowsLineage, column: str | None = None) -> set[str]:
     """Return each origin as text; of a column, or of the rows."""
     origins = rows.rows if column is None else rows.of(column)
     return {
-        f"{one.source}.{one.column} {way.subtype}{' masked' if way.masking else ''}"
-        for one, ways in origins.items()
-        for way in ways
+        f"{origin.source}.{origin.column} {transformation.subtype}{' masked' if transformation.masking else ''}"
+        for origin, transformations in origins.items()
+        for transformation in transformations
     }
 
 
@@ -115,7 +115,7 @@ def test_joins_depend_on_the_columns_of_both_sides_and_on_the_join_keys() -> Non
     rows = lineage_of(pairs, output="pairs")
     assert words(rows, "why") == {"returns.why IDENTITY"}
     assert words(rows, "id") == {"sales.id IDENTITY", "returns.sale IDENTITY"}, "a right row alone shows its own key"
-    assert words(rows) == {f"{one} JOIN" for one in ("sales.id", "sales.at", "returns.sale", "returns.back_at")}
+    assert words(rows) == {f"{column} JOIN" for column in ("sales.id", "sales.at", "returns.sale", "returns.back_at")}
     anti = lineage_of({**pairs, "how": "anti"}, output="pairs")
     assert set(anti.columns) == set(SALE) and words(anti) == words(rows)
     found = operator("found", "lookup", "sales", "shops", key=["shop"], order_by=[{"city": "desc"}])
@@ -136,7 +136,7 @@ def test_through_several_operators_the_strongest_transformation_counts() -> None
 def test_downstream_of_a_class_every_column_depends_on_all_its_inputs() -> None:
     made = operator("made", "process", key=["shop"], function="ops:Made")
     rows = lineage_of(made, operator("kept", "sql", "made", sql="SELECT x FROM made"), output="kept")
-    assert rows.columns == {} and {one.column for one in rows.of("whatever")} == set(SALE)
+    assert rows.columns == {} and {origin.column for origin in rows.of("whatever")} == set(SALE)
     assert "sales.shop GROUP_BY" in words(rows)
 
 
@@ -169,11 +169,11 @@ WHERE = st.sampled_from(["", "", " WHERE {a} > 1", " WHERE {a} < {b} OR {t} = 'y
 
 
 def _filled(draw: st.DrawFn, template: str, columns: Mapping[str, str]) -> str:
-    def one(kind: str, fallback: str) -> str:
+    def reference(kind: str, fallback: str) -> str:
         names = sorted(name for name, type_ in columns.items() if type_ == kind)
         return draw(st.sampled_from(names)) if names else fallback
 
-    return template.format(a=one("int", "1"), b=one("int", "2"), t=one("text", "'y'"))
+    return template.format(a=reference("int", "1"), b=reference("int", "2"), t=reference("text", "'y'"))
 
 
 @st.composite
@@ -211,7 +211,7 @@ def keyed_step(draw: st.DrawFn, uid: str, name: str, columns: Mapping[str, str])
         order = [{of: "desc"}] + ([by] if by != of else [])
         return Step(operator(uid, kind, name, key=[key], order_by=order, n=2, rank=f"r{uid}"), query, {
             **columns, f"r{uid}": "int"})  # fmt: skip
-    pair = next((one for one in sorted(columns) if columns[one] == "int"), None)
+    pair = next((name for name in sorted(columns) if columns[name] == "int"), None)
     if pair is None or {"city"} & set(columns):
         return draw(sql_step(uid, name, columns))
     query = f"SELECT l.*, d.city FROM {name} l JOIN (SELECT shop AS key_, city FROM shops) d ON l.{pair} = d.key_"
@@ -238,22 +238,21 @@ TYPES = {"sales": "id BIGINT, shop BIGINT, a BIGINT, b BIGINT, s VARCHAR", "shop
 
 
 def rows_at_random(seed: int) -> Rows:
-    made = random.Random(seed)
+    rng = random.Random(seed)
     sales = [
-        [n, made.randint(1, 3), made.choice([None, *range(4)]), made.randint(0, 3), made.choice("xyz")]
-        for n in range(12)
+        [n, rng.randint(1, 3), rng.choice([None, *range(4)]), rng.randint(0, 3), rng.choice("xyz")] for n in range(12)
     ]
-    return {"sales": sales, "shops": [[shop, made.choice(["Rome", "Oslo", "Bern"])] for shop in range(4)]}
+    return {"sales": sales, "shops": [[shop, rng.choice(["Rome", "Oslo", "Bern"])] for shop in range(4)]}
 
 
 def changed(rows: Rows, source: str, at: int, seed: int) -> Rows:
     """Return the rows with changed values in one column. The key of the static source stays unique."""
-    made = random.Random(seed)
+    rng = random.Random(seed)
     values = [row[at] for row in rows[source]]
     if source == "shops":
         new: list[Any] = [value + 1 if isinstance(value, int) else f"{value}!" for value in values]
     else:
-        new = [f"{value}!" if isinstance(value, str) else made.randint(0, 5) for value in values]
+        new = [f"{value}!" if isinstance(value, str) else rng.randint(0, 5) for value in values]
     return rows | {source: [[*row[:at], value, *row[at + 1 :]] for row, value in zip(rows[source], new, strict=True)]}
 
 
@@ -265,8 +264,8 @@ def shown_by(database: duckdb.DuckDBPyConnection, steps: list[Step], rows: Rows)
     named = ", ".join(f"{step.operator['uid']} AS ({step.query})" for step in steps)
     last = database.execute(f"WITH {named} SELECT * FROM {steps[-1].operator['uid']}")
     names = [column[0] for column in last.description or ()]
-    found = last.fetchall()
-    return {name: Counter(row[at] for row in found) for at, name in enumerate(names)}
+    results = last.fetchall()
+    return {name: Counter(row[index] for row in results) for index, name in enumerate(names)}
 
 
 def _literal(value: object) -> str:
@@ -308,6 +307,6 @@ def test_a_column_outside_the_lineage_does_not_affect_the_result(steps: list[Ste
 
 def test_lint_shows_the_lineage_of_each_sink() -> None:
     spec = job(operator("made", "sql", sql="SELECT id, a + b AS c FROM sales"), output="made")
-    shown = lineage_document(spec, build_graph(spec))["shown"]["columns"]
-    told = {"source": "sales", "type": "DIRECT", "subtype": "TRANSFORMATION", "masking": False}
-    assert shown["c"] == [{**told, "column": "a"}, {**told, "column": "b"}] and len(shown["id"]) == 1
+    columns = lineage_document(spec, build_graph(spec))["shown"]["columns"]
+    expected = {"source": "sales", "type": "DIRECT", "subtype": "TRANSFORMATION", "masking": False}
+    assert columns["c"] == [{**expected, "column": "a"}, {**expected, "column": "b"}] and len(columns["id"]) == 1

@@ -19,7 +19,7 @@ ASOF = {"uid": "placed", "kind": "asof", "inputs": ["readings", "devices"], "key
 
 
 def spec(changed: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[str, Any]) -> JobSpec:
-    found = {
+    sources = {
         name: {"format": "json", "path": f"{name}/*", "schema": schema, "event_time": "at"} | sources.get(name, {})
         for name, schema in (("readings", READINGS), ("devices", DEVICES))
     }
@@ -34,7 +34,7 @@ def spec(changed: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[s
         {"name": f"s{at}", "input": name, "format": "parquet", "path": f"out/{at}", "mode": "append"}
         for at, name in enumerate(sinks)
     ]
-    value = {"name": "job", "storage": "lake", "sources": found, "sinks": published}
+    value = {"name": "job", "storage": "lake", "sources": sources, "sinks": published}
     return JobSpec.model_validate({**value, "operators": [totals, ASOF | changed]})
 
 
@@ -78,5 +78,7 @@ def test_an_as_of_join_with_invalid_options_is_refused(changed: dict[str, Any]) 
     ],
 )
 def test_state_of_an_as_of_join_depends_on_its_key_and_its_inputs(changed: dict[str, Any], verdict: str) -> None:
-    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (spec({}), spec(changed))))
+    rows = compare_signatures(
+        *(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (spec({}), spec(changed)))
+    )
     assert next(row["verdict"] for row in rows if row["name"] == "placed") == verdict

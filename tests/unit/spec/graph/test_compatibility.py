@@ -155,7 +155,7 @@ def test_operators_that_depend_on_event_time_are_refused_when_it_changes(
     column_type: str, before: Any, after: Any, expected: set[str]
 ) -> None:
     """Aggregates without event time are compatible. A class may depend on event time, so it is not."""
-    old, new = (signatures(with_event_time(column_type, one)) for one in (before, after))
+    old, new = (signatures(with_event_time(column_type, event_time)) for event_time in (before, after))
     assert {row["uid"] for row in compare_signatures(old, new) if row["verdict"] != COMPATIBLE} == expected
 
 

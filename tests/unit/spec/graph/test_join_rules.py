@@ -22,7 +22,7 @@ JOIN = {"uid": "pairs", "kind": "join", "inputs": ["orders", "clicks"], "key": [
 
 def spec(*operators: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[str, Any]) -> JobSpec:
     columns = {"orders": (ORDERS, "t"), "clicks": (CLICKS, "at")}
-    found = {
+    sources = {
         name: {"format": "json", "path": f"{name}/*", "schema": schema, "event_time": time} | sources.get(name, {})
         for name, (schema, time) in columns.items()
     }
@@ -30,7 +30,7 @@ def spec(*operators: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dic
         {"name": f"s{at}", "input": name, "format": "parquet", "path": f"out/{at}", "mode": "append"}
         for at, name in enumerate(sinks)
     ]
-    value = {"name": "job", "storage": "lake", "sources": found, "operators": list(operators), "sinks": published}
+    value = {"name": "job", "storage": "lake", "sources": sources, "operators": list(operators), "sinks": published}
     return JobSpec.model_validate(value)
 
 
@@ -156,9 +156,9 @@ def test_cycles_through_either_input_are_found() -> None:
 )
 def test_state_of_a_join_depends_on_its_key_its_interval_and_its_inputs(changed: dict[str, Any], refused: bool) -> None:
     """Rows that were removed cannot come back. New names of output columns do not affect state."""
-    before, after = (spec(one) for one in (JOIN, join(**changed)))
-    signatures = [state_signatures(one, build_graph(one)) for one in (before, after)]
+    before, after = (spec(operator) for operator in (JOIN, join(**changed)))
+    signatures = [state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)]
     verdicts = {row["uid"]: row["verdict"] for row in compare_signatures(*signatures)}
     assert (verdicts["pairs"] != "compatible") == refused
-    digests = [input_signatures(one, build_graph(one))["pairs"] for one in (before, after)]
+    digests = [input_signatures(job_spec, build_graph(job_spec))["pairs"] for job_spec in (before, after)]
     assert (digests[0] != digests[1]) == ("key" in changed or "inputs" in changed)

@@ -110,11 +110,11 @@ def test_aggregates_and_ranks_of_latest_rows_may_be_deleted() -> None:
         "n": 1,
         "rank": "r",
     }
-    assert [build_graph(spec(one, top)).nodes["first"].deletes for one in (LATEST, kept)] == [True, False]
+    assert [build_graph(spec(operator, top)).nodes["first"].deletes for operator in (LATEST, kept)] == [True, False]
     before, after = spec(LATEST, per_day), spec({**LATEST, "columns": ["id", "op", "lsn"]}, per_day)
-    found = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
-    verdicts = {row["name"]: row["verdict"] for row in found}
-    assert verdicts["current"] == "compatible" and verdicts["per_day"] == NEW_UID, "its rows are others now"
+    rows = compare_signatures(*(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)))
+    verdicts = {row["name"]: row["verdict"] for row in rows}
+    assert verdicts["current"] == "compatible" and verdicts["per_day"] == NEW_UID, "its rows have changed"
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,15 @@ def test_aggregates_and_ranks_of_latest_rows_may_be_deleted() -> None:
 )
 def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], verdict: str) -> None:
     before, after = spec(LATEST), spec({**LATEST, **changed})
-    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    rows = compare_signatures(*(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)))
     assert next(row["verdict"] for row in rows if row["name"] == "current") == verdict
 
 
 def test_rows_in_flight_depend_on_the_delete_condition() -> None:
-    one, other = spec(LATEST), spec({**LATEST, "delete_when": "op = 'X'"})
-    assert input_signatures(one, build_graph(one)) != input_signatures(other, build_graph(other))
+    job_spec, changed_spec = spec(LATEST), spec({**LATEST, "delete_when": "op = 'X'"})
+    assert input_signatures(job_spec, build_graph(job_spec)) != input_signatures(
+        changed_spec, build_graph(changed_spec)
+    )
 
 
 def test_buckets_use_the_exchange_key_even_if_it_is_renamed() -> None:

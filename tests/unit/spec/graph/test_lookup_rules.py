@@ -36,7 +36,7 @@ def analysed(
 def told(*operators: dict[str, Any], **options: Any) -> str:
     _, graph, problems = analysed(*operators, **options)
     assert graph is None
-    return " | ".join(f"{'.'.join(map(str, one.path))}: {one.message}" for one in problems)
+    return " | ".join(f"{'.'.join(map(str, problem.path))}: {problem.message}" for problem in problems)
 
 
 def test_a_lookup_has_the_columns_of_both_inputs_and_adds_no_level() -> None:
@@ -52,7 +52,7 @@ def test_a_lookup_has_the_columns_of_both_inputs_and_adds_no_level() -> None:
     assert (node.level, node.levels, graph.levels) == (1, (1,), 1)
     assert (static.kind, static.levels, static.sources) == ("static", (), ()) and static not in graph.sources
     assert state_signatures(spec, graph)["sources"].keys() == {"rows"}
-    assert not node.is_stateful and [one.uid for one in graph.stateful] == ["once"]
+    assert not node.is_stateful and [item.uid for item in graph.stateful] == ["once"]
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_lint_shows_the_mode_of_each_edge_and_what_state_holds() -> None:
 
 
 def verdict(before: JobSpec, after: JobSpec, uid: str = "sums") -> tuple[str, str]:
-    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    rows = compare_signatures(*(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)))
     return next((row["verdict"], row["detail"]) for row in rows if row["name"] == uid)
 
 
@@ -130,4 +130,4 @@ def test_append_inputs_of_a_union_with_updates_may_change() -> None:
     """Rows of a source are never retracted, so SQL between a source and the union is in no signature."""
     union = sql("SELECT page FROM few UNION ALL SELECT page FROM totals", "few", "totals")
     few = [sql(f"SELECT page FROM clicks WHERE n > {n}", "clicks", uid="few") for n in (1, 2)]
-    assert verdict(*(spec(one, union, sums("made")) for one in few)) == ("compatible", "unchanged")
+    assert verdict(*(spec(operator, union, sums("made")) for operator in few)) == ("compatible", "unchanged")

@@ -54,7 +54,7 @@ def test_without_a_rank_only_operators_can_read_the_rows() -> None:
     node = graph.nodes["first"]
     assert (list(node.columns), node.output_kind, node.key, node.read) == ([*CLICKS], "retract", (), "first.retract")
     assert graph.nodes["sums"].deletes, "the rows of a key may all go"
-    (edge,) = [one for one in explained_edges(spec(AGGREGATE, UNRANKED), graph) if one["from"] == "first"]
+    (edge,) = [item for item in explained_edges(spec(AGGREGATE, UNRANKED), graph) if item["from"] == "first"]
     assert (edge["mode"], edge["key"], edge["exchanged"]) == ("retract", [], True)
     for mode in ("upsert", "append", "changelog"):
         with wording.raises(InvalidRequest):
@@ -62,9 +62,9 @@ def test_without_a_rank_only_operators_can_read_the_rows() -> None:
 
 
 def test_state_over_retractions_cannot_continue_over_ranks() -> None:
-    before, after = (spec(AGGREGATE, one) for one in (TOP, UNRANKED))
-    old, new = (state_signatures(one, build_graph(one)) for one in (before, after))
-    verdicts = {one["name"]: one["verdict"] for one in compare_signatures(old, new)}
+    before, after = (spec(AGGREGATE, job_spec) for job_spec in (TOP, UNRANKED))
+    old, new = (state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after))
+    verdicts = {row["name"]: row["verdict"] for row in compare_signatures(old, new)}
     assert (verdicts["first"], verdicts["sums"]) == ("compatible", NEW_UID)
 
 
@@ -161,14 +161,14 @@ def test_the_output_key_of_a_function_is_in_the_signature_if_emitted_rows_are_st
         return spec(*behind, {**value, "output_key": output_key})
 
     reader = {**RANKS, "key": ["page"]}
-    one, other = stock(["page"], reader), stock(["page", "day"], reader)
+    job_spec, changed_spec = stock(["page"], reader), stock(["page", "day"], reader)
     verdicts = [
         next(row for row in compare_signatures(*(state_signatures(job, build_graph(job)) for job in jobs)))["verdict"]
-        for jobs in ((one, other), (stock(["page"]), stock(["page", "day"])))
+        for jobs in ((job_spec, changed_spec), (stock(["page"]), stock(["page", "day"])))
     ]
     assert verdicts == [NEW_UID, "compatible"]
-    graph = build_graph(one)
-    (_, state) = explained_node(one, graph, graph.nodes["totals"])["state"]
+    graph = build_graph(job_spec)
+    (_, state) = explained_node(job_spec, graph, graph.nodes["totals"])["state"]
     wording.matches("explain", state["grows_with"])
     assert state["name"] == "totals.output"
 
@@ -180,13 +180,13 @@ def test_the_output_key_of_a_function_is_in_the_signature_if_emitted_rows_are_st
 def test_the_signature_contains_what_updates_are_made_of(changed: dict[str, Any]) -> None:
     after = {**TOTALS, **changed}
     jobs = spec(RANKS, TOTALS), spec({**RANKS, "inputs": [after["uid"]]}, after)
-    before, now = (state_signatures(one, build_graph(one)) for one in jobs)
+    before, now = (state_signatures(job_spec, build_graph(job_spec)) for job_spec in jobs)
     row = next(row for row in compare_signatures(before, now) if row["name"] == "first")
     wording.matches("explain", row["detail"])
     assert row["verdict"] == NEW_UID
     if "uid" in changed:
         operators = before["operators"].items()
-        before["operators"] = {name: with_updates_of(one, "totals", "counts") for name, one in operators}
+        before["operators"] = {name: with_updates_of(signature, "totals", "counts") for name, signature in operators}
         row = next(row for row in compare_signatures(before, now) if row["name"] == "first")
         assert row["verdict"] == "compatible", "it is the same operator under another name"
 
@@ -199,7 +199,7 @@ def test_a_table_of_buckets_uses_the_key_of_ranks(format_: str) -> None:
     signature = state_signatures(job, build_graph(job))
     assert signature["sinks"]["shown"]["buckets by"] == ["page"]
     former = {**signature, "sinks": {"shown": {**signature["sinks"]["shown"], "buckets by": ["page", "place"]}}}
-    (row,) = [one for one in compare_signatures(former, signature) if one["name"] == "shown"]
+    (row,) = [item for item in compare_signatures(former, signature) if item["name"] == "shown"]
     assert row["verdict"] == NEW_TABLE, "its files would not be those that a changed key is looked for in"
     assert build_graph(spec(TOP, format=format_, mode="changelog", **catalog)).sink_inputs["shown"].op == "upsert"
 
@@ -210,5 +210,5 @@ def test_a_table_of_buckets_uses_the_key_of_ranks(format_: str) -> None:
 )
 def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], verdict: str) -> None:
     before, after = spec(TOP), spec({**TOP, **changed})
-    rows = compare_signatures(*(state_signatures(one, build_graph(one)) for one in (before, after)))
+    rows = compare_signatures(*(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)))
     assert next(row["verdict"] for row in rows if row["name"] == "first") == verdict

@@ -145,8 +145,8 @@ def test_sessions_with_updates_are_keyed_by_key_and_start_and_have_deletes(optio
 
 
 def test_state_of_changed_windows_cannot_be_continued() -> None:
-    one = spec(window=SLIDING, allowed_lateness="1h")
-    before = state_signatures(one, build_graph(one))
+    job_spec = spec(window=SLIDING, allowed_lateness="1h")
+    before = state_signatures(job_spec, build_graph(job_spec))
     assert before["operators"]["win"]["window"] == {"sliding": {"size": "1h", "slide": "15m"}}
     verdicts = []
     for changed in (
@@ -169,14 +169,14 @@ def of_window(before: dict[str, Any], after: JobSpec) -> list[dict[str, str]]:
 def test_state_cannot_be_continued_with_other_rules_of_a_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changed rules of other zones have no effect."""
     daily = {"tumbling": "1d", "timezone": "Europe/Berlin", "offset": "6h"}
-    one, other = spec(window=daily), spec(window={**daily, "timezone": "Europe/Paris"})
-    before = state_signatures(one, build_graph(one))
+    job_spec, changed_spec = spec(window=daily), spec(window={**daily, "timezone": "Europe/Paris"})
+    before = state_signatures(job_spec, build_graph(job_spec))
     assert before["operators"]["win"]["window"] == daily
     assert len(before["operators"]["win"]["time zone data"]) == 16
-    (verdict,) = of_window(before, other)
+    (verdict,) = of_window(before, changed_spec)
     wording.matches("explain", verdict["detail"])
     assert verdict["verdict"] == NEW_UID
     monkeypatch.setattr(time_zones, "zone_data", lambda name: b"TZif of another year")
-    (verdict,) = of_window(before, one)
+    (verdict,) = of_window(before, job_spec)
     wording.matches("explain", verdict["detail"])
     assert verdict["verdict"] == NEW_UID

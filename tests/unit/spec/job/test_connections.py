@@ -98,9 +98,9 @@ def test_secrets_of_a_connection_do_not_appear_in_any_repr(monkeypatch: pytest.M
     ],
 )  # fmt: skip
 def test_a_store_s_connection_is_a_uri_or_json(text: str, access: S3Access) -> None:
-    found = s3_access(parse_connection("lake", text))
-    assert found == access
-    assert found.credentials == access.credentials
+    access_settings = s3_access(parse_connection("lake", text))
+    assert access_settings == access
+    assert access_settings.credentials == access.credentials
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ def test_settings_of_a_spark_connection_that_would_be_ignored_are_refused_by_nam
 )
 def test_a_database_s_connection_has_its_address_and_password(text: str, parameters: dict[str, str]) -> None:
     """As in Airflow, `schema` is the name of the database."""
-    found = postgres_access(parse_connection("pg", text))
-    assert (found.parameters, found.dsn) == ({**parameters, "dbname": "shop"}, "")
-    assert "a@b" not in repr(found)
+    database = postgres_access(parse_connection("pg", text))
+    assert (database.parameters, database.dsn) == ({**parameters, "dbname": "shop"}, "")
+    assert "a@b" not in repr(database)
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,11 @@ def test_the_explained_tables_are_the_tables_of_the_operator() -> None:
         operator = job.spec.operator(node.uid)
         assert not isinstance(operator, SqlOperator)
         read = [graph.nodes[name] for name in node.inputs]
-        marks = [pa.field(mark, pa.bool_()) for mark, _ in node.conditions]
-        schemas = [pa.schema([*arrow_schema(one.columns), *marks]) for one in read]
+        conditions = [pa.field(name, pa.bool_()) for name, _ in node.conditions]
+        schemas = [pa.schema([*arrow_schema(producer.columns), *conditions]) for producer in read]
         inputs = zip(schemas, read, strict=True)
-        given = [OperatorInput(schema, one.event_time, one.shift_us) for schema, one in inputs]
-        tables = build_operator(operator, given).tables
+        operator_inputs = [OperatorInput(schema, producer.event_time, producer.shift_us) for schema, producer in inputs]
+        tables = build_operator(operator, operator_inputs).tables
         assert [bound.table for bound in state_bounds(operator)] == list(tables), node.uid
 
 

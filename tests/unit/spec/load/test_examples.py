@@ -71,16 +71,16 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """Return the alternative forms that the example shows in comments."""
-    shown = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
-    return [read_document(line).value for line in shown]
+    forms = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
+    return [read_document(line).value for line in forms]
 
 
 def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     forms = other_forms(ALL_KEYS.read_text(encoding="utf-8"))
     restarts = [CheckpointingSpec.model_validate(form) for form in forms if "restart" in form]
-    assert {one.restart.strategy for one in restarts} == {"none", "exponential_delay", "failure_rate"}
+    assert {item.restart.strategy for item in restarts} == {"none", "exponential_delay", "failure_rate"}
     schedules = [ScheduleSpec.model_validate(form["schedule"]) for form in forms if "schedule" in form]
-    assert [one.model_fields_set for one in schedules] == [{"asset"}, {"sqs"}, {"any_of"}]
+    assert [item.model_fields_set for item in schedules] == [{"asset"}, {"sqs"}, {"any_of"}]
     ((served,),) = [form["sinks"] for form in forms if "sinks" in form]
     assert SinkSpec.model_validate(served).conn_id == "warehouse"
     (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]

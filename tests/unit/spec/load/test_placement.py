@@ -58,8 +58,8 @@ def lint(folder: Path, **places: str) -> str:
 def test_two_sinks_at_the_same_location_are_refused_in_any_spelling(tmp_path: Path, one: str, two: str) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
-    said = lint(tmp_path, one=one, two=two.format(here=tmp_path))
-    wording.matches("lint", said)
+    message = lint(tmp_path, one=one, two=two.format(here=tmp_path))
+    wording.matches("lint", message)
 
 
 @pytest.mark.parametrize(

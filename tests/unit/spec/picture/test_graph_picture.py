@@ -31,7 +31,7 @@ def texts(svg: str) -> list[str]:
 
 
 def test_it_shows_mode_event_time_holdback_bound_and_dropped_rows_of_each_node() -> None:
-    shown = texts(graph_picture(report()))
+    lines = texts(graph_picture(report()))
     for text in (
         "upsert(carrier)",
         "time time_hour, holds back 2h",
@@ -41,13 +41,18 @@ def test_it_shows_mode_event_time_holdback_bound_and_dropped_rows_of_each_node()
         "late.unique: dropped",
         "reads overtaken.late.unique.2",
     ):
-        assert text in shown
+        assert text in lines
 
 
 def test_sizes_are_shown_where_the_report_has_them() -> None:
-    found = report(EXAMPLES / "join.yaml")
-    found["nodes"][-1]["state"][0]["size"] = {"checkpoint_id": 3, "rows": 1234, "bytes": 56_700, "rows_per_day": None}
-    assert "  1,234 rows, 56.7 kB" in texts(graph_picture(found))
+    graph_report = report(EXAMPLES / "join.yaml")
+    graph_report["nodes"][-1]["state"][0]["size"] = {
+        "checkpoint_id": 3,
+        "rows": 1234,
+        "bytes": 56_700,
+        "rows_per_day": None,
+    }
+    assert "  1,234 rows, 56.7 kB" in texts(graph_picture(graph_report))
 
 
 def test_each_link_has_the_style_of_its_mode_and_a_title() -> None:
@@ -61,22 +66,22 @@ def test_each_link_has_the_style_of_its_mode_and_a_title() -> None:
 
 def test_the_picture_has_a_text_description() -> None:
     root = ElementTree.fromstring(graph_picture(report(EXAMPLES / "join.yaml")))
-    title, told = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
-    assert root.get("role") == "img" and title is not None and told is not None and told.text is not None
-    assert root.get("aria-labelledby") == f"{title.get('id')} {told.get('id')}"
-    assert "paid (join) reads orders, payments; emits append; state paid.left: rows of orders" in told.text
-    assert "Sink late_payments" in told.text
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert root.get("role") == "img" and title is not None and description is not None and description.text is not None
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "paid (join) reads orders, payments; emits append; state paid.left: rows of orders" in description.text
+    assert "Sink late_payments" in description.text
 
 
 def test_names_are_escaped() -> None:
     text = (EXAMPLES / "join.yaml").read_text(encoding="utf-8")
-    found = lint_report(from_text(text, Path("/jobs/config/paid.yaml")))
+    graph_report = lint_report(from_text(text, Path("/jobs/config/paid.yaml")))
     hostile = '</text><script>alert("1")</script>\x00\u202e&'
-    former = found["nodes"][0]["uid"]
-    found["job"] = found["nodes"][0]["uid"] = hostile
-    for edge in found["edges"]:
+    former = graph_report["nodes"][0]["uid"]
+    graph_report["job"] = graph_report["nodes"][0]["uid"] = hostile
+    for edge in graph_report["edges"]:
         edge["from"] = hostile if edge["from"] == former else edge["from"]
-    svg = graph_picture(found)
+    svg = graph_picture(graph_report)
     assert "<script" not in svg and "\x00" not in svg
     root = ElementTree.fromstring(svg)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
@@ -97,8 +102,8 @@ def test_equal_reports_give_equal_pictures_for_any_hash_seed() -> None:
     )
     words = [sys.executable, "-c", code, str(ALL_KEYS)]
     environ = {"PYTHONPATH": str(REPOSITORY / "pipeline"), "PYTHONHASHSEED": "7"}
-    made = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
-    assert made.stdout == graph_picture(report())
+    process = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
+    assert process.stdout == graph_picture(report())
 
 
 @pytest.mark.parametrize("palette", PALETTES)

@@ -16,11 +16,11 @@ def test_without_union_the_only_select_is_the_whole_text() -> None:
 
 def test_each_select_keeps_its_position_in_the_whole_sql() -> None:
     text = "SELECT a FROM t\nUNION /* of */ ALL\n SELECT b FROM u\nunion all SELECT c FROM T"
-    found = branches(text, ["t", "u"])
-    assert [one.input for one in found] == ["t", "u", "t"]
-    assert found[0].sql == "SELECT a FROM t\n"
-    assert found[1].sql == "               \n                  \n SELECT b FROM u\n"
-    assert found[2].sql.lstrip() == "SELECT c FROM T" and found[2].sql.count("\n") == 3
+    selects = branches(text, ["t", "u"])
+    assert [select.input for select in selects] == ["t", "u", "t"]
+    assert selects[0].sql == "SELECT a FROM t\n"
+    assert selects[1].sql == "               \n                  \n SELECT b FROM u\n"
+    assert selects[2].sql.lstrip() == "SELECT c FROM T" and selects[2].sql.count("\n") == 3
 
 
 def test_expressions_of_a_second_select_need_no_name() -> None:

@@ -24,8 +24,8 @@ from milepost_testkit import wording
     ],
 )  # fmt: skip
 def test_a_pattern_extracts_the_parts_of_a_text(pattern: str, text: str, parts: dict[str, str | None]) -> None:
-    found = re.fullmatch(parse_pattern(pattern).expression, text)
-    assert found is not None and found.groupdict() == parts
+    match = re.fullmatch(parse_pattern(pattern).expression, text)
+    assert match is not None and match.groupdict() == parts
     assert re.fullmatch(parse_pattern(pattern).expression, text.replace("2", "two", 1)) is None
 
 

@@ -36,8 +36,8 @@ def test_a_name_generated_from_a_pattern_matches_it(pattern: str, fillings: list
     parts = []
     for token in _TOKEN.findall(pattern):
         filling = next(fill, "")
-        made = {"*": filling.replace("/", ""), "**": filling, "**/": f"{filling}/" if filling else ""}
-        parts.append(made.get(token, token))
+        replacements = {"*": filling.replace("/", ""), "**": filling, "**/": f"{filling}/" if filling else ""}
+        parts.append(replacements.get(token, token))
     assert matcher(pattern)("".join(parts))
 
 

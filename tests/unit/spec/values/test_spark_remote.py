@@ -17,9 +17,9 @@ from milepost.spec.values.spark_remote import DEFAULT_PORT, SparkRemote, parse_r
     ],
 )
 def test_an_address_has_host_port_and_tls(text: str, remote: SparkRemote, loopback: bool) -> None:
-    found = parse_remote(text)
-    assert (found, found.is_loopback) == (remote, loopback)
-    assert parse_remote(f"{found.url}/;use_ssl={str(found.tls).lower()}") == found
+    parsed = parse_remote(text)
+    assert (parsed, parsed.is_loopback) == (remote, loopback)
+    assert parse_remote(f"{parsed.url}/;use_ssl={str(parsed.tls).lower()}") == parsed
 
 
 @pytest.mark.parametrize(

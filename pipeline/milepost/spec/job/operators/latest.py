@@ -22,8 +22,8 @@ class LatestOperator(KeyedOperator):
             deletes.
         columns: columns of the table, which must include `key`. null: all columns of the input.
         tombstone_ttl: how long a deleted key is remembered, in event time, above 0s, so that an older row cannot revive
-            it. Rows that are older still are late and go to `<uid>.late`. null: deleted keys are remembered
-            permanently, and no row is late.
+            it. Rows older than that are late and go to `<uid>.late`. null: deleted keys are remembered permanently, and
+            no row is late.
     """
 
     kind: Literal["latest"]
