@@ -17,7 +17,7 @@ _LIMITS: Mapping[str, tuple[int, ...]] = {
     "dataflow.spilled.spilled_rows.HELD_BYTES": (500, 32 << 20),
     "epoch.gate_shares.DRIVER_ROWS": (2, 1_000_000),
     "epoch.gate_shares._PARTITION_ROWS": (3, 500_000),
-    "protocol.manifest.upkeep.garbage.MAX_KEPT_ENTRIES": (1, 8),
+    "protocol.manifest.upkeep.garbage.MAX_STATE_ENTRIES": (1, 8),
     "protocol.manifest.upkeep.garbage.MAX_LISTS": (1, 6),
     "protocol.manifest.upkeep.collection.MAX_LISTED": (5, 1_000),
     "dataflow.sinks.records.contents.MAX_RECORDS": (2, 20),

@@ -22,7 +22,7 @@ from milepost.protocol.manifest.transaction.requests import (
     SubsumeRequest,
     TriggerRequest,
 )
-from milepost.protocol.manifest.upkeep.after_commit import confirm_sinks, garbage_deleted, subsume
+from milepost.protocol.manifest.upkeep.after_commit import confirm_sinks, forget_garbage, subsume
 from milepost.protocol.records.checkpoints import ObjectHandle, Run
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.layout import metadata_key
@@ -52,7 +52,7 @@ class Rules:
     abort: Decide = coordinator.abort
     confirm: Decide = confirm_sinks
     subsume: Decide = subsume
-    forget: Decide = garbage_deleted
+    forget: Decide = forget_garbage
     cancel: Decide = cancel
     verify: Callable[..., object] = verify
     sweep: Callable[..., Any] = sweep_decision

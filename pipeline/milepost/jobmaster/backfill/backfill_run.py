@@ -42,7 +42,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
-from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.errors import (
     Busy,
@@ -174,7 +174,7 @@ class Backfill:
         """
         context, hold_ms = self._context, self._context.timeout_ms
         now_ms = context.store.clock_ms()
-        frozen = frozen_by(state.timeline(), now_ms) if self._has_frozen(state) else None
+        frozen = active_freeze(state.timeline(), now_ms) if self._has_frozen(state) else None
         if frozen is not None and frozen.until_ms - now_ms > hold_ms // 2:
             return False
         self._say("freezing the live timeline for the last stretch")

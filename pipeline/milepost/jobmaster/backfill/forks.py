@@ -20,7 +20,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.reports.health.unfinished_backfills import OPENED_BY, forks_of_backfills
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineForked
-from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, ThawRequest
 from milepost.protocol.records.errors import Busy, CommitConflict
 from milepost.protocol.records.ids import SessionId, TimelineId
@@ -79,7 +79,7 @@ def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
         except Busy:
             working = True
     elif not working:
-        frozen = frozen_by(context.head().state.timeline(), context.store.clock_ms())
+        frozen = active_freeze(context.head().state.timeline(), context.store.clock_ms())
         working = frozen is not None and frozen.session_id == leader.session_id
     if working:
         raise Busy(

@@ -19,7 +19,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.transaction.preconditions import ended
+from milepost.protocol.manifest.transaction.preconditions import job_ended_error
 from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
@@ -153,7 +153,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     """
     state = context.head().state
     if state.status in ENDED_STATUSES:
-        raise ended(state)
+        raise job_ended_error(state)
     if request.from_us is not None and all(one.event_time is None for one in context.spec.streams.values()):
         raise InvalidRequest(
             f"job {state.job}: no source has event time, so a backfill cannot begin at one. Nothing was changed.",

@@ -61,7 +61,7 @@ class Heartbeat:
             self.lost = self._lost_by_now()
         if self.lost and isinstance(error, Exception):
             raise Fenced(
-                f"checkpoint {self._pending.checkpoint_id}: {self.lost.why}. This try was stopped; nothing of it is "
+                f"checkpoint {self._pending.checkpoint_id}: {self.lost.reason}. This try was stopped; nothing of it is "
                 "visible. Do not retry.",
                 hint=self.lost.hint,
                 checkpoint_id=self._pending.checkpoint_id,

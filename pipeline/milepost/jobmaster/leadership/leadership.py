@@ -24,7 +24,7 @@ from milepost.protocol.manifest.decisions import decide
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from milepost.protocol.manifest.transaction.preconditions import completed_by, find_pending, open_timeline
+from milepost.protocol.manifest.transaction.preconditions import find_completion, find_pending, open_timeline
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
     CompleteRequest,
@@ -98,7 +98,7 @@ class Leadership:
         """Return the pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
         found = find_pending(state, CheckpointId(checkpoint_id))
         if found is None or found[2].session_id != session.session_id:
-            truth = "is not pending any more" if found is None else f"is pending for session {found[2].session_id}"
+            truth = "is no longer pending" if found is None else f"is pending for session {found[2].session_id}"
             raise Fenced(
                 f"checkpoint {checkpoint_id}: it {truth}; session {session.session_id} does not lead it. Nothing was "
                 "changed.",
@@ -112,7 +112,7 @@ class Leadership:
         completed = state.checkpoint(CheckpointId(checkpoint_id))
         if completed is not None:
             return completed
-        if completed_by(state, None, CheckpointId(checkpoint_id)) is not None:
+        if find_completion(state, None, CheckpointId(checkpoint_id)) is not None:
             raise Subsumed(
                 f"checkpoint {checkpoint_id} of job {state.job} is completed, published and subsumed by a newer one: "
                 "there is nothing left to do for it.",
@@ -120,9 +120,9 @@ class Leadership:
             )
         raise NotFound(f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id)
 
-    def completed_by(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
+    def find_completion(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
         """Return the checkpoint when this session has completed it already; None when not. Raises Subsumed."""
-        done = completed_by(state, session.session_id, CheckpointId(checkpoint_id))
+        done = find_completion(state, session.session_id, CheckpointId(checkpoint_id))
         return None if done is None else self.completed(state, checkpoint_id)
 
     def sweep(self, session: Session, *, take_over: bool, adopt: bool = True) -> None:

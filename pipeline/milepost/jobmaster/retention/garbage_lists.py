@@ -9,7 +9,7 @@ from functools import partial
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.codec.garbage_lists import decode_list, encode_list
 from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest
-from milepost.protocol.manifest.upkeep.garbage import MAX_KEPT_ENTRIES, listable, plan_fold
+from milepost.protocol.manifest.upkeep.garbage import MAX_STATE_ENTRIES, listable, plan_fold
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 def write_if_large(store: ObjectStore, state: ManifestState, garbage: Collection[str]) -> str | None:
     """Store a list of further garbage, lest the manifest value grow. Returns its digest; None: it is not so much."""
     keys = listable(garbage)
-    return _write_list(store, state, keys) if len(keys) + len(state.garbage) > MAX_KEPT_ENTRIES else None
+    return _write_list(store, state, keys) if len(keys) + len(state.garbage) > MAX_STATE_ENTRIES else None
 
 
 def _write_list(store: ObjectStore, state: ManifestState, keys: Collection[str]) -> str:

@@ -21,7 +21,7 @@ from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.codec.log_entries import aborted_by, completion_of
-from milepost.protocol.manifest.upkeep.pins import without_overdue
+from milepost.protocol.manifest.upkeep.pins import without_expired_pins
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
@@ -134,7 +134,7 @@ def _walk(context: JobContext) -> JobReach:
     opened += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
     opened += dropped_sinks(context, (stat.key for stat in stored))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
-    state = without_overdue(context.head().state, now_ms)
+    state = without_expired_pins(context.head().state, now_ms)
     found = _Roots(context, state)
     found.walk_log()
     for checkpoint in state.checkpoints:

@@ -126,7 +126,7 @@ class Epochs:
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
         state = self._context.head().state
-        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        completed = self._leadership.find_completion(state, session, checkpoint_id)
         if completed is not None:
             return self._context.metadata(completed).verdict
         metadata, _ = self._leadership.pending_metadata(self._leadership.require_own(state, session, checkpoint_id))
@@ -140,7 +140,7 @@ class Epochs:
             report: of the try that ran in this process; None: what is stored under the pending token is read.
         """
         state = self._context.head().state
-        completed = self._leadership.completed_by(state, session, checkpoint_id)
+        completed = self._leadership.find_completion(state, session, checkpoint_id)
         if completed is not None:
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)

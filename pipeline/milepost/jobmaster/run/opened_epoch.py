@@ -51,7 +51,7 @@ class OpenedEpoch:
         found = find_pending(self.state, self.pending.checkpoint_id)
         if found is None:
             raise Fenced(
-                f"checkpoint {self.pending.checkpoint_id}: it is not pending any more. Nothing was run.",
+                f"checkpoint {self.pending.checkpoint_id}: it is no longer pending. Nothing was run.",
                 hint=NEW_RUN,
                 checkpoint_id=self.pending.checkpoint_id,
             )

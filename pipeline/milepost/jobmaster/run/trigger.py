@@ -39,8 +39,8 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.manifest.transaction.preconditions import check_runnable, ended
-from milepost.protocol.manifest.transaction.runs import covered
+from milepost.protocol.manifest.transaction.preconditions import check_runnable, job_ended_error
+from milepost.protocol.manifest.transaction.runs import find_coverage
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
@@ -122,13 +122,13 @@ class Trigger:
         if head is None or _is_left_undone(head.state):
             require_stores(self._context)  # before anything is written; with nothing to do, nothing is
         state = self._leadership.head_or_create() if head is None else head.state
-        done = covered(state, session.session_id, session.run)
+        done = find_coverage(state, session.session_id, session.run)
         if done is not None:
             return NothingToDo("covered", f"{done.message}{self._publish_what_waits(session, state)}")
         if (
             state.status in ENDED_STATUSES
         ):  # a grant asks for the job's result first: a finished incarnation never runs again
-            raise ended(self._lifecycle.finish_clean_up(session))
+            raise job_ended_error(self._lifecycle.finish_clean_up(session))
         left = _LeftBehind()
         if _is_left_undone(state):
             left = self._finish_what_is_left(session, take_over=take_over)

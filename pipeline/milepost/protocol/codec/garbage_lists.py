@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import ClassVar
 
 from milepost.protocol.codec.records import decode, encode
-from milepost.protocol.manifest.upkeep.garbage import newest_of
+from milepost.protocol.manifest.upkeep.garbage import newest_checkpoint_of
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import GarbageList
 
@@ -39,7 +39,7 @@ def decode_list(body: bytes, expected: GarbageList) -> tuple[str, ...]:
     """Return the keys of a list. Raises StateCorrupt: it is not the list that the manifest refers to."""
     what = f"garbage list {expected.sha256}"
     keys = decode(_Keys, body, what, hint=_HINT).keys if sha256(body).hexdigest() == expected.sha256 else ()
-    if len(keys) != expected.count or newest_of(keys) != expected.newest:
+    if len(keys) != expected.count or newest_checkpoint_of(keys) != expected.newest:
         raise StateCorrupt(
             f"{what}: expected {expected.count} keys below checkpoints up to {expected.newest} with this digest, got"
             f" {len(body)} other bytes. Nothing was deleted.",

@@ -1,1 +1,1 @@
-"""The state machine behind the manifest log: one entry, one transition (I1)."""
+"""The manifest's transitions: requests, decisions, events and invariants."""

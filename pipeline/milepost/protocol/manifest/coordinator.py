@@ -1,10 +1,10 @@
-"""The checkpoint coordinator decides on one checkpoint: trigger, rebind, complete, abort.
+"""Checkpoint coordinator: trigger, rebind, complete and abort one checkpoint.
 
-Each function takes the head's state, a request and the store's clock, and returns the transition to write, or says that
-it is already done, or raises and leaves everything as it was. No I/O, clock or randomness: whoever writes the manifest
-may apply a function again to a newer head after a lost race (I1). `decisions.py` finds the function of a request.
+Each function takes the head's state, a request and the store's clock. It returns the transition to write, or that the
+request is already done, or it raises and changes nothing. There is no I/O, clock or randomness, so the writer of the
+manifest may apply a function again to a newer head after a lost race (I1). `decisions.py` maps requests to functions.
 
-Checks come in one order everywhere: already done, then whose checkpoint it is (session), then the token (I3).
+Checks always come in the same order: already done, then the session that owns the checkpoint, then the token (I3).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from milepost.protocol.failure.failures import record_success
-from milepost.protocol.manifest.timelines.aborts import given_up, remembered
+from milepost.protocol.manifest.timelines.aborts import abort_pending, remember_session
 from milepost.protocol.manifest.transaction.answers import (
     AlreadyDone,
     Answer,
@@ -29,6 +29,7 @@ from milepost.protocol.manifest.transaction.events import (
     JobCreated,
 )
 from milepost.protocol.manifest.transaction.preconditions import (
+    active_freeze,
     check_finished,
     check_importable,
     check_not_aborted,
@@ -40,12 +41,11 @@ from milepost.protocol.manifest.transaction.preconditions import (
     check_runnable,
     check_sinks,
     check_token,
-    completed_by,
+    find_completion,
     find_pending,
-    frozen_by,
     open_timeline,
     own_pending,
-    wait_or_give_up,
+    pending_checkpoint_hint,
 )
 from milepost.protocol.manifest.transaction.requests import (
     AbortRequest,
@@ -54,7 +54,7 @@ from milepost.protocol.manifest.transaction.requests import (
     RebindRequest,
     TriggerRequest,
 )
-from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
+from milepost.protocol.manifest.transaction.runs import find_coverage, later_scheduled_date
 from milepost.protocol.manifest.transaction.transitions import job_status_after
 from milepost.protocol.manifest.upkeep.pins import live_pins
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
@@ -66,10 +66,10 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> Answer:
-    """Open a job: version 1, the empty state, one live timeline.
+    """Create a job: version 1 with the empty state and one live timeline.
 
     Raises:
-        InvalidRequest: the name is not a job name.
+        InvalidRequest: the name is not a valid job name.
     """
     if state is not None:
         return AlreadyDone(Outcome.ALREADY_CREATED, f"job {state.job} exists at version {state.version}")
@@ -93,36 +93,39 @@ def create(state: ManifestState | None, request: CreateRequest, now_ms: int) -> 
 
 
 def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answer:
-    """Claim a timeline and begin its next checkpoint; the new version is the session's fencing token.
+    """Claim a timeline and start its next checkpoint. The new version is the session's fencing token.
 
-    A pending checkpoint of another session must have been swept before (`lease.sweep_decision`). On a fork only its
-    pending checkpoint and its head are looked at: no schedule covers it, no sink waits for it, no failure stops it.
+    Another session's pending checkpoint must have been swept before (`lease.sweep_decision`). On a fork only the
+    fork's pending checkpoint and head are checked: schedule, sinks and failures of the live timeline do not matter.
+
+    With the head at version 40, checkpoint 7, and `next_checkpoint_id` 9 (checkpoint 8 was aborted), a trigger writes
+    version 41 with the pending checkpoint 9: base 7, token 41, files below ``chk-…9/t…41/``.
 
     Returns:
         A transition, or AlreadyDone: COVERED (a completed checkpoint covers the run) or ALREADY_TRIGGERED (the
         session's own checkpoint is pending: continue it).
     Raises:
-        JobNotRunnable: FAILED or ended (I4; what imports only waits for a clean end), more than three checkpoints wait
-            for a sink (I8), or a sink has yet to follow a switch of the live timeline (I14).
-        Fenced: this Airflow run's checkpoint was aborted: a new id comes only from a new run; or the timeline is not
+        JobNotRunnable: the job is FAILED or has ended (I4; an import only requires that the end is clean), more than
+            three checkpoints wait for a sink (I8), or a sink has not followed a switch of the live timeline (I14).
+        Fenced: this Airflow run's checkpoint was aborted, and only a new run gets a new id; or the timeline is not
             open.
-        Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` is not over.
+        Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` has not passed.
         CommitConflict: the plan was made from another head.
         InvalidRequest: a value is out of bounds.
     """
     check_request(request)
     on_fork = _on_fork(state, request.timeline)
-    done = None if on_fork else covered(state, request.session_id, request.run)
-    if done is not None:
+    coverage = None if on_fork else find_coverage(state, request.session_id, request.run)
+    if coverage is not None:
         return AlreadyDone(
-            Outcome.COVERED, done.message, done.checkpoint_id, None, state.checkpoint(done.checkpoint_id)
+            Outcome.COVERED, coverage.message, coverage.checkpoint_id, None, state.checkpoint(coverage.checkpoint_id)
         )
     timeline = open_timeline(state, request.timeline, "trigger")
-    pending, leader = timeline.pending, timeline.leader
-    if pending is not None and leader is not None and leader.session_id == request.session_id:
+    pending, previous_leader = timeline.pending, timeline.leader
+    if pending is not None and previous_leader is not None and previous_leader.session_id == request.session_id:
         return AlreadyDone(
             Outcome.ALREADY_TRIGGERED,
-            f"checkpoint {pending.checkpoint_id} of this session is pending: it is continued",
+            f"checkpoint {pending.checkpoint_id} of this session is pending: continuing it",
             pending.checkpoint_id,
             pending,
         )
@@ -138,7 +141,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         raise Busy(
             f"job {state.job}: trigger refused: checkpoint {pending.checkpoint_id} of another session is pending."
             " Nothing was written.",
-            hint=wait_or_give_up(state, timeline.timeline_id),
+            hint=pending_checkpoint_hint(state, timeline.timeline_id),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
         )
@@ -151,7 +154,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         raise CommitConflict(
             f"job {state.job}: trigger refused: the plan continues checkpoint {request.base}, the head is"
             f" {timeline.head}. Nothing was written.",
-            hint="Another run was faster: run again, and it goes on from the head as it is now.",
+            hint="Another run was faster. Run again: it continues from the new head.",
             base=request.base,
             head=timeline.head,
         )
@@ -172,13 +175,13 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         spec_hash=request.spec_hash,
         prefixes=(token,),
     )
-    claimed = Leader(request.session_id, token, request.holder)
+    leader = Leader(request.session_id, token, request.holder)
     return advance(
         state,
-        CheckpointTriggered(now_ms, timeline.timeline_id, claimed, checkpoint),
+        CheckpointTriggered(now_ms, timeline.timeline_id, leader, checkpoint),
         next_checkpoint_id=CheckpointId(checkpoint_id + 1),
         timelines=with_timeline(
-            state, replace(timeline, leader=claimed, pending=checkpoint, frozen=frozen_by(timeline, now_ms))
+            state, replace(timeline, leader=leader, pending=checkpoint, frozen=active_freeze(timeline, now_ms))
         ),
         pins=live_pins(state, now_ms),
     )
@@ -186,32 +189,32 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
 
 def _on_fork(state: ManifestState, timeline_id: TimelineId | None) -> bool:
     return timeline_id is not None and any(
-        one.timeline_id == timeline_id and one.role is TimelineRole.FORK for one in state.timelines
+        timeline.timeline_id == timeline_id and timeline.role is TimelineRole.FORK for timeline in state.timelines
     )
 
 
 def rebind(state: ManifestState, request: RebindRequest, now_ms: int) -> Answer:
-    """Take a new token for the session's own pending checkpoint, fencing every earlier try of it (I3).
+    """Grant a new token for the session's own pending checkpoint, fencing all earlier tries (I3).
 
-    The lease is renewed: each try has the whole timeout, also when the deadline has passed and nobody swept.
+    The lease is renewed: each try gets the whole timeout, even if the deadline has passed without a sweep.
 
     Returns:
         A transition, or AlreadyDone ALREADY_COMPLETED.
     Raises:
-        Fenced: the checkpoint is not pending any more, or is not the session's.
+        Fenced: the checkpoint is no longer pending, or belongs to another session.
         ProtocolViolation: no such checkpoint was ever triggered.
         InvalidRequest: the timeout is not positive.
     """
     if request.timeout_ms <= 0:
         raise InvalidRequest(f"timeout of {request.timeout_ms} ms refused: expected more than 0.")
-    done = completed_by(state, request.session_id, request.checkpoint_id)
-    if done is not None:
-        return done
+    already_done = find_completion(state, request.session_id, request.checkpoint_id)
+    if already_done is not None:
+        return already_done
     timeline, pending, leader = own_pending(state, request.session_id, request.checkpoint_id, "rebind")
     token = FencingToken(state.version + 1)
     deadline_ms = max(pending.deadline_ms, now_ms + request.timeout_ms)
     rebound = replace(pending, token=token, deadline_ms=deadline_ms, prefixes=(*pending.prefixes, token))
-    claimed = replace(leader, token=token, holder=request.holder)
+    leader_with_token = replace(leader, token=token, holder=request.holder)
     return advance(
         state,
         CheckpointRebound(
@@ -224,26 +227,27 @@ def rebind(state: ManifestState, request: RebindRequest, now_ms: int) -> Answer:
             token,
             deadline_ms,
         ),
-        timelines=with_timeline(state, replace(timeline, leader=claimed, pending=rebound)),
+        timelines=with_timeline(state, replace(timeline, leader=leader_with_token, pending=rebound)),
     )
 
 
 def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Answer:
     """Make the pending checkpoint the head: the commit point (I7, I9).
 
-    Late is allowed: the deadline ends the lease, not the work, and a sweep would adopt the same `_metadata`.
+    Completing after the deadline is allowed. The deadline ends the lease, not the work, and a sweep would adopt the
+    same `_metadata`.
 
     Returns:
-        A transition, or AlreadyDone ALREADY_COMPLETED, whatever the token.
+        A transition, or AlreadyDone ALREADY_COMPLETED for any token.
     Raises:
-        Fenced: not pending any more, not the session's, or `_metadata` of an older token.
-        CommitConflict: swept, but the holder took a new token meanwhile: judge the lease again.
+        Fenced: the checkpoint is no longer pending or belongs to another session, or `_metadata` has an older token.
+        CommitConflict: swept, but the holder took a new token in the meantime: judge the lease again.
         SubtaskDeclined: an expected subtask did not acknowledge. QualityGateFailed: the verdict is not "passed".
-        ProtocolViolation: never triggered, a token never granted, or metadata outside of the token's prefix.
+        ProtocolViolation: never triggered, a token never granted, or metadata outside the token's prefix.
     """
-    done = completed_by(state, None if request.swept else request.session_id, request.checkpoint_id)
-    if done is not None:
-        return done
+    already_done = find_completion(state, None if request.swept else request.session_id, request.checkpoint_id)
+    if already_done is not None:
+        return already_done
     session_id = None if request.swept else request.session_id
     timeline, pending, leader = own_pending(state, session_id, request.checkpoint_id, "complete")
     check_token(pending, request.token, "complete", request.swept)
@@ -269,16 +273,17 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
         unconfirmed=request.sinks if live else (),
         summary=request.summary,
     )
-    losers = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes if token != pending.token]
+    losing_tokens = [token for token in pending.prefixes if token != pending.token]
+    losing_prefixes = [token_prefix(pending.checkpoint_id, token) for token in losing_tokens]
     return advance(
         state,
         CheckpointCompleted(now_ms, completed, request.session_id if request.swept else None),
         timelines=with_timeline(state, replace(timeline, pending=None, head=pending.checkpoint_id)),
-        # A fork may complete a later id than the live timeline's pending one, and before it.
-        checkpoints=tuple(sorted((*state.checkpoints, completed), key=lambda one: one.checkpoint_id)),
+        # A fork may complete a later id than the live timeline's pending one, and earlier in time.
+        checkpoints=tuple(sorted((*state.checkpoints, completed), key=lambda checkpoint: checkpoint.checkpoint_id)),
         failures=record_success(state.failures, pending.checkpoint_id) if live else state.failures,
-        garbage=with_garbage(state, [*losers, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),
-        completed_sessions=remembered(state.completed_sessions, leader.session_id, pending.checkpoint_id),
+        garbage=with_garbage(state, [*losing_prefixes, heartbeat_key(pending.checkpoint_id, pending.token)], now_ms),
+        completed_sessions=remember_session(state.completed_sessions, leader.session_id, pending.checkpoint_id),
         last_scheduled_logical_date=(
             later_scheduled_date(state.last_scheduled_logical_date, pending.run)
             if live
@@ -288,41 +293,41 @@ def complete(state: ManifestState, request: CompleteRequest, now_ms: int) -> Ans
 
 
 def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
-    """Give up a pending checkpoint; all its prefixes become garbage, and its failure counts if its reason does (I9).
+    """Abort a pending checkpoint. All its prefixes become garbage, and its failure counts if its reason does (I9).
 
     Returns:
-        A transition whose event says whether the failure was tolerated, or AlreadyDone: ALREADY_COMPLETED (nothing is
-        deleted) or NOT_PENDING (aborted before).
+        A transition whose event states whether the failure was tolerated, or AlreadyDone: ALREADY_COMPLETED (nothing
+        is deleted) or NOT_PENDING (aborted before).
     Raises:
-        Fenced: it is another session's, or a later try of this session took it over.
-        CommitConflict: swept, but the holder took a new token meanwhile: judge the lease again.
-        ProtocolViolation: never triggered. InvalidRequest: a sweep without the token it judged, or a negative limit.
+        Fenced: it belongs to another session, or a later try of this session owns it.
+        CommitConflict: swept, but the holder took a new token in the meantime: judge the lease again.
+        ProtocolViolation: never triggered. InvalidRequest: a sweep without the judged token, or a negative limit.
     """
     if request.swept and request.token is None:
         raise InvalidRequest(f"checkpoint {request.checkpoint_id}: sweep refused: expected the token that was judged.")
     if request.tolerable_failures is not None and request.tolerable_failures < 0:
         raise InvalidRequest(f"tolerable_failures {request.tolerable_failures} refused: expected 0 or more.")
-    done = completed_by(state, None, request.checkpoint_id)
-    if done is not None:
-        return done
+    already_done = find_completion(state, None, request.checkpoint_id)
+    if already_done is not None:
+        return already_done
     if find_pending(state, request.checkpoint_id) is None and request.checkpoint_id < state.next_checkpoint_id:
         return AlreadyDone(
             Outcome.NOT_PENDING,
-            f"checkpoint {request.checkpoint_id} is not pending any more: there is nothing to abort",
+            f"checkpoint {request.checkpoint_id} is no longer pending: there is nothing to abort",
             request.checkpoint_id,
         )
     session_id = None if request.swept else request.session_id
-    where = own_pending(state, session_id, request.checkpoint_id, "abort")
+    owned = own_pending(state, session_id, request.checkpoint_id, "abort")
     if request.token is not None:
-        check_token(where[1], request.token, "abort", request.swept)
-    event, left = given_up(
-        state, where, request.session_id, request.reason, request.detail, request.tolerable_failures, now_ms
+        check_token(owned[1], request.token, "abort", request.swept)
+    event, after_abort = abort_pending(
+        state, owned, request.session_id, request.reason, request.detail, request.tolerable_failures, now_ms
     )
     return advance(
         state,
         replace(event, veto=request.veto),
-        timelines=left.timelines,
-        failures=left.failures,
-        garbage=left.garbage,
-        aborted_sessions=left.aborted_sessions,
+        timelines=after_abort.timelines,
+        failures=after_abort.failures,
+        garbage=after_abort.garbage,
+        aborted_sessions=after_abort.aborted_sessions,
     )

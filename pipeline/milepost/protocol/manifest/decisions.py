@@ -1,4 +1,4 @@
-"""A decision answers one request: each type of request has the one pure function that decides it."""
+"""Map each type of request to the pure function that decides it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Request = (
     | requests.RecordCompactionRequest
     | requests.FoldGarbageRequest
 )
-"""All that can be asked of the manifest."""
+"""Every request that the manifest accepts."""
 
 _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.CreateRequest: coordinator.create,
@@ -53,7 +53,7 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.AbortRequest: coordinator.abort,
     requests.ConfirmSinksRequest: after_commit.confirm_sinks,
     requests.SubsumeRequest: after_commit.subsume,
-    requests.GarbageDeletedRequest: after_commit.garbage_deleted,
+    requests.GarbageDeletedRequest: after_commit.forget_garbage,
     requests.ResumeRequest: incarnation.resume,
     requests.CancelRequest: incarnation.cancel,
     requests.FinishRequest: incarnation.finish,
@@ -79,8 +79,8 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
 
 
 def decide(state: ManifestState | None, request: Request, now_ms: int) -> Answer:
-    """Return what the request makes of the head's state; None is the state before the job's first entry.
+    """Return the answer to a request, given the head's state; None is the state before the job's first entry.
 
-    Raises: what the function of the request's type raises; everything is as it was.
+    Raises: whatever the request's function raises. Nothing is changed then.
     """
     return _DECISIONS[type(request)](state, request, now_ms)

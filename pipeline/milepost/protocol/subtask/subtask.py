@@ -197,7 +197,7 @@ class SubtaskCoordinator:
         )
 
     def upload_ended(self, checkpoint_id: CheckpointId) -> None:
-        """The upload has reported its end to its `AsyncSnapshot`; it is not pending any more. Unknown ids are legal."""
+        """The upload has reported its end to its `AsyncSnapshot`; it is no longer pending. Unknown ids are legal."""
         self._snapshots.pop(checkpoint_id, None)
 
     def abort_on_barrier(self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str) -> Commands:

@@ -18,10 +18,10 @@ from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.records import decode, encode
 from milepost.protocol.manifest.timelines.incarnation import (
     MAX_RESULTS,
+    add_dirty_result,
     dirty_results,
+    mark_result_clean,
     result_of,
-    with_clean,
-    with_dirty,
 )
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleaned, JobFinished
@@ -112,7 +112,7 @@ def test_an_incarnation_ends_once(end: End) -> None:
     assert isinstance(answer, AlreadyDone) and answer.outcome is Outcome.ALREADY_ENDED
     assert log.state is before
     with wording.raises(ProtocolViolation):
-        with_dirty(log.state.results, result())
+        add_dirty_result(log.state.results, result())
     if log.state.status is JobStatus.CANCELED:
         refused(log, JobNotRunnable, lambda: log.finish(B))
     else:
@@ -127,14 +127,14 @@ def test_a_clean_incarnation_never_becomes_dirty_again(end: End) -> None:
     end(log)
     log.clean(A)
     with wording.raises(ProtocolViolation):
-        with_dirty(log.state.results, result())
+        add_dirty_result(log.state.results, result())
     assert isinstance(log.cancel(A), AlreadyDone)
     assert dirty_results(log.state.results) == ()
 
 
 def test_a_result_enters_as_dirty_only() -> None:
     with wording.raises(ProtocolViolation):
-        with_dirty((), result(clean_up=CleanUp.CLEAN))
+        add_dirty_result((), result(clean_up=CleanUp.CLEAN))
 
 
 @ENDS
@@ -299,5 +299,5 @@ def test_a_finished_job_leaves_the_same_two_objects(job: SparklessJob) -> None:
 
 def test_cleaning_changes_only_the_one_result() -> None:
     known = (result(1, CleanUp.CLEAN), result(2))
-    assert with_clean(known, 2) == (result(1, CleanUp.CLEAN), result(2, CleanUp.CLEAN))
-    assert with_clean(known, 1) == known
+    assert mark_result_clean(known, 2) == (result(1, CleanUp.CLEAN), result(2, CleanUp.CLEAN))
+    assert mark_result_clean(known, 1) == known

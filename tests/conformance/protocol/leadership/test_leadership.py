@@ -64,7 +64,7 @@ def _revoked(log: JobLog, mine: PendingCheckpoint, hint: str) -> None:
     """The try that holds a checkpoint does not lead, and has this hint."""
     found = revocation(log.state, mine)
     assert found is not None and found.hint == hint
-    wording.matches("Fenced", found.why)
+    wording.matches("Fenced", found.reason)
 
 
 # -- status, before, during and after --------------------------------------------------------------------------------

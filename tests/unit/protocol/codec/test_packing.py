@@ -13,7 +13,7 @@ from milepost.protocol.codec.entries import decode_entry, encode_entry
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.codec.packing import expand_handles, pack, shorten_handles, unpack
 from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
-from milepost.protocol.manifest.upkeep.garbage import MAX_FOLDED_KEYS, MAX_KEPT_ENTRIES, MAX_LISTS, STRETCHES
+from milepost.protocol.manifest.upkeep.garbage import MAX_FOLDED_KEYS, MAX_LISTS, MAX_STATE_ENTRIES, PERIODS_PER_GRACE
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionDigest
@@ -162,11 +162,11 @@ def test_an_entry_of_ten_checkpoints_and_four_sinks_stays_below_16_kilobytes() -
     digests = tuple((SessionDigest("x" * 10), CheckpointId(10_000_000 + number)) for number in range(MAX_SESSIONS))
     lists = tuple(
         GarbageList(f"{number:064x}", MAX_FOLDED_KEYS, 256, CheckpointId(5), 10, 1_795_366_229_750)
-        for number in range(MAX_LISTS + STRETCHES + 1)
+        for number in range(MAX_LISTS + PERIODS_PER_GRACE + 1)
     )
     entries = tuple(
         Garbage(f"{token_prefix(CheckpointId(3), FencingToken(number))}state/unique/{'a' * 64}.parquet", 9, 10**12)
-        for number in range(1, MAX_KEPT_ENTRIES + 3)
+        for number in range(1, MAX_STATE_ENTRIES + 3)
     )
     state = replace(
         log.state, completed_sessions=digests, aborted_sessions=digests, garbage_lists=lists, garbage=entries

@@ -63,7 +63,7 @@ _TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     Condition.FINISHED: (Tone.CALM, _ended),
     Condition.RECONCILING: (
         Tone.WARN,
-        lambda status: f"Sinks {', '.join(status.reconciling)} have yet to follow timeline {status.timeline}.",
+        lambda status: f"Sinks {', '.join(status.reconciling)} must still follow timeline {status.timeline}.",
     ),
     Condition.EPOCH_FAILED: (
         Tone.BAD,

@@ -19,7 +19,7 @@ from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth,
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
-from milepost.protocol.manifest.transaction.preconditions import frozen_by
+from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.records.stored_fields import OmitNone
@@ -154,7 +154,7 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
         return _ended(status.result), 4, ended_step(job, status.result)
     if status.reconciling:
         waiting = ", ".join(status.reconciling)
-        step = f"sinks {waiting} have yet to follow timeline {status.timeline}: milepost run {job} lets them"
+        step = f"sinks {waiting} must still follow timeline {status.timeline}: milepost run {job} lets them"
         return Condition.RECONCILING, 1, step
     if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
         failed = f"the last epoch failed ({status.last_failure})"
@@ -220,7 +220,7 @@ def _waiting(status: Status) -> str:
 
 def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
     """Return who keeps others from triggering on the live timeline, and until when; None: nobody."""
-    frozen = frozen_by(state.timeline(), now_ms) if state is not None else None
+    frozen = active_freeze(state.timeline(), now_ms) if state is not None else None
     return None if frozen is None else FreezeReport(frozen.session_id, iso_ms(frozen.until_ms))
 
 

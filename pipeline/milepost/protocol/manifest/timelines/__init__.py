@@ -1,1 +1,1 @@
-"""Timelines and incarnations: who leads, how a line forks, is switched or ends."""
+"""Timelines and incarnations: leaders, forks, switches of the live timeline, and ends."""

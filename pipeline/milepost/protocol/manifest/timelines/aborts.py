@@ -1,4 +1,4 @@
-"""An abort gives up one pending checkpoint, a cancel all of them (I9)."""
+"""Abort a pending checkpoint, within any transition that does so (I9)."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline, Ti
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 MAX_SESSIONS = 32
-"""How many completed, and how many aborted, sessions the manifest remembers.
+"""How many completed sessions, and how many aborted ones, the manifest remembers.
 
-A run with a logical date is recognised by that, however old it is; only one without needs to be remembered.
+Runs with a logical date are recognized by that date, however old they are. Only other runs need to be remembered.
 """
 
 Sessions = tuple[tuple[SessionDigest, CheckpointId], ...]
 
 
-def remembered(sessions: Sessions, session_id: SessionId, checkpoint_id: CheckpointId) -> Sessions:
-    """Return the newest `MAX_SESSIONS` sessions, this one last."""
+def remember_session(sessions: Sessions, session_id: SessionId, checkpoint_id: CheckpointId) -> Sessions:
+    """Return the newest `MAX_SESSIONS` sessions, ending with this one."""
     return (*sessions, (session_digest(session_id), checkpoint_id))[-MAX_SESSIONS:]
 
 
-def given_up(
+def abort_pending(
     state: ManifestState,
-    where: tuple[Timeline, PendingCheckpoint, Leader],
+    owned: tuple[Timeline, PendingCheckpoint, Leader],
     session_id: SessionId,
     reason: CheckpointFailureReason,
     detail: str,
     tolerable: int | None,
     now_ms: int,
 ) -> tuple[CheckpointAborted, ManifestState]:
-    """Return what happens to a pending checkpoint, and the state without it; version and status stay as they are.
+    """Return the abort event of a pending checkpoint, and the state without it; version and status stay the same.
 
-    All its prefixes become garbage, its failure counts if the reason does, its session is remembered. What fails on a
-    fork is no failure of the job: it moves no counter, and is always tolerated.
+    All its prefixes become garbage, its failure counts if the reason does, and its session is remembered. A failure on
+    a fork is not a failure of the job: it changes no counter and is always tolerated.
 
     Args:
-        where: the checkpoint with its timeline and leader. session_id: who gives it up.
-        tolerable: counted failures in a row that are tolerated; None = any number.
+        owned: the checkpoint with its timeline and leader. session_id: the session that aborts it.
+        tolerable: number of consecutive counted failures that are tolerated; None: any number.
     """
-    timeline, pending, leader = where
+    timeline, pending, leader = owned
     verdict = FailureVerdict(state.failures, counted=False, tolerated=True)
     if timeline.role is TimelineRole.LIVE:
         verdict = record_failure(state.failures, pending.checkpoint_id, reason, detail, tolerable)
@@ -62,11 +62,11 @@ def given_up(
         tolerated=verdict.tolerated,
     )
     prefixes = [token_prefix(pending.checkpoint_id, token) for token in pending.prefixes]
-    left = replace(
+    after_abort = replace(
         state,
         timelines=with_timeline(state, replace(timeline, pending=None)),
         failures=verdict.failures,
         garbage=with_garbage(state, prefixes, now_ms),
-        aborted_sessions=remembered(state.aborted_sessions, leader.session_id, pending.checkpoint_id),
+        aborted_sessions=remember_session(state.aborted_sessions, leader.session_id, pending.checkpoint_id),
     )
-    return event, left
+    return event, after_abort

@@ -1,9 +1,15 @@
-"""Another timeline becomes the live one, or is worked on beside it; the sinks follow (DESIGN 6, I14).
+"""Switch the live timeline (rollback, fast-forward), and manage forks (DESIGN 6, I14).
 
-A switch is one transition. It destroys nothing: what was live is abandoned, and one may go back to any checkpoint of it
-that is still retained. It also says what every sink must show, and nothing is triggered on the new live timeline before
-all of them have followed. Commits that the old one still owed are void: the way of each sink to its new head replaces
-them, and a stalled one of them cannot land any more.
+A switch is one transition and destroys nothing. The previous live timeline is abandoned, and its retained checkpoints
+remain valid rollback targets. The switch also states what every sink must show; nothing is triggered on the new live
+timeline before all sinks have followed. Commits that the old timeline still owed are void: each sink's move to the new
+head replaces them, and a stalled one can no longer land.
+
+For example, a rollback to checkpoint 2 in version 9::
+
+    before   main  live       1 - 2 - 3     head 3, sink `out` has not confirmed 3
+    after    main  abandoned  1 - 2 - 3     3 is no longer due
+             t9    live           2         head 2, parent (main, 2); `out` must show 2 with decision 9
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from milepost.protocol.failure.failures import printable_detail
-from milepost.protocol.manifest.timelines.aborts import given_up
+from milepost.protocol.manifest.timelines.aborts import abort_pending
 from milepost.protocol.manifest.timelines.incarnation import check_clean
 from milepost.protocol.manifest.transaction.answers import (
     AlreadyDone,
@@ -32,10 +38,10 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineThawed,
 )
 from milepost.protocol.manifest.transaction.preconditions import (
+    active_freeze,
     check_not_ended,
-    frozen_by,
     open_timeline,
-    wait_or_give_up,
+    pending_checkpoint_hint,
 )
 from milepost.protocol.manifest.transaction.requests import (
     DisposeForkRequest,
@@ -69,21 +75,21 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.ancestry import drop_empty_timelines, open_forks, owner_of, timeline_ancestry
 
 MAX_FORKS = 8
-"""How many forks may be open at once: all that is completed on an open one stays."""
+"""How many forks may be open at a time. All checkpoints completed on an open fork are retained."""
 
 
 def rollback(state: ManifestState, request: RollbackRequest, now_ms: int) -> Answer:
-    """Start a new live timeline at an older checkpoint, and abandon the one that was live.
+    """Start a new live timeline at an older checkpoint, and abandon the current one.
 
-    A fork that owns the checkpoint is abandoned with it: what was built on it is what the job continues now. A job that
-    was FAILED runs again, for a person has decided; one that has ended stays so until `start`.
+    A fork that owns the checkpoint is abandoned with it: its work is what the job continues now. A FAILED job runs
+    again, because a person has decided; a job that has ended stays ended until `start`.
 
     Returns:
-        A transition, or AlreadyDone ALREADY_THERE: the checkpoint is the live head, and nothing was completed since.
+        A transition, or AlreadyDone ALREADY_THERE: the checkpoint is the live head and nothing is pending.
     Raises:
         Busy: a checkpoint is pending on the live timeline, or on the fork that owns `to`.
-        CommitConflict: the live head is another one by now. NotFound: `to` is not retained.
-        JobNotRunnable: the clean-up of the last incarnation is not over. InvalidRequest: a sink is named twice.
+        CommitConflict: the live head has changed. NotFound: `to` is not retained.
+        JobNotRunnable: the last incarnation's clean-up is not done. InvalidRequest: a sink is named twice.
     """
     live = state.timeline()
     _check_sinks(request.sinks)
@@ -96,45 +102,47 @@ def rollback(state: ManifestState, request: RollbackRequest, now_ms: int) -> Ans
     _check_retained(state, request.to, "rollback")
     check_clean(state, "rollback")
     owner = owner_of(state, request.to)
-    taken = [one for one in state.timelines if one is live or (_is_fork(one) and one.timeline_id == owner)]
-    for timeline in taken:
+    replaced = [line for line in state.timelines if line is live or (_is_fork(line) and line.timeline_id == owner)]
+    for timeline in replaced:
         _check_idle(state, timeline, "rollback")
     _check_head(state, live, request.expected_head, "rollback")
     timeline_id = _next_name(state)
     started = Timeline(timeline_id, (owner, request.to), leader=None, pending=None, head=request.to)
-    left = tuple(_abandoned_by_rollback(one) if one in taken else one for one in state.timelines)
-    return _switched(state, SwitchKind.ROLLBACK, (*left, started), started, request, now_ms)
+    timelines = tuple(_abandon_for_rollback(line) if line in replaced else line for line in state.timelines)
+    return _switch(state, SwitchKind.ROLLBACK, (*timelines, started), started, request, now_ms)
 
 
 def fast_forward(state: ManifestState, request: FastForwardRequest, now_ms: int) -> Answer:
-    """Make a fork the live timeline, and abandon the one that was.
+    """Make a fork the live timeline, and abandon the current one.
 
     Returns:
         A transition, or AlreadyDone ALREADY_LIVE.
     Raises:
-        Fenced: the fork is not open any more. Busy: a checkpoint is pending on either.
-        CommitConflict: either head is another one by now: compare again what both have consumed.
-        JobNotRunnable: the incarnation has ended: it stays at the checkpoint it ended at. InvalidRequest: a sink is
-            named twice.
+        Fenced: the fork is no longer open. Busy: a checkpoint is pending on either timeline.
+        CommitConflict: either head has changed: compare again what both have consumed.
+        JobNotRunnable: the incarnation has ended and stays at its last checkpoint. InvalidRequest: a sink is named
+            twice.
     """
     live = state.timeline()
     _check_sinks(request.sinks)
     if live.timeline_id == request.fork:
         return AlreadyDone(Outcome.ALREADY_LIVE, f"job {state.job}: timeline {request.fork} is the live one", live.head)
-    fork_ = open_timeline(state, request.fork, "fast-forward")
+    open_fork = open_timeline(state, request.fork, "fast-forward")
     check_clean(state, "fast-forward")
     check_not_ended(state)
-    for timeline in (live, fork_):
+    for timeline in (live, open_fork):
         _check_idle(state, timeline, "fast-forward")
     _check_head(state, live, request.expected_main_head, "fast-forward")
-    _check_head(state, fork_, request.expected_fork_head, "fast-forward")
-    started = replace(fork_, leader=None, role=TimelineRole.LIVE, live_from=fork_.head)
-    left = tuple(_abandoned(one) if one is live else started if one is fork_ else one for one in state.timelines)
-    return _switched(state, SwitchKind.FAST_FORWARD, left, started, request, now_ms)
+    _check_head(state, open_fork, request.expected_fork_head, "fast-forward")
+    started = replace(open_fork, leader=None, role=TimelineRole.LIVE, live_from=open_fork.head)
+    timelines = tuple(
+        _abandon(line) if line is live else started if line is open_fork else line for line in state.timelines
+    )
+    return _switch(state, SwitchKind.FAST_FORWARD, timelines, started, request, now_ms)
 
 
 def fork(state: ManifestState, request: ForkRequest, now_ms: int) -> Answer:
-    """Open a timeline beside the live one; whatever happens on it, the live one does not notice.
+    """Open a fork: a timeline alongside the live one, which it never affects.
 
     Raises:
         NotFound: the checkpoint is not retained. InvalidRequest: too many forks are open.
@@ -145,7 +153,7 @@ def fork(state: ManifestState, request: ForkRequest, now_ms: int) -> Answer:
         raise InvalidRequest(
             f"job {state.job}: fork refused: {len(forks)} forks are open, at most {MAX_FORKS} may: {forks}."
             " Nothing was written.",
-            hint="Finish one of them, or dispose of it.",
+            hint="Finish one of them or dispose of it.",
             forks=forks,
         )
     parent = (owner_of(state, request.at), request.at)
@@ -157,7 +165,7 @@ def fork(state: ManifestState, request: ForkRequest, now_ms: int) -> Answer:
 
 
 def dispose_fork(state: ManifestState, request: DisposeForkRequest, now_ms: int) -> Answer:
-    """Give a fork up: what is pending on it is aborted, its session is fenced, its checkpoints are kept no more.
+    """Dispose of a fork: abort its pending checkpoint, fence its session, and stop retaining its checkpoints.
 
     Returns:
         A transition, or AlreadyDone NOT_OPEN.
@@ -168,55 +176,55 @@ def dispose_fork(state: ManifestState, request: DisposeForkRequest, now_ms: int)
         raise InvalidRequest(
             f"job {state.job}: disposal of timeline {request.fork} refused: it is the live one. Nothing was written."
         )
-    found = next((one for one in open_forks(state) if one.timeline_id == request.fork), None)
-    if found is None:
+    open_fork = next((timeline for timeline in open_forks(state) if timeline.timeline_id == request.fork), None)
+    if open_fork is None:
         return AlreadyDone(Outcome.NOT_OPEN, f"job {state.job} has no open fork {request.fork}")
-    left, aborted = state, None
-    if found.pending is not None and found.leader is not None:
-        aborted, left = given_up(
+    after_abort, aborted = state, None
+    if open_fork.pending is not None and open_fork.leader is not None:
+        aborted, after_abort = abort_pending(
             state,
-            (found, found.pending, found.leader),
+            (open_fork, open_fork.pending, open_fork.leader),
             request.session_id,
             CheckpointFailureReason.ABORTED_BY_USER,
             "its fork was disposed of",
             None,
             now_ms,
         )
-    timelines = tuple(_abandoned(one) if one.timeline_id == request.fork else one for one in left.timelines)
+    timelines = tuple(_abandon(line) if line.timeline_id == request.fork else line for line in after_abort.timelines)
     return advance(
         state,
         ForkDisposed(now_ms, request.fork, aborted, request.session_id),
         timelines=drop_empty_timelines(timelines, state.checkpoints),
-        garbage=left.garbage,
-        aborted_sessions=left.aborted_sessions,
+        garbage=after_abort.garbage,
+        aborted_sessions=after_abort.aborted_sessions,
     )
 
 
 def freeze(state: ManifestState, request: FreezeRequest, now_ms: int) -> Answer:
-    """Keep other sessions from triggering on the live timeline for a time; what is pending on it may go on.
+    """Prevent other sessions from triggering on the live timeline for a while. A pending checkpoint may continue.
 
     Raises:
-        Busy: another session's freeze is not over. InvalidRequest: no time.
+        Busy: another session's freeze is active. InvalidRequest: the duration is not positive.
     """
     if request.hold_ms <= 0:
         raise InvalidRequest(f"freeze of {request.hold_ms} ms refused: expected more than 0.")
     live = state.timeline()
-    frozen = frozen_by(live, now_ms)
+    frozen = active_freeze(live, now_ms)
     if frozen is not None and frozen.session_id != request.session_id:
         raise Busy(
             f"job {state.job}: freeze refused: session {frozen.session_id} has frozen timeline {live.timeline_id} for"
             f" another {frozen.until_ms - now_ms} ms. Nothing was written.",
-            hint="Wait for it: one fast-forward at a time.",
+            hint="Wait for it. Only one fast-forward runs at a time.",
             session_id=frozen.session_id,
             until_ms=frozen.until_ms,
         )
-    held = Freeze(request.session_id, now_ms + request.hold_ms)
-    event = TimelineFrozen(now_ms, live.timeline_id, held)
-    return advance(state, event, timelines=with_timeline(state, replace(live, frozen=held)))
+    freeze_ = Freeze(request.session_id, now_ms + request.hold_ms)
+    event = TimelineFrozen(now_ms, live.timeline_id, freeze_)
+    return advance(state, event, timelines=with_timeline(state, replace(live, frozen=freeze_)))
 
 
 def thaw(state: ManifestState, request: ThawRequest, now_ms: int) -> Answer:
-    """Let go of the session's freeze; one that is gone, or another session's by now, is nothing to let go of."""
+    """Release the session's own freeze. A freeze that has ended, or that another session holds, is ignored."""
     live = state.timeline()
     if live.frozen is None or live.frozen.session_id != request.session_id:
         return AlreadyDone(Outcome.NOT_FROZEN, f"job {state.job}: nothing is frozen by session {request.session_id}")
@@ -225,63 +233,64 @@ def thaw(state: ManifestState, request: ThawRequest, now_ms: int) -> Answer:
 
 
 def reconcile_sink(state: ManifestState, request: ReconcileSinkRequest, now_ms: int) -> Answer:
-    """Record that a sink has followed a switch: a fact, accepted from any session, monotone (I11, I14).
+    """Record that a sink has followed a switch. This is a fact: accepted from any session, monotone (I11, I14).
 
     Returns:
-        A transition, or AlreadyDone ALREADY_RECONCILED: recorded before, or a newer switch has replaced this one.
+        A transition, or AlreadyDone ALREADY_RECONCILED: recorded before, or replaced by a newer switch.
     Raises:
         ProtocolViolation: there was no such switch.
     """
-    due = state.reconciliation
-    newest = state.version if due is None else due.decision
+    current = state.reconciliation
+    newest = state.version if current is None else current.decision
     if not 0 < request.decision <= newest:
         raise ProtocolViolation(
             f"job {state.job}: reconciliation of sink {request.sink} refused: expected a switch up to version {newest},"
             f" got {request.decision}. Nothing was written."
         )
-    if due is None or request.decision != due.decision or request.sink not in due.sinks:
+    if current is None or request.decision != current.decision or request.sink not in current.sinks:
         return AlreadyDone(
             Outcome.ALREADY_RECONCILED,
             f"job {state.job}: sink {request.sink} has nothing to follow for the switch of version {request.decision}",
         )
-    left = tuple(sink for sink in due.sinks if sink != request.sink)
-    realigned = tuple(sink for sink in due.realigned if sink != request.sink)
+    sinks = tuple(sink for sink in current.sinks if sink != request.sink)
+    realigned = tuple(sink for sink in current.realigned if sink != request.sink)
     return advance(
         state,
         SinkReconciled(now_ms, request.decision, request.sink, request.session_id),
-        reconciliation=replace(due, sinks=left, realigned=realigned) if left else None,
+        reconciliation=replace(current, sinks=sinks, realigned=realigned) if sinks else None,
     )
 
 
 def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int) -> Answer:
-    """Let one sink follow the live head under a new decision: its table was moved by somebody else.
+    """Make one sink follow the live head under a new decision, after an external writer moved its table.
 
-    What it has yet to confirm is void: the head's contents have it. Nothing is triggered before it has followed. Sinks
-    that have yet to follow an earlier decision follow this one: that table may be what has kept them from it.
+    Its unconfirmed commits are void, because the head's contents include them. Nothing is triggered before it has
+    followed. Sinks that still have to follow an earlier decision follow this one instead: the moved table may be the
+    reason why they have not followed.
 
     Raises:
-        Busy: a checkpoint is pending on the live timeline. CommitConflict: the live head is another one by now.
+        Busy: a checkpoint is pending on the live timeline. CommitConflict: the live head has changed.
     """
-    live, due = state.timeline(), state.reconciliation
+    live, current = state.timeline(), state.reconciliation
     _check_idle(state, live, "realign")
     _check_head(state, live, request.expected_head, "realign")
-    sinks = {request.sink, *(() if due is None else due.sinks)}
-    realigned = {request.sink, *(() if due is None else due.realigned)}
-    owed = (
-        replace(one, unconfirmed=tuple(sink for sink in one.unconfirmed if sink != request.sink))
-        for one in state.checkpoints
+    sinks = {request.sink, *(() if current is None else current.sinks)}
+    realigned = {request.sink, *(() if current is None else current.realigned)}
+    checkpoints = tuple(
+        replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink))
+        for checkpoint in state.checkpoints
     )
     return advance(
         state,
         RealignmentDecided(now_ms, request.sink, live.head, printable_detail(request.detail), request.session_id),
-        checkpoints=tuple(owed),
+        checkpoints=checkpoints,
         reconciliation=Reconciliation(
             state.version + 1, live.timeline_id, live.head, tuple(sorted(sinks)), tuple(sorted(realigned))
         ),
     )
 
 
-def _switched(
+def _switch(
     state: ManifestState,
     kind: SwitchKind,
     timelines: tuple[Timeline, ...],
@@ -289,14 +298,15 @@ def _switched(
     request: RollbackRequest | FastForwardRequest,
     now_ms: int,
 ) -> Transition:
-    """Return the one transition of both ways to change the live timeline."""
+    """Return the transition that rollback and fast-forward have in common."""
     old = state.timeline()
     sinks = tuple(sorted(request.sinks))
-    before = () if state.reconciliation is None else state.reconciliation.realigned
-    realigned = tuple(sink for sink in before if sink in sinks)  # a person's decision stands until it is carried out
-    due = Reconciliation(state.version + 1, started.timeline_id, started.head, sinks, realigned)
+    earlier_realigned = () if state.reconciliation is None else state.reconciliation.realigned
+    realigned = tuple(sink for sink in earlier_realigned if sink in sinks)  # a person's decision holds until it is done
+    reconciliation = Reconciliation(state.version + 1, started.timeline_id, started.head, sinks, realigned)
     after = replace(state, timelines=timelines, live=started.timeline_id)
-    stays = {checkpoint.checkpoint_id for checkpoint in timeline_ancestry(after, started)}
+    remaining = {checkpoint.checkpoint_id for checkpoint in timeline_ancestry(after, started)}
+    ids = (checkpoint.checkpoint_id for checkpoint in timeline_ancestry(state, old))
     event = TimelineSwitched(
         at_ms=now_ms,
         kind=kind,
@@ -304,7 +314,7 @@ def _switched(
         from_head=old.head,
         timeline=started.timeline_id,
         to=started.head,
-        discarded=tuple(one.checkpoint_id for one in timeline_ancestry(state, old) if one.checkpoint_id not in stays),
+        discarded=tuple(checkpoint_id for checkpoint_id in ids if checkpoint_id not in remaining),
         sinks=sinks,
         detail=printable_detail(request.detail),
         session_id=request.session_id,
@@ -317,27 +327,27 @@ def _switched(
         event,
         live=started.timeline_id,
         timelines=drop_empty_timelines(timelines, state.checkpoints),
-        checkpoints=tuple(_owing_nothing(checkpoint) for checkpoint in state.checkpoints),
+        checkpoints=tuple(_without_due_commits(checkpoint) for checkpoint in state.checkpoints),
         failures=failures,
-        reconciliation=due if sinks else None,
+        reconciliation=reconciliation if sinks else None,
     )
 
 
-def _owing_nothing(checkpoint: CompletedCheckpoint) -> CompletedCheckpoint:
+def _without_due_commits(checkpoint: CompletedCheckpoint) -> CompletedCheckpoint:
     return replace(checkpoint, unconfirmed=()) if checkpoint.unconfirmed else checkpoint
 
 
-def _abandoned(timeline: Timeline) -> Timeline:
+def _abandon(timeline: Timeline) -> Timeline:
     return replace(timeline, leader=None, pending=None, role=TimelineRole.ABANDONED, frozen=None)
 
 
-def _abandoned_by_rollback(timeline: Timeline) -> Timeline:
-    """The live timeline, or the fork whose checkpoints a rollback takes, after it: a line that it can be undone to.
+def _abandon_for_rollback(timeline: Timeline) -> Timeline:
+    """Return the live timeline, or the fork that owns the target, as a line to which the rollback can be undone.
 
-    All that the fork has completed is a replay, so it counts as live from its head on.
+    Everything that the fork has completed is a replay, so it counts as live from its head on.
     """
     live_from = timeline.head if _is_fork(timeline) else timeline.live_from
-    return replace(_abandoned(timeline), live_from=live_from)
+    return replace(_abandon(timeline), live_from=live_from)
 
 
 def _is_fork(timeline: Timeline) -> bool:
@@ -353,35 +363,35 @@ def _check_sinks(sinks: tuple[str, ...]) -> None:
         raise InvalidRequest(f"switch of the live timeline refused: a sink is named twice: {sinks}.")
 
 
-def _check_retained(state: ManifestState, checkpoint_id: CheckpointId, what: str) -> None:
+def _check_retained(state: ManifestState, checkpoint_id: CheckpointId, operation: str) -> None:
     if checkpoint_id != NO_CHECKPOINT and state.checkpoint(checkpoint_id) is None:
         retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
         raise NotFound(
-            f"job {state.job}: {what} to checkpoint {checkpoint_id} refused: it is not retained; retained: {retained},"
-            " and 0, the empty state. Nothing was written.",
+            f"job {state.job}: {operation} to checkpoint {checkpoint_id} refused: it is not retained; retained:"
+            f" {retained}, and 0, the empty state. Nothing was written.",
             checkpoint_id=checkpoint_id,
             retained=retained,
         )
 
 
-def _check_idle(state: ManifestState, timeline: Timeline, what: str) -> None:
+def _check_idle(state: ManifestState, timeline: Timeline, operation: str) -> None:
     if timeline.pending is not None:
         session_id = None if timeline.leader is None else timeline.leader.session_id
         raise Busy(
-            f"job {state.job}: {what} refused: checkpoint {timeline.pending.checkpoint_id} of session {session_id} is"
-            f" pending on timeline {timeline.timeline_id}. Nothing was written.",
-            hint=wait_or_give_up(state, timeline.timeline_id),
+            f"job {state.job}: {operation} refused: checkpoint {timeline.pending.checkpoint_id} of session {session_id}"
+            f" is pending on timeline {timeline.timeline_id}. Nothing was written.",
+            hint=pending_checkpoint_hint(state, timeline.timeline_id),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=timeline.pending.checkpoint_id,
             session_id=session_id,
         )
 
 
-def _check_head(state: ManifestState, timeline: Timeline, expected: CheckpointId, what: str) -> None:
+def _check_head(state: ManifestState, timeline: Timeline, expected: CheckpointId, operation: str) -> None:
     if timeline.head != expected:
         raise CommitConflict(
-            f"job {state.job}: {what} refused: it was decided with timeline {timeline.timeline_id} at checkpoint"
-            f" {expected}, which is at {timeline.head} by now. Nothing was written. Look at the plan again.",
+            f"job {state.job}: {operation} refused: it was decided with timeline {timeline.timeline_id} at checkpoint"
+            f" {expected}, which is at {timeline.head} by now. Nothing was written. Review the plan again.",
             timeline=timeline.timeline_id,
             expected=expected,
             head=timeline.head,

@@ -1,1 +1,1 @@
-"""Requests, preconditions and answers: what one transaction may do to the state."""
+"""The parts of a transition: requests, preconditions, events, rules and answers."""

@@ -1,4 +1,4 @@
-"""Answers of the coordinator, and the few steps that all its transitions share."""
+"""Answers to requests, and the steps that all transitions have in common."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from milepost.protocol.records.manifest_state import Garbage, ManifestState, Tim
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One new manifest version: what happened, and the state after it."""
+    """One new manifest version: the event and the resulting state."""
 
     event: Event
     state: ManifestState
 
     @property
     def token(self) -> FencingToken:
-        """The fencing token that a trigger or a rebind grants: the version it is written as (I3)."""
+        """The fencing token that a trigger or a rebind grants: the version of this entry (I3)."""
         return FencingToken(self.state.version)
 
 
@@ -57,12 +57,12 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AlreadyDone:
-    """The request changes nothing, and that is no error.
+    """The request changes nothing, and this is not an error.
 
     Attributes:
         message: for the log, one line.
-        checkpoint_id: which checkpoint it is about; None for none.
-        pending: set with ALREADY_TRIGGERED. completed: with ALREADY_COMPLETED, unless it is subsumed by now.
+        checkpoint_id: the checkpoint concerned; None: none.
+        pending: set with ALREADY_TRIGGERED. completed: set with ALREADY_COMPLETED, unless it has been subsumed.
     """
 
     outcome: Outcome
@@ -76,7 +76,7 @@ Answer = Transition | AlreadyDone
 
 
 def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
-    """Return the next version: the event, the status it leads to, and the changed fields.
+    """Return the next version: the event, the status it leads to, and the given changes of the state.
 
     Raises:
         ProtocolViolation: the event is illegal in the status of the job, or of a checkpoint that it concerns.
@@ -88,24 +88,24 @@ def advance(state: ManifestState, event: Event, **changes: Any) -> Transition:
 
 
 def _checkpoint_status(state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointStatus | None:
-    """Return what a checkpoint is at this version; None when it was never triggered."""
-    if any(one.pending is not None and one.pending.checkpoint_id == checkpoint_id for one in state.timelines):
+    """Return the status of a checkpoint in this version; None if it was never triggered."""
+    if any(line.pending is not None and line.pending.checkpoint_id == checkpoint_id for line in state.timelines):
         return CheckpointStatus.PENDING
     if state.checkpoint(checkpoint_id) is not None:
         return CheckpointStatus.COMPLETED
     if checkpoint_id >= state.next_checkpoint_id:
         return None
-    completed = any(done == checkpoint_id for _, done in state.completed_sessions)
-    return CheckpointStatus.SUBSUMED if completed else CheckpointStatus.ABORTED
+    is_completed = any(completed_id == checkpoint_id for _, completed_id in state.completed_sessions)
+    return CheckpointStatus.SUBSUMED if is_completed else CheckpointStatus.ABORTED
 
 
 def with_timeline(state: ManifestState, changed: Timeline) -> tuple[Timeline, ...]:
-    """Return the timelines with one of them replaced."""
-    return tuple(changed if kept.timeline_id == changed.timeline_id else kept for kept in state.timelines)
+    """Return the timelines with the changed one replaced."""
+    return tuple(changed if line.timeline_id == changed.timeline_id else line for line in state.timelines)
 
 
 def with_garbage(state: ManifestState, prefixes: Iterable[str], now_ms: int) -> tuple[Garbage, ...]:
-    """Return the garbage list with further entries, each once, as of the next version."""
+    """Return the garbage entries with further ones, each listed once, as of the next version."""
     listed = {entry.prefix for entry in state.garbage}
-    fresh = sorted(set(prefixes) - listed)
-    return (*state.garbage, *(Garbage(prefix, state.version + 1, now_ms) for prefix in fresh))
+    new_prefixes = sorted(set(prefixes) - listed)
+    return (*state.garbage, *(Garbage(prefix, state.version + 1, now_ms) for prefix in new_prefixes))

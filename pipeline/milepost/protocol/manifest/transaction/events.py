@@ -1,9 +1,9 @@
-"""Events record what happened, one per manifest version. The log of them is the history (I6).
+"""Events: what happened, one per manifest version. The log of events is the job's history (I6).
 
-An event holds all that `list`, `history` and the UI show of it, so that nobody needs the state it led to.
-`at_ms` is the store's clock when the transition was made.
+An event contains everything that `list`, `history` and the UI show about it, so they never need the resulting state.
+`at_ms` is the store's clock at the time of the transition. Class names are stored as the events' types.
 
-Size: one record for each kind of event, and the union of them.
+Size: one record for each type of event, and their union.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CheckpointTriggered:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRebound:
-    """A try of `run_epoch` took a new token for the session's pending checkpoint (I3)."""
+    """A try of `run_epoch` got a new token for the session's pending checkpoint (I3)."""
 
     at_ms: int
     timeline: TimelineId
@@ -55,7 +55,7 @@ class CheckpointCompleted:
     """The commit point: the checkpoint is the head.
 
     Attributes:
-        adopted_by: the session that found it finished and completed it for its own session; None otherwise.
+        adopted_by: the session that completed it on behalf of another; None: its own session did.
     """
 
     at_ms: int
@@ -65,15 +65,15 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """The checkpoint was given up; nothing of it will ever be visible.
+    """The checkpoint was aborted; nothing of it ever becomes visible.
 
     Attributes:
-        leader: the session that had triggered it, with its last token.
-        pending: the checkpoint as it was.
-        aborted_by: the session that said so: the same, or the one that swept it.
-        counted: whether it counted as a failure. consecutive_failures: in a row, this one included.
-        tolerated: False when this failure made the job FAILED.
-        veto: for what the quality gate refused the epoch, as people see it; None: nothing was kept of that.
+        leader: the session that triggered it, with its last token.
+        pending: the checkpoint before the abort.
+        aborted_by: the session that aborted it: its own, or the one that swept it.
+        counted: whether it counted as a failure. consecutive_failures: including this one.
+        tolerated: False if this failure made the job FAILED.
+        veto: the failing rows for which the quality gate vetoed the epoch; None: none were stored.
     """
 
     at_ms: int
@@ -105,7 +105,7 @@ class CheckpointsSubsumed:
 
     Attributes:
         garbage: keys that lost their last reference, if they are few. garbage_list: names them, if they are many.
-        confirmed: what sinks had committed, recorded in this same version; None: nothing.
+        confirmed: a confirmation by sinks that was recorded in the same version; None: none.
     """
 
     at_ms: int
@@ -118,11 +118,11 @@ class CheckpointsSubsumed:
 
 @dataclass(frozen=True, slots=True)
 class GarbageDeleted:
-    """Garbage is deleted in the store.
+    """Garbage was deleted from the store.
 
     Attributes:
-        prefixes: entries that the state listed by themselves.
-        lists: of each list that was worked on, its digest and how many of its keys are dealt with by now.
+        prefixes: single entries of the state.
+        lists: per list worked on, its digest and how many of its keys are dealt with now.
     """
 
     at_ms: int
@@ -133,10 +133,10 @@ class GarbageDeleted:
 
 @dataclass(frozen=True, slots=True)
 class GarbageFolded:
-    """Garbage that was listed before is listed by fewer and larger lists; what is garbage is the same.
+    """Garbage moved to fewer and larger lists; the set of garbage keys is the same.
 
     Attributes:
-        garbage: how many entries of the state moved into the new list. lists: digests of the lists that it replaces.
+        garbage: how many entries of the state moved to the new list. lists: digests of the lists it replaces.
     """
 
     at_ms: int
@@ -160,7 +160,7 @@ class GarbageListed:
     """A complete walk of every root found objects that nothing needs.
 
     Attributes:
-        walked_version: of the manifest, which the walk was made of; this entry is the next one.
+        walked_version: the manifest version that was walked; this entry is the next one.
         garbage: the objects, if they are few. garbage_list: names them, if they are many.
     """
 
@@ -173,7 +173,7 @@ class GarbageListed:
 
 @dataclass(frozen=True, slots=True)
 class JobResumed:
-    """A person cleared FAILED; `cleared_reason` and `cleared_detail` are what had caused it."""
+    """A person cleared FAILED; `cleared_reason` and `cleared_detail` are its cause."""
 
     at_ms: int
     cleared_reason: str | None
@@ -186,7 +186,7 @@ class JobCanceled:
     """A person ended the incarnation; its result is dirty.
 
     Attributes:
-        aborted: the checkpoints that were pending, one per timeline, each given up in this same version.
+        aborted: the pending checkpoints, one per timeline, aborted in this same version.
     """
 
     at_ms: int
@@ -197,7 +197,7 @@ class JobCanceled:
 
 @dataclass(frozen=True, slots=True)
 class JobFinished:
-    """A bounded job has read everything; its result is dirty."""
+    """A bounded job has consumed its whole input; its result is dirty."""
 
     at_ms: int
     result: JobResult
@@ -206,7 +206,7 @@ class JobFinished:
 
 @dataclass(frozen=True, slots=True)
 class JobCleaned:
-    """What the end of an incarnation left to do is done: its result is clean."""
+    """The clean-up after the end of an incarnation is done: its result is clean."""
 
     at_ms: int
     incarnation: int
@@ -215,7 +215,7 @@ class JobCleaned:
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """A person opened the next incarnation; its first epoch continues checkpoint `base`, 0 for the empty state."""
+    """A person opened the next incarnation; its first epoch continues checkpoint `base` (0: the empty state)."""
 
     at_ms: int
     incarnation: int
@@ -225,7 +225,7 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPinned:
-    """A reader holds a checkpoint."""
+    """A reader pinned a checkpoint."""
 
     at_ms: int
     pin: Pin
@@ -234,7 +234,7 @@ class CheckpointPinned:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnpinned:
-    """A reader has let go of a checkpoint."""
+    """A reader released a checkpoint."""
 
     at_ms: int
     name: str
@@ -243,7 +243,7 @@ class CheckpointUnpinned:
 
 
 class SwitchKind(StrEnum):
-    """Why another timeline became the live one."""
+    """How another timeline became the live one."""
 
     ROLLBACK = "rollback"
     FAST_FORWARD = "fast_forward"
@@ -251,13 +251,13 @@ class SwitchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimelineSwitched:
-    """Another timeline is the live one; the sinks follow it before it commits anything.
+    """Another timeline is live; the sinks must follow before it commits anything.
 
     Attributes:
-        from_timeline, from_head: what was live before.
-        timeline, to: what is live now, and its head; 0 for the empty state.
-        discarded: retained checkpoints that were on the live lineage and no longer are, ascending.
-        sinks: those that must follow. detail: for people: who, why.
+        from_timeline, from_head: the previous live timeline and its head.
+        timeline, to: the new live timeline and its head; 0 for the empty state.
+        discarded: retained checkpoints of the previous live ancestry that are not in the new one, ascending.
+        sinks: those that must follow. detail: who and why, for people.
     """
 
     at_ms: int
@@ -274,7 +274,7 @@ class TimelineSwitched:
 
 @dataclass(frozen=True, slots=True)
 class TimelineForked:
-    """A fork is open: a timeline beside the live one, which publishes nothing."""
+    """A fork was opened: a timeline alongside the live one that publishes nothing."""
 
     at_ms: int
     timeline: Timeline
@@ -283,10 +283,10 @@ class TimelineForked:
 
 @dataclass(frozen=True, slots=True)
 class ForkDisposed:
-    """A fork is given up.
+    """A fork was disposed of.
 
     Attributes:
-        aborted: the checkpoint that was pending on it, given up in this same version; None when there was none.
+        aborted: its pending checkpoint, aborted in this same version; None: there was none.
     """
 
     at_ms: int
@@ -297,7 +297,7 @@ class ForkDisposed:
 
 @dataclass(frozen=True, slots=True)
 class TimelineFrozen:
-    """The live timeline takes triggers of one session only, for a time."""
+    """For a limited time only one session may trigger on the live timeline."""
 
     at_ms: int
     timeline: TimelineId
@@ -306,7 +306,7 @@ class TimelineFrozen:
 
 @dataclass(frozen=True, slots=True)
 class TimelineThawed:
-    """The session that froze the live timeline has let go of it."""
+    """The session that froze the live timeline released it."""
 
     at_ms: int
     timeline: TimelineId
@@ -315,7 +315,7 @@ class TimelineThawed:
 
 @dataclass(frozen=True, slots=True)
 class SinkReconciled:
-    """One sink shows what the switch of manifest version `decision` asks for."""
+    """One sink has followed the switch of manifest version `decision`."""
 
     at_ms: int
     decision: int
@@ -325,10 +325,10 @@ class SinkReconciled:
 
 @dataclass(frozen=True, slots=True)
 class RealignmentDecided:
-    """One sink's table is to show the live head, whatever it shows by now.
+    """One sink's table must show the live head, whatever it shows now.
 
     Attributes:
-        to: that head; 0 for the empty table. detail: for people: who, why.
+        to: the live head; 0 for the empty table. detail: who and why, for people.
     """
 
     at_ms: int
@@ -340,7 +340,7 @@ class RealignmentDecided:
 
 @dataclass(frozen=True, slots=True)
 class SavepointCreated:
-    """A copy of a completed checkpoint is complete, and a person's."""
+    """The copy of a completed checkpoint is complete, and a person owns it."""
 
     at_ms: int
     savepoint: Savepoint
@@ -349,7 +349,7 @@ class SavepointCreated:
 
 @dataclass(frozen=True, slots=True)
 class SavepointDisposed:
-    """A person has given a savepoint up: its checkpoint is the job's again, its copy may be deleted."""
+    """A person disposed of a savepoint: its checkpoint may be subsumed again, and its copy deleted."""
 
     at_ms: int
     savepoint: Savepoint
@@ -390,7 +390,7 @@ EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
 
 
 def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
-    """Return the checkpoints that an event gave up: one, or those that a larger transition aborted in itself."""
+    """Return all aborts within an event: the event itself, or those of a larger transition."""
     match event:
         case CheckpointAborted():
             return (event,)
@@ -402,7 +402,7 @@ def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:
 
 
 def confirmation_of(event: Event) -> SinksConfirmed | None:
-    """Return what an event says that sinks have committed: by itself, or as a part of a larger transition."""
+    """Return the confirmation within an event: the event itself, or part of a larger transition."""
     match event:
         case SinksConfirmed():
             return event

@@ -1,7 +1,13 @@
-"""The lease rule says when a pending checkpoint may be taken from its session (I10).
+"""Lease: when another session may take over a pending checkpoint (I10).
 
-Taking over too early is always safe: fencing protects the data. The lease only avoids wasted work.
-All times are the store's clock.
+Taking over too early is always safe, because fencing protects the data. The lease only avoids wasted work. All times
+are by the store's clock. With a deadline at 12:30 and a heartbeat timeout of 60 s::
+
+    now 12:10, heartbeat 12:09:50       HELD
+    now 12:10, heartbeat 12:08:00       HEARTBEAT_LOST
+    now 12:10, no heartbeat             HELD
+    now 12:31, no heartbeat             NEVER_STARTED
+    now 12:31, heartbeat 12:30:50       EXPIRED
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.protocol.manifest.transaction.preconditions import wait_or_give_up
+from milepost.protocol.manifest.transaction.preconditions import pending_checkpoint_hint
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Busy
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
@@ -20,18 +26,18 @@ HEARTBEAT_INTERVAL_MS = 10_000
 """How often the driver of `run_epoch` rewrites its heartbeat object."""
 
 HEARTBEAT_TIMEOUT_MS = 60_000
-"""A heartbeat that has begun and is this old proves nothing, but is enough to take over."""
+"""A heartbeat this old does not prove that the holder is dead, but suffices to take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """What the newcomer could find out about the holder of the pending checkpoint.
+    """What a new session could learn about the holder of the pending checkpoint.
 
     Attributes:
-        take_over: a person insists.
-        heartbeat_ms: last-modified time of the heartbeat object of the pending token; None: never begun.
-        holder_dead: proved: a CLI run of this machine whose pid and creation time are gone.
-        gate_passed: the verdict in `_metadata` of the pending token; None: no such object, or no verdict in it.
+        take_over: a person requested the takeover.
+        heartbeat_ms: last-modified time of the pending token's heartbeat object; None: none was written.
+        holder_dead: proved: a CLI run on this machine whose process no longer exists.
+        gate_passed: the verdict in the pending token's `_metadata`; None: no such object, or no verdict in it.
     """
 
     take_over: bool = False
@@ -41,7 +47,7 @@ class LeaseFacts:
 
 
 class LeaseStatus(Enum):
-    """HELD is the only one that protects the holder."""
+    """State of a lease. Only HELD protects the holder."""
 
     HELD = "held"
     HOLDER_DEAD = "holder dead"
@@ -58,17 +64,17 @@ SWEEP_REASONS: dict[LeaseStatus, CheckpointFailureReason] = {
     LeaseStatus.EXPIRED: CheckpointFailureReason.CHECKPOINT_EXPIRED,
     LeaseStatus.TAKEN_OVER: CheckpointFailureReason.LEADER_TAKEN_OVER,
 }
-"""A holder that is gone did not fail (not counted); one that is too slow did (counted, as in Flink)."""
+"""A holder that died did not fail (not counted); one that is too slow did (counted, as in Flink)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NothingToSweep:
-    """No checkpoint is pending, or the session's own one is."""
+    """No checkpoint is pending, or only the session's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The pending checkpoint was finished but not completed: complete it for its session (`CompleteRequest.swept`)."""
+    """The pending checkpoint is finished but not completed: complete it for its session (`CompleteRequest.swept`)."""
 
     checkpoint_id: CheckpointId
     token: FencingToken
@@ -76,7 +82,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """The pending checkpoint is to be aborted with this reason (`AbortRequest.swept`)."""
+    """The pending checkpoint must be aborted for this reason (`AbortRequest.swept`)."""
 
     checkpoint_id: CheckpointId
     token: FencingToken
@@ -88,7 +94,7 @@ SweepDecision = NothingToSweep | Adopt | Abandon
 
 
 def lease_status(pending: PendingCheckpoint, facts: LeaseFacts, now_ms: int) -> LeaseStatus:
-    """Judge the lease. What is known of the holder outranks the wish to take over, so that the reason is the true one.
+    """Judge the lease. Facts about the holder outrank a requested takeover, so that the reason is the true one.
 
     Args:
         pending: the checkpoint that is the lease.
@@ -113,28 +119,28 @@ def sweep_decision(
     now_ms: int,
     timeline: TimelineId | None = None,
 ) -> SweepDecision:
-    """Decide what a session does about a timeline's pending checkpoint before it may trigger there.
+    """Decide what a session must do about a timeline's pending checkpoint before it may trigger there.
 
     Args:
-        timeline: None: the live one. One that is not listed (any more) has nothing pending.
+        timeline: None: the live one. A timeline that is not listed has nothing pending.
     Returns:
-        NothingToSweep, or Adopt when it is finished with a passed verdict, else Abandon.
+        NothingToSweep; Adopt if the checkpoint is finished with a passed verdict; otherwise Abandon.
     Raises:
-        Busy: another session's lease is alive.
+        Busy: another session's lease is held.
     """
-    wanted = state.live if timeline is None else timeline
-    found = next((one for one in state.timelines if one.timeline_id == wanted), None)
-    pending, leader = (None, None) if found is None else (found.pending, found.leader)
+    timeline_id = state.live if timeline is None else timeline
+    listed = next((line for line in state.timelines if line.timeline_id == timeline_id), None)
+    pending, leader = (None, None) if listed is None else (listed.pending, listed.leader)
     if pending is None or leader is None or leader.session_id == session_id:
         return NothingToSweep()
     status = lease_status(pending, facts, now_ms)
     if status is LeaseStatus.HELD:
-        left_s = -(-(pending.deadline_ms - now_ms) // 1000)
+        remaining_s = -(-(pending.deadline_ms - now_ms) // 1000)
         raise Busy(
             f"job {state.job}: checkpoint {pending.checkpoint_id} is running: {leader.holder.kind} run"
             f" {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) holds its lease for another"
-            f" {left_s} s. Nothing was changed.",
-            hint=wait_or_give_up(state, wanted),
+            f" {remaining_s} s. Nothing was changed.",
+            hint=pending_checkpoint_hint(state, timeline_id),
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             checkpoint_id=pending.checkpoint_id,
             session_id=leader.session_id,
@@ -151,28 +157,26 @@ def sweep_decision(
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """Why a try does not lead its checkpoint any more, and what is to be done about it, both in words."""
+    """Why a try no longer leads its checkpoint, and what to do about it, both as text."""
 
-    why: str
+    reason: str
     hint: str = NEW_RUN
 
 
-def revocation(state: ManifestState, mine: PendingCheckpoint) -> Revocation | None:
-    """Return why a try that was granted this checkpoint does not lead any more; None while it does (I4).
+def revocation(state: ManifestState, own: PendingCheckpoint) -> Revocation | None:
+    """Return why a try no longer leads the checkpoint it was granted; None while it leads it (I4).
 
-    A checkpoint that is completed is nothing to stop for: a sweep may have adopted what this try finished.
+    A completed checkpoint is no reason to stop: a sweep may have adopted what this try finished.
     """
     for timeline in state.timelines:
         pending = timeline.pending
-        if pending is not None and pending.checkpoint_id == mine.checkpoint_id:
-            if pending.token == mine.token:
+        if pending is not None and pending.checkpoint_id == own.checkpoint_id:
+            if pending.token == own.token:
                 return None
-            return Revocation(
-                f"a newer try took it over: fencing token {mine.token}, current {pending.token}", NEWER_TRY
-            )
-    if any(done == mine.checkpoint_id for _, done in state.completed_sessions):
+            return Revocation(f"a newer try owns it: fencing token {own.token}, current {pending.token}", NEWER_TRY)
+    if any(completed_id == own.checkpoint_id for _, completed_id in state.completed_sessions):
         return None
     failures = state.failures
-    known = failures.last_checkpoint == mine.checkpoint_id
+    is_last_failure = failures.last_checkpoint == own.checkpoint_id
     aborted = f"it was aborted: {failures.last_reason}: {failures.last_detail}"
-    return Revocation(aborted if known else "it is not pending any more")
+    return Revocation(aborted if is_last_failure else "it is no longer pending")

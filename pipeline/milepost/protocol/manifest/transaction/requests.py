@@ -1,6 +1,6 @@
-"""Requests are what a session may ask of the coordinator: one frozen record per transition.
+"""Requests: what a session can request from the manifest, one frozen record per transition.
 
-Size: all that can be asked, in one place.
+Size: all requests in one place.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from milepost.protocol.retention.retention import RetentionPolicy
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """Open the manifest of a job that has none.
+    """Create the manifest of a new job.
 
     Attributes:
-        key_hash_secret: random, of `manifest_state.ManifestState`.
+        key_hash_secret: random; see `manifest_state.ManifestState`.
     """
 
     job: str
@@ -28,20 +28,19 @@ class CreateRequest:
 
 @dataclass(frozen=True, slots=True)
 class TriggerRequest:
-    """Claim leadership of a timeline and begin its next checkpoint.
+    """Claim leadership of a timeline and start its next checkpoint.
 
     Attributes:
-        base: the head that `plan` was made from; another head by now means the plan is stale.
+        base: the head that `plan` was made from; if the head has changed, the plan is stale.
         plan: the input record, already durable.
         expected: every subtask that must acknowledge, at least one.
         timeout_ms: length of the lease.
-        min_pause_ms: time that must pass between a completion and the next trigger; of the live timeline.
-        timeline: None: the live one. Or an open fork: it publishes nothing and moves none of the job's counters.
-        imports: nothing is run: the checkpoint's content is copied from elsewhere. On a fork only; then also in a job
-            that has ended, once that end is clean.
-        above: of what is imported: the checkpoint that is copied, whose id lies below the new one. What is copied may
-            hold names that were made from ids up to it, and in this job too a later id must never make one of them
-            again.
+        min_pause_ms: minimum time between a completion and the next trigger on the live timeline.
+        timeline: None: the live one. Otherwise an open fork, which publishes nothing and changes no counter of the job.
+        imports: nothing runs: the checkpoint's content is copied from elsewhere. Only on a fork; allowed in a job that
+            has ended, once that end is clean.
+        above: for an import, the id of the copied checkpoint; the new id must be greater. The copy may contain names
+            made from ids up to it, which no later id of this job may produce again.
     """
 
     session_id: SessionId
@@ -61,7 +60,7 @@ class TriggerRequest:
 
 @dataclass(frozen=True, slots=True)
 class RebindRequest:
-    """Start one try of `run_epoch`: take a new token for the session's own pending checkpoint, renew its lease.
+    """Start a try of `run_epoch`: take a new token for the session's own pending checkpoint and renew its lease.
 
     Attributes:
         holder: the process of this try.
@@ -79,13 +78,13 @@ class CompleteRequest:
     """Make a checkpoint the head: the commit point (I7).
 
     Attributes:
-        token: the one inside `_metadata`; it must be the pending one's.
-        metadata: of `_metadata`, below that token's prefix.
-        acknowledged: every subtask whose acknowledgement is in `_metadata`, as `acknowledgements.verify` returned it.
-        gate_passed: the verdict inside `_metadata`.
+        token: the token in `_metadata`, which must be the pending one's.
+        metadata: handle of `_metadata`, below that token's prefix.
+        acknowledged: every subtask whose acknowledgement is in `_metadata`, as returned by `acknowledgements.verify`.
+        gate_passed: the verdict in `_metadata`.
         sinks: all sinks of the checkpoint; each must confirm.
-        summary: JSON-compatible: what `list` shows without opening `_metadata`.
-        swept: another session adopts it after `sweep_decision` said so.
+        summary: JSON-compatible: what `list` shows without reading `_metadata`.
+        swept: another session adopts it after `sweep_decision` returned Adopt.
     """
 
     session_id: SessionId
@@ -101,16 +100,16 @@ class CompleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class AbortRequest:
-    """Give up a pending checkpoint.
+    """Abort a pending checkpoint.
 
     Attributes:
-        detail: for people: what happened, without row data or secrets.
-        tolerable_failures: of the spec: that many counted failures in a row leave the job RUNNING. None: any number,
-            because a restart strategy decides, and has decided to run the epoch again.
-        token: None: whatever token the session's checkpoint has now (the Airflow abort task). Otherwise only if it is
-            still in force (a driver that may have been replaced by a later try).
-        swept: another session, or a person, ends it; then `token` is the one that was judged, and must be given.
-        veto: for what the quality gate refused the epoch: stored before the transition that names it.
+        detail: what happened, for people; without row data or secrets.
+        tolerable_failures: from the spec: number of consecutive counted failures that leave the job RUNNING. None: any
+            number, because a restart strategy has decided to run the epoch again.
+        token: None: any token of the session's checkpoint (the Airflow abort task). Otherwise it must still be in force
+            (a driver that a later try may have replaced).
+        swept: another session or a person aborts it; then `token` is required, and is the one that was judged.
+        veto: failing rows for which the quality gate vetoed the epoch, stored before this transition.
     """
 
     session_id: SessionId
@@ -125,7 +124,7 @@ class AbortRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmSinksRequest:
-    """State the fact that sinks have committed one checkpoint (I11)."""
+    """Record that sinks have committed one checkpoint (I11)."""
 
     session_id: SessionId
     checkpoint_id: CheckpointId
@@ -134,32 +133,32 @@ class ConfirmSinksRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubsumeRequest:
-    """Drop checkpoints that the retention policy no longer keeps.
+    """Drop checkpoints that the retention policy does not retain.
 
     Attributes:
-        checkpoint_ids: what `retention.subsumable` answered.
-        garbage: keys and directories that only those need: what `retention.unreferenced` answered.
-        listed: digest of the stored list of just these; None: they are few enough for the state.
-        compacted: up to this version all entries of the log are tombstones.
-        confirms: a confirmation that is made in the same transition; by itself where nothing is dropped. None: none.
+        checkpoint_ids: from `retention.subsumable`.
+        garbage: keys and directories that only these need, from `retention.unreferenced`.
+        list_sha256: digest of the stored list of exactly these; None: they are few enough for the state.
+        compacted: all log entries up to this version are tombstones.
+        confirms: a confirmation to include in this transition. It is made even if nothing is dropped. None: none.
     """
 
     session_id: SessionId
     policy: RetentionPolicy
     checkpoint_ids: tuple[CheckpointId, ...]
     garbage: tuple[str, ...]
-    listed: str | None = None
+    list_sha256: str | None = None
     compacted: int = 0
     confirms: ConfirmSinksRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListProgress:
-    """How far the keys of a list of garbage are dealt with: deleted, but for the failed ones, which stay listed.
+    """How many keys of a garbage list are dealt with. They are deleted, except for failed ones, which stay listed.
 
     Attributes:
-        sha256: of the list. done: so many of its keys, from the first on.
-        failed: keys among them that could not be deleted: the state lists them by themselves from now on.
+        sha256: of the list. done: number of keys, counted from the first.
+        failed: keys among them that could not be deleted: they become single entries of the state.
     """
 
     sha256: str
@@ -169,10 +168,10 @@ class ListProgress:
 
 @dataclass(frozen=True, slots=True)
 class GarbageDeletedRequest:
-    """State that garbage of `retention.deletable` and `deletable_lists` is deleted, so that it is forgotten.
+    """Record that garbage from `retention.deletable` and `deletable_lists` was deleted, and remove it from the state.
 
     Attributes:
-        lists: what was done of lists.
+        lists: progress on garbage lists.
     """
 
     session_id: SessionId
@@ -183,23 +182,23 @@ class GarbageDeletedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ListGarbageRequest:
-    """List what a complete walk of every root did not reach.
+    """List as garbage what a complete walk of every root did not reach.
 
     Attributes:
-        walked_version: of the manifest value that the walk was made of.
-        garbage: keys and directories, what `retention.unreferenced` answered.
-        listed: digest of the stored list of just these; None: they are few enough for the state.
+        walked_version: manifest version that was walked.
+        garbage: keys and directories, from `retention.unreferenced`.
+        list_sha256: digest of the stored list of exactly these; None: they are few enough for the state.
     """
 
     session_id: SessionId
     walked_version: int
     garbage: tuple[str, ...]
-    listed: str | None = None
+    list_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetCollectedRequest:
-    """State that garbage of `retention.collectable` and `collectable_lists` is deleted, so that it is forgotten."""
+    """Record that garbage from `retention.collectable` and `collectable_lists` was deleted; the state drops it."""
 
     session_id: SessionId
     prefixes: tuple[str, ...]
@@ -209,7 +208,7 @@ class ForgetCollectedRequest:
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """What is to be folded into one list.
+    """What to fold into one garbage list.
 
     Attributes:
         garbage: entries of the state. lists: whole lists, in order.
@@ -221,21 +220,21 @@ class FoldPlan:
 
 @dataclass(frozen=True, slots=True)
 class FoldGarbageRequest:
-    """Name a list that was written from a plan, in the place of what it was made of.
+    """Replace entries and lists of a plan by one list that was written from it.
 
     Attributes:
-        keys: of the list, in order. listed: its digest.
+        keys: of the new list, in order. list_sha256: its digest.
     """
 
     session_id: SessionId
     plan: FoldPlan
     keys: tuple[str, ...]
-    listed: str
+    list_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCompactionRequest:
-    """State that all entries up to this version are tombstones."""
+    """Record that all log entries up to this version are tombstones."""
 
     session_id: SessionId
     through: int
@@ -243,17 +242,17 @@ class RecordCompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A person says that the cause of FAILED is fixed."""
+    """A person declares that the cause of FAILED is fixed."""
 
     session_id: SessionId
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """A person ends the incarnation now: whatever is pending is aborted, and its leader is fenced.
+    """A person ends the incarnation now: pending checkpoints are aborted and their leaders fenced.
 
     Attributes:
-        detail: for people: who, why.
+        detail: who and why, for people.
     """
 
     session_id: SessionId
@@ -262,7 +261,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class FinishRequest:
-    """A bounded job has read everything: its incarnation ends.
+    """A bounded job has consumed its whole input: its incarnation ends.
 
     Attributes:
         final: the final checkpoint; it must be the head, and every sink must have confirmed it.
@@ -275,7 +274,7 @@ class FinishRequest:
 
 @dataclass(frozen=True, slots=True)
 class CleanRequest:
-    """What the end of an incarnation left to do is done."""
+    """The clean-up after the end of an incarnation is done."""
 
     session_id: SessionId
     incarnation: int
@@ -283,17 +282,17 @@ class CleanRequest:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """A person opens the next incarnation of a job that has ended; it continues the head."""
+    """A person opens the next incarnation of a job that has ended; it continues from the head."""
 
     session_id: SessionId
 
 
 @dataclass(frozen=True, slots=True)
 class PinRequest:
-    """Hold a retained checkpoint while somebody reads it; asked again under the same name, hold it longer.
+    """Hold a retained checkpoint while a reader reads it. A repeated request under the same name extends the hold.
 
     Attributes:
-        name: of the reader. hold_ms: how long, if nobody unpins it before.
+        name: of the reader. hold_ms: how long, unless it is unpinned before.
     """
 
     session_id: SessionId
@@ -304,7 +303,7 @@ class PinRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnpinRequest:
-    """The reader of that name is done."""
+    """Release the reader's checkpoint."""
 
     session_id: SessionId
     name: str
@@ -312,13 +311,13 @@ class UnpinRequest:
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
-    """Go back: a new timeline, which starts at an older checkpoint, becomes the live one. Nothing is destroyed.
+    """Make a new timeline, which starts at an older checkpoint, the live one. Nothing is destroyed.
 
     Attributes:
-        to: any retained checkpoint, whatever timeline it is of; 0 for the empty state.
-        expected_head: the live head that the decision was made from.
+        to: any retained checkpoint of any timeline; 0 for the empty state.
+        expected_head: the live head at the time of the decision.
         sinks: every sink of the spec: all of them must follow.
-        detail: for people: who, why.
+        detail: who and why, for people.
     """
 
     session_id: SessionId
@@ -330,7 +329,7 @@ class RollbackRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """Open a timeline beside the live one, at a retained checkpoint or at 0, the empty state."""
+    """Open a timeline alongside the live one, at a retained checkpoint or at 0, the empty state."""
 
     session_id: SessionId
     at: CheckpointId
@@ -338,7 +337,7 @@ class ForkRequest:
 
 @dataclass(frozen=True, slots=True)
 class FreezeRequest:
-    """Keep every other session from triggering on the live timeline for a time; asked again, for longer."""
+    """Prevent other sessions from triggering on the live timeline for a while. Repeating it extends the time."""
 
     session_id: SessionId
     hold_ms: int
@@ -346,7 +345,7 @@ class FreezeRequest:
 
 @dataclass(frozen=True, slots=True)
 class ThawRequest:
-    """Let go of the session's own freeze."""
+    """Release the session's own freeze."""
 
     session_id: SessionId
 
@@ -356,8 +355,8 @@ class FastForwardRequest:
     """Make an open fork the live timeline.
 
     Attributes:
-        expected_main_head, expected_fork_head: the heads that were compared: both have consumed the same input.
-        sinks: every sink of the spec: all of them must follow. detail: for people: who, why.
+        expected_main_head, expected_fork_head: the heads that were compared and have consumed the same input.
+        sinks: every sink of the spec: all of them must follow. detail: who and why, for people.
     """
 
     session_id: SessionId
@@ -370,7 +369,7 @@ class FastForwardRequest:
 
 @dataclass(frozen=True, slots=True)
 class DisposeForkRequest:
-    """Give a fork up, with what is pending on it."""
+    """Dispose of a fork and abort its pending checkpoint."""
 
     session_id: SessionId
     fork: TimelineId
@@ -378,7 +377,7 @@ class DisposeForkRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileSinkRequest:
-    """State the fact that a sink has followed the switch of manifest version `decision`."""
+    """Record that a sink has followed the switch of manifest version `decision`."""
 
     session_id: SessionId
     decision: int
@@ -387,11 +386,11 @@ class ReconcileSinkRequest:
 
 @dataclass(frozen=True, slots=True)
 class RealignSinkRequest:
-    """Let the job's head count for one sink, whatever its table shows by now.
+    """Make one sink's table follow the job's head, whatever it shows now.
 
     Attributes:
-        expected_head: the live head that the decision was made from.
-        detail: for people: who, why.
+        expected_head: the live head at the time of the decision.
+        detail: who and why, for people.
     """
 
     session_id: SessionId
@@ -402,11 +401,11 @@ class RealignSinkRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecordSavepointRequest:
-    """State that a savepoint's copy is complete; its checkpoint must still be retained.
+    """Record that a savepoint's copy is complete; its checkpoint must still be retained.
 
     Attributes:
         location: None: below the job's own ``savepoints/<name>/``. Otherwise an absolute URL.
-        document: of ``savepoint.json``, relative to the savepoint's root.
+        document: handle of ``savepoint.json``, relative to the savepoint's root.
     """
 
     session_id: SessionId
@@ -418,7 +417,7 @@ class RecordSavepointRequest:
 
 @dataclass(frozen=True, slots=True)
 class DisposeSavepointRequest:
-    """Give a savepoint up."""
+    """Dispose of a savepoint."""
 
     session_id: SessionId
     name: str

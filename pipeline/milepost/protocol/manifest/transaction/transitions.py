@@ -1,7 +1,7 @@
-"""The state machines as data: every legal (status, event) pair. What is not in a table is a ProtocolViolation.
+"""State machines as data: every legal (status, event) pair. Any other pair is a ProtocolViolation.
 
-Every transition is checked against these tables before it is written, a history folds them over the log, and a test
-holds the tables in PROTOCOL.md to them.
+Every transition is checked against these tables before it is written, histories fold them over the log, and a test
+compares them with the tables in PROTOCOL.md.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Status = TypeVar("Status", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[Status]):
-    """In status `before` (None: there is none yet), `event` leads to `after` if `holds`; `when` says so in words."""
+    """In status `before` (None: none yet), `event` leads to `after` if `holds`; `when` is that condition as text."""
 
     before: Status | None
     event: type[Event]
@@ -149,17 +149,17 @@ def _after(rules: Sequence[Rule[Status]], what: str, status: Status | None, even
 
 
 def job_status_after(status: JobStatus | None, event: Event) -> JobStatus:
-    """Return the status of the job after an event. Raises ProtocolViolation when the event is illegal in `status`."""
+    """Return the job's status after an event. Raises ProtocolViolation if the event is illegal in `status`."""
     return _after(JOB_RULES, "job", status, event)
 
 
 def checkpoint_status_after(status: CheckpointStatus | None, event: Event) -> CheckpointStatus:
-    """Return the status of each checkpoint of `checkpoints_of(event)` after it. Raises ProtocolViolation."""
+    """Return the status of the event's checkpoints (`checkpoints_of`) after it. Raises ProtocolViolation."""
     return _after(CHECKPOINT_RULES, "checkpoint", status, event)
 
 
 def checkpoints_of(event: Event) -> tuple[CheckpointId, ...]:
-    """Return the checkpoints whose status an event concerns, ascending."""
+    """Return the checkpoints whose status an event affects, ascending."""
     match event:
         case CheckpointTriggered():
             return (event.pending.checkpoint_id,)

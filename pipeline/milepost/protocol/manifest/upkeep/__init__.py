@@ -1,1 +1,1 @@
-"""Upkeep follows the commit point and keeps the log small: subsumption, garbage, savepoints, pins."""
+"""Transitions after the commit point: confirmation, subsumption, garbage, savepoints, pins, compaction."""

@@ -1,4 +1,4 @@
-"""Confirmations, subsumption and deletion follow the commit point; each may come late, twice or never (I8, I11)."""
+"""Confirmation, subsumption and deletion. Each may happen late, twice or never after the commit (I8, I11)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, Transition, advance
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, SinksConfirmed
-from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, leads
+from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, is_live_leader
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
-from milepost.protocol.manifest.upkeep.garbage import forget_deleted, listing
+from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
 from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import drop_empty_timelines
@@ -17,72 +17,72 @@ from milepost.protocol.retention.retention import deletable, deletable_lists, su
 
 
 def confirm_sinks(state: ManifestState, request: ConfirmSinksRequest, now_ms: int) -> Answer:
-    """Record that sinks have committed a checkpoint: a fact, accepted from any session and token, monotone (I11).
+    """Record that sinks have committed a checkpoint. A fact: accepted from any session and token, monotone (I11).
 
     Raises:
         ProtocolViolation: the checkpoint is not completed, or has no such sink.
     """
-    checkpoint, named = state.checkpoint(request.checkpoint_id), ", ".join(request.sinks)
+    checkpoint, sink_names = state.checkpoint(request.checkpoint_id), ", ".join(request.sinks)
     if checkpoint is None:
         pending = find_pending(state, request.checkpoint_id) is not None
         if pending or not 0 < request.checkpoint_id < state.next_checkpoint_id:
             raise ProtocolViolation(
-                f"checkpoint {request.checkpoint_id}: confirmation of {named} refused: expected a completed"
+                f"checkpoint {request.checkpoint_id}: confirmation of {sink_names} refused: expected a completed"
                 f" checkpoint, got {'a pending one' if pending else 'one never triggered'}. Nothing was written."
             )
     elif not set(request.sinks) <= set(checkpoint.sinks):
         raise ProtocolViolation(
-            f"checkpoint {request.checkpoint_id}: confirmation of {named} refused: expected sinks of"
+            f"checkpoint {request.checkpoint_id}: confirmation of {sink_names} refused: expected sinks of"
             f" {list(checkpoint.sinks)}. Nothing was written."
         )
-    fresh = () if checkpoint is None else tuple(sink for sink in checkpoint.unconfirmed if sink in request.sinks)
-    if checkpoint is None or not fresh:
+    new_sinks = () if checkpoint is None else tuple(sink for sink in checkpoint.unconfirmed if sink in request.sinks)
+    if checkpoint is None or not new_sinks:
         return AlreadyDone(
             Outcome.ALREADY_CONFIRMED,
-            f"checkpoint {request.checkpoint_id}: confirmed by {named} before",
+            f"checkpoint {request.checkpoint_id}: confirmed by {sink_names} before",
             request.checkpoint_id,
         )
-    confirmed = replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink not in fresh))
+    confirmed = replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink not in new_sinks))
     return advance(
         state,
-        SinksConfirmed(now_ms, request.checkpoint_id, fresh, request.session_id),
-        checkpoints=tuple(confirmed if kept is checkpoint else kept for kept in state.checkpoints),
+        SinksConfirmed(now_ms, request.checkpoint_id, new_sinks, request.session_id),
+        checkpoints=tuple(confirmed if other is checkpoint else other for other in state.checkpoints),
     )
 
 
 def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
-    """Drop checkpoints from the retained set and list what only they refer to as garbage (I8), once sinks confirmed.
+    """Drop checkpoints from the retained set, after sinks confirmed, and list what only they refer to as garbage (I8).
 
-    The confirmation that the request comes with is part of the transition, and counts for it. It is a fact: where
-    nothing is dropped it is made alone, and the answer is as of `confirm_sinks`.
+    The request's confirmation becomes part of the transition, and counts for it. It is a fact: if nothing is dropped it
+    is recorded alone, and the answer is that of `confirm_sinks`.
 
-    Raises: as `_subsume` and `confirm_sinks`; then neither was made.
+    Raises: as `_subsume` and `confirm_sinks`; then nothing was changed.
     """
     if request.confirms is None:
         return _subsume(state, request, now_ms)
     confirmation = confirm_sinks(state, request.confirms, now_ms)
     if not isinstance(confirmation, Transition):
         return _subsume(state, request, now_ms)
-    dropping = _subsume(replace(state, checkpoints=confirmation.state.checkpoints), request, now_ms)
-    if not isinstance(dropping, Transition):
+    subsumption = _subsume(replace(state, checkpoints=confirmation.state.checkpoints), request, now_ms)
+    if not isinstance(subsumption, Transition):
         return confirmation
-    assert isinstance(dropping.event, CheckpointsSubsumed) and isinstance(confirmation.event, SinksConfirmed)
-    return replace(dropping, event=replace(dropping.event, confirmed=confirmation.event))
+    assert isinstance(subsumption.event, CheckpointsSubsumed) and isinstance(confirmation.event, SinksConfirmed)
+    return replace(subsumption, event=replace(subsumption.event, confirmed=confirmation.event))
 
 
 def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
-    """Drop checkpoints, as `subsume` says it.
+    """Drop checkpoints, as described in `subsume`.
 
-    An abandoned timeline of which nothing is retained any more leaves the list with its last checkpoint.
+    An abandoned timeline is dropped from the state with its last retained checkpoint.
 
     Returns:
-        A transition, or AlreadyDone: NOT_LEADER (the session that leads now does it), or NOTHING_TO_SUBSUME: they are
-        gone, or a sink has yet to follow a decision, and its table may show one of them.
+        A transition, or AlreadyDone: NOT_LEADER (the current leader does it), or NOTHING_TO_SUBSUME: they are dropped
+        already, or a sink must still follow a decision and its table may show one of them.
     Raises:
-        ProtocolViolation: the policy keeps one of them, a garbage key is live, or an entry that is said to be compacted
-            stays whole.
+        ProtocolViolation: the policy retains one of them, a garbage key is live, or an entry of the log that is said to
+            be compacted must stay whole.
     """
-    if not leads(state, request.session_id):
+    if not is_live_leader(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it subsumes")
     dropped = tuple(
         sorted(checkpoint_id for checkpoint_id in set(request.checkpoint_ids) if state.checkpoint(checkpoint_id))
@@ -91,18 +91,18 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
         return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "none of these checkpoints is retained any more")
     if state.reconciliation is not None:
         return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "a sink has yet to follow: what its table shows stays")
-    kept = set(dropped) - set(subsumable(state, request.policy))
-    if kept:
+    required = set(dropped) - set(subsumable(state, request.policy))
+    if required:
         raise ProtocolViolation(
-            f"job {state.job}: subsumption of checkpoints {sorted(kept)} refused: the policy or I8 keeps them."
+            f"job {state.job}: subsumption of checkpoints {sorted(required)} refused: the policy or I8 keeps them."
             " Nothing was written."
         )
     checkpoints = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.checkpoint_id not in dropped)
     check_garbage(state, checkpoints, request.garbage)
-    garbage = listing(state, request.garbage, request.listed, now_ms)
+    garbage = add_garbage(state, request.garbage, request.list_sha256, now_ms)
     return advance(
         state,
-        CheckpointsSubsumed(now_ms, dropped, garbage.fresh, request.session_id, garbage.named),
+        CheckpointsSubsumed(now_ms, dropped, garbage.new_entries, request.session_id, garbage.new_list),
         checkpoints=checkpoints,
         timelines=drop_empty_timelines(state.timelines, checkpoints),
         garbage=garbage.entries,
@@ -111,15 +111,15 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
     )
 
 
-def garbage_deleted(state: ManifestState, request: GarbageDeletedRequest, now_ms: int) -> Answer:
-    """Forget garbage that is deleted in the store.
+def forget_garbage(state: ManifestState, request: GarbageDeletedRequest, now_ms: int) -> Answer:
+    """Remove garbage from the state that was deleted from the store.
 
     Returns:
         A transition, or AlreadyDone: NOT_LEADER (a later leader deletes it again, harmlessly) or NOTHING_TO_FORGET.
     Raises:
         ProtocolViolation: an entry may not be deleted yet.
     """
-    if not leads(state, request.session_id):
+    if not is_live_leader(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it deletes what is listed")
     return forget_deleted(
         state,

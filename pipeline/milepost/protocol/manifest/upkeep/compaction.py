@@ -1,11 +1,12 @@
-"""Compaction turns old entries of the log into tombstones, and the state says how far that is (I6).
+"""Log compaction: replace old entries by tombstones and record how far (I6).
 
-An entry that is older than everything retained is needed by nobody whole: what a replay, an audit and a report ask of
-it, its tombstone has. But for the time while the end of an incarnation is dirty, when nothing more is compacted, the
-horizon never goes back (checkpoints leave the retained ones and never come back, forks and switches end), so an entry
-below the horizon of any head may be replaced at any later time, by anybody, twice, or by a session that slept: each
-writes the same bytes. Order: replace the bodies, then say so; stopped between, the next one finds tombstones and goes
-on.
+Nothing needs an entry older than everything retained as a whole: its tombstone has all that a replay, an audit or a
+report reads. The horizon never moves back: dropped checkpoints are never retained again, and forks and switches end.
+(While the end of an incarnation is dirty, nothing is compacted.) So an entry below the horizon of any head may be
+replaced at any later time, by any session, repeatedly, even one that slept in between: all write the same bytes.
+
+The order is: replace the bodies, then record it. After a crash in between, the next session finds tombstones and
+continues.
 """
 
 from __future__ import annotations
@@ -19,33 +20,35 @@ from milepost.protocol.retention.ancestry import open_forks
 
 
 def horizon(state: ManifestState) -> int:
-    """Return the first version whose entry stays whole; every older one may become a tombstone.
+    """Return the first version whose entry must stay whole; all older ones may become tombstones.
 
-    Whole stay: the head; what completed a retained checkpoint, savepoints' included, and all that followed; what is
-    pending; the opening of a fork that is open; the switch that a sink has yet to follow; and what the end of an
-    incarnation has yet to clean up.
+    Entries that stay whole: the head; the completion of each retained checkpoint (including those of savepoints) and
+    everything after it; grants of a pending checkpoint; the opening of an open fork; a switch that a sink must still
+    follow; and, while an end is dirty, everything not compacted yet. With head 50, retained checkpoints with tokens 31
+    and 44, and a pending checkpoint with tokens 47 and 49, the horizon is 31.
     """
     if _is_dirty(state):
         return state.compacted + 1
     needed = [state.version]
     needed += [int(checkpoint.token) for checkpoint in state.checkpoints]
-    needed += [min((one.pending.token, *one.pending.prefixes)) for one in state.timelines if one.pending is not None]
-    needed += [int(one.timeline_id.removeprefix("t")) for one in open_forks(state)]
+    pending = [timeline.pending for timeline in state.timelines if timeline.pending is not None]
+    needed += [min((checkpoint.token, *checkpoint.prefixes)) for checkpoint in pending]
+    needed += [int(fork.timeline_id.removeprefix("t")) for fork in open_forks(state)]
     needed += [] if state.reconciliation is None else [state.reconciliation.decision]
     return min(needed)
 
 
 def compactable(state: ManifestState, at_most: int) -> range:
-    """Return the versions to compact next, ascending: those after the compacted ones, up to the horizon."""
+    """Return the versions to compact next, ascending: those from the first whole one up to the horizon."""
     first = state.compacted + 1
     return range(first, max(first, min(horizon(state), first + at_most)))
 
 
 def compacted_through(state: ManifestState, through: int) -> int:
-    """Return up to which version all entries are tombstones, once a session says so; it never goes back.
+    """Return the version up to which all entries are tombstones, given a session's report; it never decreases.
 
     Raises:
-        ProtocolViolation: an entry up to there stays whole.
+        ProtocolViolation: an entry up to there must stay whole.
     """
     if through <= state.compacted:
         return state.compacted
@@ -58,12 +61,12 @@ def compacted_through(state: ManifestState, through: int) -> int:
 
 
 def record_compaction(state: ManifestState, request: RecordCompactionRequest, now_ms: int) -> Answer:
-    """Record how far the log is compacted: a fact, accepted from any session, monotone.
+    """Record how far the log is compacted. A fact: accepted from any session, monotone.
 
-    Not while the end of an incarnation is dirty: whoever replaced entries before it may come to say so after it.
+    While the end of an incarnation is dirty nothing is recorded; sessions report again after it.
 
     Raises:
-        ProtocolViolation: an entry up to there stays whole.
+        ProtocolViolation: an entry up to there must stay whole.
     """
     if _is_dirty(state):
         return AlreadyDone(Outcome.ALREADY_COMPACTED, f"job {state.job} has an end to clean up: recorded after that")

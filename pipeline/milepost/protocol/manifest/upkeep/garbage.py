@@ -1,12 +1,11 @@
-"""Lists of garbage lie in objects of their own, so that the manifest value stays small (I2, I8).
+"""Garbage lists: keep most garbage in separate objects, so that the manifest stays small (I2, I8).
 
-A list is written before the transition that names it, and its keys are garbage from that transition on. Its object is
-never precious: when it is lost, its keys are reached by nothing, and the next collection lists them again. What the
-state lists by itself, and lists of one stretch of time, are folded into one list now and then: each key keeps the
-grace period that it had, or gets a longer one.
+A list is written before the transition that names it, and its keys are garbage from that transition on. Losing a list
+is harmless: its keys are unreachable, so the next collection lists them again. Entries of the state, and lists of the
+same period, are folded into one list from time to time. Each key keeps its grace period or gets a longer one.
 
-A list says which head it was made from, so that no two transitions ever name the same object: what one has replaced may
-be deleted at once.
+A list includes the version of the head it was made from, so two transitions never name the same object, and a list that
+was replaced may be deleted immediately.
 """
 
 from __future__ import annotations
@@ -28,115 +27,116 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_of_key, key_fault
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 
-MAX_KEPT_ENTRIES = 8
-"""More entries than these are folded out of the state."""
+MAX_STATE_ENTRIES = 8
+"""Entries beyond this number are folded into a list."""
 
 MAX_LISTS = 6
-"""More lists than these of the newest stretch of time are folded."""
+"""Lists of the newest period beyond this number are folded."""
 
 MAX_FOLDED_KEYS = 8_192
-"""No fold makes a list of more keys: a list is read and written whole."""
+"""Maximum number of keys in a folded list: lists are read and written as a whole."""
 
-STRETCHES = 4
-"""The grace period is so many stretches of time; lists of one stretch are folded, so a key waits a quarter longer."""
+PERIODS_PER_GRACE = 4
+"""Periods per grace period. Only lists of the same period are folded, so a key waits a quarter longer at most."""
 
 
-def newest_of(keys: Iterable[str]) -> CheckpointId | None:
-    """Return the greatest checkpoint below which one of these keys lies; None: one lies below none, or is no key."""
+def newest_checkpoint_of(keys: Iterable[str]) -> CheckpointId | None:
+    """Return the greatest checkpoint id among these keys; None: a key is below no checkpoint, or invalid."""
     owners = [None if key_fault(key) is not None else checkpoint_of_key(key) for key in keys]
-    known = [owner for owner in owners if owner is not None]
-    return max(known) if known and len(known) == len(owners) else None
+    valid = [owner for owner in owners if owner is not None]
+    return max(valid) if valid and len(valid) == len(owners) else None
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """How the next version lists further keys as garbage.
+class GarbageUpdate:
+    """Garbage of the next version, after adding keys.
 
     Attributes:
-        fresh: the keys that become entries of the state. entries: all of the state, these included.
-        named: the list of the other keys; None: there are none. lists: all of the state, this one included.
+        new_entries: added keys that become entries of the state. entries: all entries of the state.
+        new_list: the list of the other added keys; None: there are none. lists: all lists of the state.
     """
 
-    fresh: tuple[str, ...]
+    new_entries: tuple[str, ...]
     entries: tuple[Garbage, ...]
-    named: GarbageList | None
+    new_list: GarbageList | None
     lists: tuple[GarbageList, ...]
 
 
 def listable(keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the keys that a list may name: not a savepoint's root, for the state says what may be recorded there."""
+    """Return the keys that a list may name. Savepoint roots stay in the state, which decides what is recorded there."""
     return tuple(sorted(key for key in keys if checkpoint_of_key(key) is not None))
 
 
-def listing(state: ManifestState, keys: Iterable[str], listed: str | None, now_ms: int) -> Listing:
-    """Return how keys become garbage in the next version.
+def add_garbage(state: ManifestState, keys: Iterable[str], list_sha256: str | None, now_ms: int) -> GarbageUpdate:
+    """Return the garbage of the next version, with these keys added.
 
     Args:
-        listed: digest of the stored list of what is `listable` of them; None: all become entries of the state.
+        list_sha256: digest of the stored list of the `listable` keys; None: all keys become entries of the state.
     Raises:
-        ProtocolViolation: the list names nothing.
+        ProtocolViolation: the list would be empty.
     """
     keys = tuple(keys)
-    named = None if listed is None else _named(state, listable(keys), listed, now_ms)
-    fresh = keys if named is None else tuple(key for key in keys if checkpoint_of_key(key) is None)
-    lists = state.garbage_lists if named is None else (*state.garbage_lists, named)
-    return Listing(fresh, with_garbage(state, fresh, now_ms), named, lists)
+    new_list = None if list_sha256 is None else _new_list(state, listable(keys), list_sha256, now_ms)
+    new_entries = keys if new_list is None else tuple(key for key in keys if checkpoint_of_key(key) is None)
+    lists = state.garbage_lists if new_list is None else (*state.garbage_lists, new_list)
+    return GarbageUpdate(new_entries, with_garbage(state, new_entries, now_ms), new_list, lists)
 
 
-def _named(state: ManifestState, keys: tuple[str, ...], listed: str, now_ms: int) -> GarbageList:
-    newest = newest_of(keys)
+def _new_list(state: ManifestState, keys: tuple[str, ...], list_sha256: str, now_ms: int) -> GarbageList:
+    newest = newest_checkpoint_of(keys)
     if newest is None:
         raise ProtocolViolation(
-            f"job {state.job}: list of garbage {listed} refused: expected keys below checkpoints. Nothing was written."
+            f"job {state.job}: garbage list {list_sha256} refused: expected keys below checkpoints."
+            " Nothing was written."
         )
-    return GarbageList(listed, len(keys), 0, newest, state.version + 1, now_ms)
+    return GarbageList(list_sha256, len(keys), 0, newest, state.version + 1, now_ms)
 
 
 def plan_fold(state: ManifestState, grace_ms: int) -> FoldPlan | None:
     """Return what to fold now; None while the state is small.
 
-    Entries are folded when there are many of them. Of many lists those of one stretch of time are: of the newest one
-    when it has many itself, of an older one as soon as it has two. A savepoint's root stays an entry: whether it is
-    listed decides what may be recorded there.
+    Entries are folded if there are many. Lists are folded if there are many, and then those of a single period: an
+    older period as soon as it has two, the newest one only if it has many by itself. Savepoint roots stay entries,
+    because the state decides what may be recorded there.
     """
     entries = tuple(entry for entry in state.garbage if checkpoint_of_key(entry.prefix) is not None)
-    entries = entries if len(entries) > MAX_KEPT_ENTRIES else ()
-    lists = _foldable(state, max(1, grace_ms // STRETCHES)) if len(state.garbage_lists) > MAX_LISTS else ()
+    entries = entries if len(entries) > MAX_STATE_ENTRIES else ()
+    lists = _foldable(state, max(1, grace_ms // PERIODS_PER_GRACE)) if len(state.garbage_lists) > MAX_LISTS else ()
     return FoldPlan(() if lists else entries, lists) if entries or lists else None
 
 
-def _foldable(state: ManifestState, stretch_ms: int) -> tuple[GarbageList, ...]:
-    """Return the lists of one stretch that one list can hold; of the oldest stretch where that is worth it."""
-    newest = max(one.since_ms for one in state.garbage_lists) // stretch_ms
-    for stretch in sorted({one.since_ms // stretch_ms for one in state.garbage_lists}):
-        found: list[GarbageList] = []
-        room = MAX_FOLDED_KEYS
-        for one in reversed(state.garbage_lists):
-            if one.since_ms // stretch_ms == stretch and not one.done and one.count <= room:
-                found.insert(0, one)
-                room -= one.count
-        if len(found) > (MAX_LISTS if stretch == newest else 1):
-            return tuple(found)
+def _foldable(state: ManifestState, period_ms: int) -> tuple[GarbageList, ...]:
+    """Return the lists of one period that fit in one list; of the oldest period for which that is worthwhile."""
+    newest_period = max(garbage.since_ms for garbage in state.garbage_lists) // period_ms
+    for period in sorted({garbage.since_ms // period_ms for garbage in state.garbage_lists}):
+        lists: list[GarbageList] = []
+        remaining = MAX_FOLDED_KEYS
+        for garbage in reversed(state.garbage_lists):
+            if garbage.since_ms // period_ms == period and not garbage.done and garbage.count <= remaining:
+                lists.insert(0, garbage)
+                remaining -= garbage.count
+        if len(lists) > (MAX_LISTS if period == newest_period else 1):
+            return tuple(lists)
     return ()
 
 
 def fold_garbage(state: ManifestState, request: FoldGarbageRequest, now_ms: int) -> Answer:
-    """Name one list in the place of entries and lists, from any session: what is garbage stays the same.
+    """Replace entries and lists by one list, from any session. The set of garbage keys stays the same.
 
     Raises:
-        CommitConflict: what was to be folded is not listed in just this way any more: plan again.
-        ProtocolViolation: the keys are not all of what is replaced.
+        CommitConflict: entries or lists of the plan have changed: plan again.
+        ProtocolViolation: the keys are not all keys of what is replaced.
     """
     plan = request.plan
-    replaced = {one.sha256 for one in plan.lists}
-    if request.listed in {one.sha256 for one in state.garbage_lists}:
+    replaced = {garbage.sha256 for garbage in plan.lists}
+    if request.list_sha256 in {garbage.sha256 for garbage in state.garbage_lists}:
         return AlreadyDone(Outcome.NOTHING_TO_FOLD, "it is folded")
     if not set(plan.garbage) <= set(state.garbage) or not set(plan.lists) <= set(state.garbage_lists):
         raise CommitConflict(
-            f"job {state.job}: fold of garbage refused: it is listed in another way by now. Nothing was written."
+            f"job {state.job}: fold of garbage refused: its entries or lists have changed. Nothing was written."
         )
-    folded = _named(state, request.keys, request.listed, now_ms)
-    most = len(plan.garbage) + sum(one.count for one in plan.lists)
+    folded = _new_list(state, request.keys, request.list_sha256, now_ms)
+    most = len(plan.garbage) + sum(garbage.count for garbage in plan.lists)
     if not {entry.prefix for entry in plan.garbage} <= set(request.keys) or folded.count > most:
         raise ProtocolViolation(
             f"job {state.job}: fold of garbage refused: expected all that it replaces, at most {most} keys, got"
@@ -145,12 +145,12 @@ def fold_garbage(state: ManifestState, request: FoldGarbageRequest, now_ms: int)
     parts = [(part.since_version, part.since_ms) for part in plan.garbage]
     parts += [(part.since_version, part.since_ms) for part in plan.lists]
     folded = replace(folded, since_version=max(parts)[0], since_ms=max(since_ms for _, since_ms in parts))
-    kept = (*(one for one in state.garbage_lists if one.sha256 not in replaced), folded)
+    lists = (*(garbage for garbage in state.garbage_lists if garbage.sha256 not in replaced), folded)
     return advance(
         state,
         GarbageFolded(now_ms, len(plan.garbage), tuple(sorted(replaced)), folded, request.session_id),
         garbage=tuple(entry for entry in state.garbage if entry not in plan.garbage),
-        garbage_lists=tuple(sorted(kept, key=lambda one: (one.since_version, one.sha256))),
+        garbage_lists=tuple(sorted(lists, key=lambda garbage: (garbage.since_version, garbage.sha256))),
     )
 
 
@@ -160,65 +160,68 @@ def forget_deleted(
     now_ms: int,
     due: Iterable[Garbage],
     due_lists: Collection[GarbageList],
-    which: str,
+    description: str,
 ) -> Answer:
-    """Forget garbage that is deleted in the store: entries of the state, and keys of lists.
+    """Remove garbage from the state that was deleted from the store: single entries, and keys of lists.
 
     Args:
-        due: entries that may be deleted. due_lists: likewise. which: ones those are, for people.
+        due: entries that may be deleted. due_lists: likewise. description: of both, for people.
     Returns:
         A transition, or AlreadyDone: NOTHING_TO_FORGET.
     Raises:
-        ProtocolViolation: one may not be deleted yet.
+        ProtocolViolation: something may not be deleted yet.
     """
-    lists, failed = _worked_off(state, due_lists, request.lists)
+    lists, failed = _apply_progress(state, due_lists, request.lists)
     listed = {entry.prefix for entry in state.garbage}
-    gone = tuple(sorted(listed.intersection(request.prefixes)))
-    if not gone and lists == state.garbage_lists:
+    deleted = tuple(sorted(listed.intersection(request.prefixes)))
+    if not deleted and lists == state.garbage_lists:
         return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
-    early = set(gone) - {entry.prefix for entry in due}
+    early = set(deleted) - {entry.prefix for entry in due}
     if early:
         raise ProtocolViolation(
-            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage {which}, older than"
+            f"job {state.job}: deletion of {sorted(early)} refused: expected garbage {description}, older than"
             f" {request.grace_ms} ms and below no pending checkpoint. Nothing was written."
         )
-    progress = tuple((one.sha256, one.done) for one in request.lists)
+    progress = tuple((item.sha256, item.done) for item in request.lists)
     return advance(
         state,
-        GarbageDeleted(now_ms, gone, request.session_id, progress),
-        garbage=(*(entry for entry in state.garbage if entry.prefix not in gone), *failed),
+        GarbageDeleted(now_ms, deleted, request.session_id, progress),
+        garbage=(*(entry for entry in state.garbage if entry.prefix not in deleted), *failed),
         garbage_lists=lists,
     )
 
 
-def _worked_off(
+def _apply_progress(
     state: ManifestState, due: Collection[GarbageList], progress: Collection[ListProgress]
 ) -> tuple[tuple[GarbageList, ...], tuple[Garbage, ...]]:
-    """Return the lists after some of their keys were dealt with, and the entries for the keys that failed.
+    """Return the lists after some of their keys were dealt with, and entries for the keys that failed.
 
-    A list that is not named any more, or that got further meanwhile, is left as it is: its keys are deleted, or will be
+    A list that is no longer named, or has advanced further, stays as it is: its keys are deleted, or will be deleted
     once more, harmlessly.
 
     Raises:
-        ProtocolViolation: a list may not be worked on yet, or has not so many keys.
+        ProtocolViolation: a list may not be worked on yet, or has fewer keys.
     """
-    known = {one.sha256: one for one in state.garbage_lists}
-    advanced = {one.sha256: one for one in progress if one.sha256 in known and one.done > known[one.sha256].done}
-    early = advanced.keys() - {one.sha256 for one in due}
-    long = [one for one in advanced.values() if one.done > known[one.sha256].count]
-    if early or long:
+    by_digest = {garbage.sha256: garbage for garbage in state.garbage_lists}
+    advanced = {
+        item.sha256: item for item in progress if item.sha256 in by_digest and item.done > by_digest[item.sha256].done
+    }
+    early = advanced.keys() - {garbage.sha256 for garbage in due}
+    too_long = [item for item in advanced.values() if item.done > by_digest[item.sha256].count]
+    if early or too_long:
         raise ProtocolViolation(
             f"job {state.job}: deletion by lists {sorted(early)} refused: expected lists that are due, and no more than"
-            f" they name; got more of {len(long)}. Nothing was written."
+            f" they name; got more of {len(too_long)}. Nothing was written."
         )
     listed = {entry.prefix for entry in state.garbage}
     failed = tuple(
-        Garbage(key, known[one.sha256].since_version, known[one.sha256].since_ms)
-        for one in advanced.values()
-        for key in one.failed
+        Garbage(key, by_digest[item.sha256].since_version, by_digest[item.sha256].since_ms)
+        for item in advanced.values()
+        for key in item.failed
         if key not in listed
     )
-    moved = [
-        replace(one, done=advanced[one.sha256].done) if one.sha256 in advanced else one for one in state.garbage_lists
+    lists = [
+        replace(garbage, done=advanced[garbage.sha256].done) if garbage.sha256 in advanced else garbage
+        for garbage in state.garbage_lists
     ]
-    return tuple(one for one in moved if one.done < one.count), failed
+    return tuple(garbage for garbage in lists if garbage.done < garbage.count), failed

@@ -1,4 +1,4 @@
-"""A pin holds a checkpoint for its reader, so that nothing of it is subsumed meanwhile (I8)."""
+"""Pins: a reader's hold on a checkpoint, which is not subsumed until then (I8)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.manifest_state import ManifestState, Pin
 
 MAX_PINS = 256
-"""How many readers may hold a checkpoint at once: the manifest stays small."""
+"""How many readers may hold checkpoints at a time: the manifest stays small."""
 
 
 def live_pins(state: ManifestState, now_ms: int) -> tuple[Pin, ...]:
-    """Return the pins whose time is not over."""
+    """Return the pins that have not expired."""
     return tuple(pin for pin in state.pins if pin.until_ms > now_ms)
 
 
-def without_overdue(state: ManifestState, now_ms: int) -> ManifestState:
-    """Return the state without the pins whose time is over: who held one has died, or is too late."""
+def without_expired_pins(state: ManifestState, now_ms: int) -> ManifestState:
+    """Return the state without expired pins: their readers have died, or are too late."""
     return replace(state, pins=live_pins(state, now_ms))
 
 
 def pin(state: ManifestState, request: PinRequest, now_ms: int) -> Answer:
-    """Hold a retained checkpoint for a time, or for longer.
+    """Hold a retained checkpoint for a time, or extend the hold.
 
     Raises:
-        NotFound: it is not retained (any more). InvalidRequest: no name, no time, or too many readers.
+        NotFound: it is not retained. InvalidRequest: no name, no duration, or too many readers.
     """
     if not request.name or request.hold_ms <= 0:
         raise InvalidRequest(
@@ -41,21 +41,22 @@ def pin(state: ManifestState, request: PinRequest, now_ms: int) -> Answer:
             " Nothing was changed.",
             checkpoint_id=request.checkpoint_id,
         )
-    kept = tuple(one for one in live_pins(state, now_ms) if one.name != request.name)
-    if len(kept) >= MAX_PINS:
-        raise InvalidRequest(f"pin {request.name!r} refused: {len(kept)} readers hold checkpoints of job {state.job}.")
-    held = Pin(request.name, request.checkpoint_id, now_ms + request.hold_ms)
-    pins = tuple(sorted((*kept, held), key=lambda one: one.name))
-    return advance(state, CheckpointPinned(now_ms, held, request.session_id), pins=pins)
+    others = tuple(other for other in live_pins(state, now_ms) if other.name != request.name)
+    if len(others) >= MAX_PINS:
+        count = len(others)
+        raise InvalidRequest(f"pin {request.name!r} refused: {count} readers hold checkpoints of job {state.job}.")
+    new_pin = Pin(request.name, request.checkpoint_id, now_ms + request.hold_ms)
+    pins = tuple(sorted((*others, new_pin), key=lambda pin: pin.name))
+    return advance(state, CheckpointPinned(now_ms, new_pin, request.session_id), pins=pins)
 
 
 def unpin(state: ManifestState, request: UnpinRequest, now_ms: int) -> Answer:
-    """Let go of a checkpoint; a pin that is gone was let go before, or its time was over."""
-    held = next((one for one in state.pins if one.name == request.name), None)
-    if held is None:
+    """Release a checkpoint. If the pin does not exist, it was released before or has expired."""
+    released = next((pin for pin in state.pins if pin.name == request.name), None)
+    if released is None:
         return AlreadyDone(Outcome.NOT_PINNED, f"nothing is pinned as {request.name}")
     return advance(
         state,
-        CheckpointUnpinned(now_ms, held.name, held.checkpoint_id, request.session_id),
-        pins=tuple(one for one in state.pins if one is not held),
+        CheckpointUnpinned(now_ms, released.name, released.checkpoint_id, request.session_id),
+        pins=tuple(pin for pin in state.pins if pin is not released),
     )

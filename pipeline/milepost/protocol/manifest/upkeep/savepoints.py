@@ -1,4 +1,4 @@
-"""Savepoints: a person's own copies of completed checkpoints; while one is listed, its checkpoint is not subsumed."""
+"""Savepoints: copies of completed checkpoints, owned by people. A listed one retains its checkpoint."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.retention.retention import root_in_job
 
 MAX_SAVEPOINTS = 256
-"""How many savepoints a job may list at once: the manifest stays small."""
+"""How many savepoints a job may list: the manifest stays small."""
 
 
 def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_ms: int) -> Answer:
-    """List a savepoint whose copy is complete. Before that it does not exist, and nothing of it is ever read.
+    """List a savepoint whose copy is complete. Until then it does not exist, and nothing of it is ever read.
 
     Returns:
-        A transition, or AlreadyDone ALREADY_RECORDED: this very one is listed.
+        A transition, or AlreadyDone ALREADY_RECORDED: this savepoint is listed already.
     Raises:
-        NotFound: its checkpoint is not retained (any more): hold it with a pin while it is copied.
-        InvalidRequest: no name, no URL, the name is taken, or there are too many.
-        CommitConflict: no pin says any more that it is being copied: a collection may have listed its files.
+        NotFound: its checkpoint is not retained: hold it with a pin during the copy.
+        InvalidRequest: invalid name or URL, the name is taken, or there are too many.
+        CommitConflict: the copy's pin is missing, so a collection may have listed its files.
     """
     name_fault = savepoint_name_fault(request.name)
     if name_fault is not None:
@@ -33,16 +33,16 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
         raise InvalidRequest(
             f"savepoint {request.name}: document {request.document.key!r} at {request.location!r} refused: {fault}."
         )
-    made = Savepoint(request.name, request.checkpoint_id, request.location, request.document, now_ms)
+    new_savepoint = Savepoint(request.name, request.checkpoint_id, request.location, request.document, now_ms)
     listed = _savepoint(state, request.name)
     if listed is not None:
-        same = (listed.checkpoint_id, listed.location, listed.document)
-        if same == (request.checkpoint_id, request.location, request.document):
+        listed_values = (listed.checkpoint_id, listed.location, listed.document)
+        if listed_values == (request.checkpoint_id, request.location, request.document):
             return AlreadyDone(Outcome.ALREADY_RECORDED, f"savepoint {request.name} is listed", listed.checkpoint_id)
         raise InvalidRequest(
             f"savepoint {request.name} refused: job {state.job} has one of that name, of checkpoint"
             f" {listed.checkpoint_id}. Nothing was written.",
-            hint="Take another name, or dispose of the old one first.",
+            hint="Choose another name, or dispose of the old one first.",
         )
     if state.checkpoint(request.checkpoint_id) is None:
         retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
@@ -51,10 +51,10 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
             f" retained: {retained}. Nothing was written.",
             checkpoint_id=request.checkpoint_id,
         )
-    root = root_in_job(made)
+    root = root_in_job(new_savepoint)
     if root is not None and not _is_held(state, root):
         raise CommitConflict(
-            f"savepoint {request.name} refused: its copy is held no more, so its files may be listed as garbage, or"
+            f"savepoint {request.name} refused: its copy is no longer pinned, so its files may be listed as garbage or"
             " gone. There is no new savepoint.",
             hint="create it again",
         )
@@ -66,19 +66,19 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
         )
     return advance(
         state,
-        SavepointCreated(now_ms, made, request.session_id),
-        savepoints=tuple(sorted((*state.savepoints, made), key=lambda one: one.name)),
+        SavepointCreated(now_ms, new_savepoint, request.session_id),
+        savepoints=tuple(sorted((*state.savepoints, new_savepoint), key=lambda savepoint: savepoint.name)),
     )
 
 
 def _is_held(state: ManifestState, root: str) -> bool:
-    """Return whether the copy below a root is held by its pin, and no garbage."""
-    held = any(pin.name == copy_pin_name(root) for pin in state.pins)
-    return held and all(entry.prefix != root for entry in state.garbage)
+    """Return whether a pin protects the copy below a root, and the root is not garbage."""
+    has_pin = any(pin.name == copy_pin_name(root) for pin in state.pins)
+    return has_pin and all(entry.prefix != root for entry in state.garbage)
 
 
 def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, now_ms: int) -> Answer:
-    """Take a savepoint off the list; only then may its copy be deleted. One below the job becomes garbage.
+    """Remove a savepoint from the list. Only then may its copy be deleted; a copy below the job becomes garbage.
 
     Returns:
         A transition, or AlreadyDone NO_SAVEPOINT.
@@ -90,13 +90,13 @@ def dispose_savepoint(state: ManifestState, request: DisposeSavepointRequest, no
     return advance(
         state,
         SavepointDisposed(now_ms, listed, request.session_id),
-        savepoints=tuple(one for one in state.savepoints if one is not listed),
+        savepoints=tuple(savepoint for savepoint in state.savepoints if savepoint is not listed),
         garbage=state.garbage if root is None else with_garbage(state, [root], now_ms),
     )
 
 
 def _savepoint(state: ManifestState, name: str) -> Savepoint | None:
-    return next((one for one in state.savepoints if one.name == name), None)
+    return next((savepoint for savepoint in state.savepoints if savepoint.name == name), None)
 
 
 def _location_fault(location: str | None) -> str | None:

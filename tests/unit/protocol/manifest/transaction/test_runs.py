@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.manifest.transaction.runs import covered, later_scheduled_date
+from milepost.protocol.manifest.transaction.runs import find_coverage, later_scheduled_date
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import SessionId
 from milepost_testkit import wording
@@ -22,7 +22,7 @@ def after_scheduled(logical_date: str = MAY_2) -> JobLog:
 
 
 def ask(log: JobLog, run_id: str, run_type: str, logical_date: str | None) -> int | None:
-    found = covered(log.state, SessionId(f"airflow:d/{run_id}"), airflow_run(run_id, run_type, logical_date))
+    found = find_coverage(log.state, SessionId(f"airflow:d/{run_id}"), airflow_run(run_id, run_type, logical_date))
     return None if found is None else int(found.checkpoint_id)
 
 
@@ -59,7 +59,7 @@ def test_a_run_that_completed_a_checkpoint_is_covered_by_it() -> None:
     log.epoch("airflow:d/m1", airflow_run("m1"))
     log.epoch("airflow:d/m2", airflow_run("m2"))
     assert ask(log, "m1", "manual", None) == 1
-    found = covered(log.state, SessionId("airflow:d/m1"), airflow_run("m1"))
+    found = find_coverage(log.state, SessionId("airflow:d/m1"), airflow_run("m1"))
     assert found is not None
     wording.matches("problems", found.message)
 
@@ -68,7 +68,7 @@ def test_a_cli_session_is_never_covered() -> None:
     """It may ask for many epochs."""
     log = JobLog()
     log.epoch("cli:a")
-    assert covered(log.state, SessionId("cli:a"), CLI_RUN) is None
+    assert find_coverage(log.state, SessionId("cli:a"), CLI_RUN) is None
 
 
 @pytest.mark.parametrize("logical_date", ["soon", "2013-05-02T00:00:00"])

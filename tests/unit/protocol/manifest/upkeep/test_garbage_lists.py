@@ -13,10 +13,10 @@ from milepost.protocol.manifest.transaction.events import GarbageDeleted, Garbag
 from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest, FoldPlan, ListProgress
 from milepost.protocol.manifest.upkeep.garbage import (
     MAX_FOLDED_KEYS,
-    MAX_KEPT_ENTRIES,
     MAX_LISTS,
-    STRETCHES,
-    newest_of,
+    MAX_STATE_ENTRIES,
+    PERIODS_PER_GRACE,
+    newest_checkpoint_of,
     plan_fold,
 )
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation, StateCorrupt
@@ -189,7 +189,7 @@ def test_small_states_are_not_folded() -> None:
 def test_entries_are_folded_when_there_are_many_but_never_a_savepoints_root() -> None:
     log = JobLog()
     root = Garbage(f"savepoints/before/{'a' * 32}/", 1, 1)
-    entries = tuple(Garbage(stray(number), 1, 1) for number in range(MAX_KEPT_ENTRIES + 1))
+    entries = tuple(Garbage(stray(number), 1, 1) for number in range(MAX_STATE_ENTRIES + 1))
     plan = plan_fold(replace(log.state, garbage=(root, *entries)), GRACE_MS)
     assert plan is not None
     assert (plan.garbage, plan.lists) == (entries, ())
@@ -198,7 +198,7 @@ def test_entries_are_folded_when_there_are_many_but_never_a_savepoints_root() ->
 def test_many_lists_of_the_newest_stretch_are_folded_but_for_begun_and_full_ones() -> None:
     """A key waits at most a quarter of the grace longer than it had to."""
     log = JobLog()
-    stretch = GRACE_MS // STRETCHES
+    stretch = GRACE_MS // PERIODS_PER_GRACE
     young = tuple((5 * stretch + index, 10) for index in range(MAX_LISTS + 1))
     state = lists_of((stretch, 10), *young, state=log.state)
     plan = plan_fold(state, GRACE_MS)
@@ -212,7 +212,7 @@ def test_many_lists_of_the_newest_stretch_are_folded_but_for_begun_and_full_ones
 
 def test_of_many_lists_two_of_an_older_stretch_are_folded_first() -> None:
     log = JobLog()
-    stretch = GRACE_MS // STRETCHES
+    stretch = GRACE_MS // PERIODS_PER_GRACE
     young = tuple((5 * stretch + index, 10) for index in range(MAX_LISTS - 1))
     state = lists_of((stretch, 10), (stretch + 1, 10), *young, state=log.state)
     plan = plan_fold(state, GRACE_MS)
@@ -238,7 +238,7 @@ def test_whatever_the_pace_the_state_names_few_lists(steps: list[int], keys: int
             total = sum(kept.count for kept in plan.lists)
             state = replace(state, garbage_lists=(*rest, replace(one, sha256=f"f{index:063x}", count=total)))
         full = sum(kept.count for kept in state.garbage_lists) // (MAX_FOLDED_KEYS - MAX_LISTS * keys) + 1
-        assert len(state.garbage_lists) <= STRETCHES + 1 + MAX_LISTS + 2 * full
+        assert len(state.garbage_lists) <= PERIODS_PER_GRACE + 1 + MAX_LISTS + 2 * full
 
 
 def test_a_list_is_read_as_it_was_written_and_nothing_else_is_taken_for_it() -> None:
@@ -253,7 +253,7 @@ def test_a_list_is_read_as_it_was_written_and_nothing_else_is_taken_for_it() -> 
 
 
 def test_no_key_outside_of_the_checkpoints_is_listed() -> None:
-    assert newest_of([stray(1), stray(1, checkpoint=9)]) == 9
-    assert newest_of([]) is None
-    assert newest_of([stray(1), "inputs/a.json"]) is None
-    assert newest_of([stray(1) + "/../x"]) is None
+    assert newest_checkpoint_of([stray(1), stray(1, checkpoint=9)]) == 9
+    assert newest_checkpoint_of([]) is None
+    assert newest_checkpoint_of([stray(1), "inputs/a.json"]) is None
+    assert newest_checkpoint_of([stray(1) + "/../x"]) is None
