@@ -110,9 +110,9 @@ def add_dirty_result(results: tuple[JobResult, ...], result: JobResult) -> tuple
     if existing is not None or result.clean_up is not CleanUp.DIRTY:
         raise ProtocolViolation(
             f"incarnation {result.incarnation}: result {result.status.name} ({result.clean_up.value}) refused: expected"
-            f" a dirty result, and none before it, got"
-            f" {'none' if existing is None else f'{existing.status.name} ({existing.clean_up.value})'} before it."
-            " Nothing was written."
+            f" a dirty result of an incarnation that has none, but it has"
+            f" {'none' if existing is None else f'{existing.status.name} ({existing.clean_up.value})'}. Nothing was"
+            " written."
         )
     return (*results, result)[-MAX_RESULTS:]
 
