@@ -1,1 +1,1 @@
-"""One subtask in one checkpoint: its barriers, its snapshot, its life."""
+"""One subtask in one checkpoint: barrier alignment, snapshot and task lifecycle."""

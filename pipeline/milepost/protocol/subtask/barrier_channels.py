@@ -1,6 +1,6 @@
-"""The input channels of one subtask as a barrier handler sees them: open, blocked, announced, recorded.
+"""State of a subtask's input channels for its barrier handler: open, blocked, announced, recording.
 
-Each change comes back as the commands that make it true at the driver, in ascending order of the channels.
+Every change returns the commands that the driver executes to apply it, in ascending order of channels.
 
 Source: Flink ChannelState of the barrier handlers.
 """
@@ -21,10 +21,10 @@ from milepost.protocol.subtask.barrier_events import (
 
 
 class InputChannels:
-    """Which channels of `count` are open, blocked, announced or recorded. At first all are open, and nothing else.
+    """State of `count` input channels. Initially all are open, and none is blocked, announced or recording.
 
     Raises:
-        ProtocolViolation: there is no channel.
+        ProtocolViolation: `count` is below 1.
     """
 
     def __init__(self, count: int) -> None:
@@ -48,21 +48,21 @@ class InputChannels:
     def recording(self) -> frozenset[int]:
         return frozenset(self._recording)
 
-    def check_open(self, channel: int, what: str) -> None:
-        """Raise ProtocolViolation if `what` cannot come from this channel: it is unknown or has ended."""
+    def check_open(self, channel: int, event: str) -> None:
+        """Raise ProtocolViolation if the event cannot come from this channel, which is unknown or has ended."""
         if channel not in self._open:
-            known = "has ended" if 0 <= channel < self._count else f"is unknown, expected below {self._count}"
-            raise ProtocolViolation(f"channel {channel}: {what} refused, the channel {known}. Nothing was changed.")
+            fault = "has ended" if 0 <= channel < self._count else f"is unknown, expected below {self._count}"
+            raise ProtocolViolation(f"channel {channel}: {event} refused, the channel {fault}. Nothing was changed.")
 
     def end(self, channel: int) -> None:
         self._open.remove(channel)
 
-    def announce(self, at: Prioritise) -> None:
-        """Remember where in its queue the barrier of a channel waits, should it have to overtake."""
-        self._announced[at.channel] = at
+    def announce(self, announced: Prioritise) -> None:
+        """Store the position of a channel's queued barrier, in case it has to overtake."""
+        self._announced[announced.channel] = announced
 
     def arrive(self, channel: int) -> None:
-        """The barrier of a channel waits no more."""
+        """Drop the announcement of a channel whose barrier has arrived."""
         self._announced.pop(channel, None)
 
     def block(self, channel: int) -> Iterator[Command]:
@@ -70,7 +70,7 @@ class InputChannels:
         yield BlockChannel(channel)
 
     def drop(self, channel: int) -> None:
-        """An ended channel holds nothing back."""
+        """Drop the block of an ended channel."""
         self._blocked.discard(channel)
 
     def prioritise_announced(self) -> Iterator[Command]:
@@ -79,7 +79,7 @@ class InputChannels:
         self._announced.clear()
 
     def start_recording(self) -> Iterator[Command]:
-        """Record every open channel but the blocked ones: those were read up to their barrier."""
+        """Record all open channels except the blocked ones, which were read up to their barrier."""
         self._recording = self._open - self._blocked
         for channel in sorted(self._recording):
             yield StartRecording(channel)
@@ -100,10 +100,10 @@ class InputChannels:
         self._blocked.clear()
 
     def reset(self) -> None:
-        """Make ready for the next checkpoint.
+        """Prepare for the next checkpoint.
 
         Raises:
-            ProtocolViolation: a channel is still blocked or recorded: it would be so for ever.
+            ProtocolViolation: a channel is still blocked or recording, and would remain so permanently.
         """
         self._announced.clear()
         if self._blocked or self._recording:

@@ -1,6 +1,6 @@
-"""Barrier events are told to a barrier handler; its commands tell the driver what to do.
+"""Barriers, and the commands of a barrier handler.
 
-A `CheckpointBarrier` is the barrier as one receiving subtask sees it: which checkpoint, begun when, aligned how. The
+A `CheckpointBarrier` is the barrier as received by one subtask: the checkpoint, its start time and its alignment. The
 commands are values; the driver of the subtask executes them in the order in which they are returned.
 
 Source: Flink CheckpointBarrier, CheckpointOptions and CheckpointableInput.
@@ -17,10 +17,10 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 class Alignment(Enum):
-    """How the channels of a subtask meet at a barrier. Every kind is exactly-once.
+    """How the channels of a subtask align at a barrier. Every kind is exactly-once.
 
-    ALIGNED: a channel waits at its barrier until all are there, however long that takes.
-    TIMEOUTABLE: aligned, and unaligned once `timeout_ms` have passed.
+    ALIGNED: each channel waits at its barrier until all barriers have arrived, without a limit.
+    TIMEOUTABLE: aligned, but unaligned once `timeout_ms` have passed.
     UNALIGNED: the barrier overtakes data, which becomes channel state.
     """
 
@@ -35,8 +35,8 @@ class CheckpointBarrier:
 
     Attributes:
         checkpoint_id: above 0.
-        timestamp_ms: when the alignment began to count, on the clock of the `now_ms` arguments.
-        timeout_ms: how long after `timestamp_ms` the alignment may last, above 0; None unless TIMEOUTABLE.
+        timestamp_ms: start of the alignment's timeout, by the clock of the `now_ms` arguments.
+        timeout_ms: how long after `timestamp_ms` the alignment may take, above 0; None unless TIMEOUTABLE.
 
     Raises:
         ProtocolViolation: the fields contradict each other.
@@ -60,16 +60,16 @@ class CheckpointBarrier:
 
     @property
     def is_unaligned(self) -> bool:
-        """Whether it overtakes data: only UNALIGNED does."""
+        """Whether it overtakes data, which only UNALIGNED does."""
         return self.alignment is Alignment.UNALIGNED
 
     @property
     def deadline_ms(self) -> int | None:
-        """Until when the alignment may last, inclusive; None: for ever."""
+        """Latest time at which the alignment may end, inclusive; None: no limit."""
         return None if self.timeout_ms is None else self.timestamp_ms + self.timeout_ms
 
     def unaligned(self) -> CheckpointBarrier:
-        """Return the same barrier, free to overtake data."""
+        """Return the same barrier as an unaligned one."""
         if self.is_unaligned:
             return self
         return replace(self, alignment=Alignment.UNALIGNED, timeout_ms=None)
@@ -77,12 +77,12 @@ class CheckpointBarrier:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimes:
-    """When the newest alignment began and how long it took, on the clock of the `now_ms` arguments.
+    """When the newest alignment started and how long it took, by the clock of the `now_ms` arguments.
 
     Attributes:
-        started_ms: when the first channel was there; None while no alignment is under way.
-        duration_ms: of the last alignment, first channel to last; 0 with one channel, and after an abort.
-        start_delay_ms: from the timestamp of the checkpoint to its first channel, at least 0.
+        started_ms: arrival of the first barrier; None while no alignment is in progress.
+        duration_ms: of the last alignment, from first to last barrier; 0 with one channel, and after an abort.
+        start_delay_ms: from the checkpoint's timestamp to its first barrier, at least 0.
     """
 
     started_ms: int | None = None
@@ -103,14 +103,14 @@ class AlignmentTimes:
 
 @dataclass(frozen=True, slots=True)
 class BlockChannel:
-    """Read nothing more from the channel: what follows its barrier belongs to the next checkpoint."""
+    """Stop reading from the channel: what follows its barrier belongs to the next checkpoint."""
 
     channel: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnblockChannel:
-    """Read from the channel again. Harmless when it is not blocked."""
+    """Resume reading from the channel. Harmless if it is not blocked."""
 
     channel: int
 
@@ -124,16 +124,16 @@ class InitInputs:
 
 @dataclass(frozen=True, slots=True)
 class StartRecording:
-    """From now on each buffer that is read from the channel is channel state."""
+    """From now on, every buffer read from the channel is channel state."""
 
     channel: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopRecording:
-    """The barrier of the channel is there, or the checkpoint was aborted: what is read from now on is no channel state.
+    """The channel's barrier has arrived or the checkpoint was aborted: later buffers are not channel state.
 
-    What the barrier has overtaken, and is unread, is channel state still.
+    Unread buffers that the barrier has overtaken still are.
     """
 
     channel: int
@@ -141,7 +141,7 @@ class StopRecording:
 
 @dataclass(frozen=True, slots=True)
 class Prioritise:
-    """Move the announced barrier before the channel's unread buffers, and deliver it as `barrier.unaligned()`.
+    """Move the announced barrier ahead of the channel's unread buffers, and deliver it as `barrier.unaligned()`.
 
     Attributes:
         sequence: of the barrier in its channel, as announced.
@@ -154,14 +154,14 @@ class Prioritise:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCheckpoint:
-    """Take the subtask's snapshot now; the barrier says whether with channel state. At most one for each id."""
+    """Take the subtask's snapshot now, with channel state if the barrier is unaligned. At most once per id."""
 
     barrier: CheckpointBarrier
 
 
 @dataclass(frozen=True, slots=True)
 class AbortCheckpoint:
-    """Give the checkpoint up: decline it and cancel it downstream, whether or not it was triggered."""
+    """Abort the checkpoint: decline it and cancel it downstream, whether or not it was triggered."""
 
     checkpoint_id: CheckpointId
     reason: CheckpointFailureReason
@@ -170,7 +170,7 @@ class AbortCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ArmTimer:
-    """Call `timeout(checkpoint_id)` at `at_ms` or later. There is never more than one timer."""
+    """Call `timeout(checkpoint_id)` at `at_ms` or later. At most one timer exists at a time."""
 
     checkpoint_id: CheckpointId
     at_ms: int
@@ -178,7 +178,7 @@ class ArmTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """The timer is not needed any more; firing all the same is harmless."""
+    """The timer is no longer needed. It is harmless if it fires anyway."""
 
     checkpoint_id: CheckpointId
 

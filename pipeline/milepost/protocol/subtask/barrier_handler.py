@@ -1,11 +1,17 @@
-"""The barrier handler decides when a subtask takes its snapshot: barriers in, commands out.
+"""Barrier handler: decides when a subtask takes its snapshot. Barriers in, commands out.
 
-One handler serves one subtask, and works on one checkpoint at a time: a barrier of a newer one gives the older one up.
-It is told what its driver meets on the channels, and answers with commands (`barrier_events.py`); the driver executes
-them in order before it reports anything else. What happens in which state is the table of `barrier_states.py`.
+One handler serves one subtask and works on one checkpoint at a time; a barrier of a newer checkpoint aborts the older
+one. The driver reports what it reads on the channels, and executes the returned commands (`barrier_events.py`) in order
+before its next report. The transitions are the table in `barrier_states.py`.
 
-It holds no data and no clock: `now_ms` comes with the events and must not go back. An illegal event raises
-`ProtocolViolation` and leaves the handler as it was.
+The handler holds no data and no clock: `now_ms` comes with the events and must not decrease. An illegal event raises
+`ProtocolViolation` and leaves the handler unchanged.
+
+With two channels and a timeout of 10 s, at time 0 in ms::
+
+    barrier(0, barrier of 5, 0)       ArmTimer(5, 10000), BlockChannel(0)
+    barrier(1, barrier of 5, 400)     BlockChannel(1), InitInputs, TriggerCheckpoint, UnblockChannel(0 and 1),
+                                      CancelTimer(5)
 
 Source: Flink SingleCheckpointBarrierHandler (aligned and alternating).
 """
@@ -35,7 +41,7 @@ from milepost.protocol.subtask.barrier_states import AlignmentEvent, AlignmentSt
 
 @dataclass(frozen=True, slots=True)
 class _Occurrence:
-    """One event with all that a row may need; `channel` is -1 when the event belongs to none."""
+    """One event with everything that a row may need; `channel` is -1 if the event belongs to no channel."""
 
     event: AlignmentEvent
     barrier: CheckpointBarrier
@@ -45,16 +51,16 @@ class _Occurrence:
 
 
 class BarrierHandler:
-    """Aligns the barriers of one subtask's channels, and may change to unaligned when that takes too long.
+    """Align the barriers of one subtask's channels, and change to unaligned if that takes too long.
 
-    Every checkpoint is triggered at most once, ids rise, and no channel stays blocked once a checkpoint is over.
+    Each checkpoint is triggered at most once, ids increase, and no channel stays blocked after its checkpoint.
 
     Args:
         channels: number of input channels, at least 1; they are numbered from 0.
-        alternating: whether checkpoints may become unaligned. If not, timeouts of barriers are not used.
+        alternating: whether checkpoints may become unaligned. If not, timeouts of barriers are ignored.
 
     Raises:
-        ProtocolViolation: there is no channel.
+        ProtocolViolation: `channels` is below 1.
     """
 
     def __init__(self, channels: int, *, alternating: bool) -> None:
@@ -72,17 +78,17 @@ class BarrierHandler:
 
     @property
     def state(self) -> AlignmentState:
-        """Where the handler stands in the table of PROTOCOL.md."""
+        """The handler's state in the table of PROTOCOL.md."""
         return self._state
 
     @property
     def current_checkpoint_id(self) -> CheckpointId:
-        """The newest checkpoint heard of, pending or over; `NO_CHECKPOINT` before the first."""
+        """The newest checkpoint observed, pending or over; `NO_CHECKPOINT` before the first."""
         return self._current
 
     @property
     def pending(self) -> bool:
-        """Whether barriers of the current checkpoint are still awaited."""
+        """Whether barriers of the current checkpoint are still missing."""
         return self._pending is not None
 
     @property
@@ -97,39 +103,39 @@ class BarrierHandler:
 
     @property
     def recording_channels(self) -> frozenset[int]:
-        """The channels whose buffers before the barrier are channel state."""
+        """The channels whose buffers before the barrier become channel state."""
         return self._channels.recording
 
     @property
     def alignment_times(self) -> AlignmentTimes:
-        """When the newest alignment began and how long it took."""
+        """When the newest alignment started and how long it took."""
         return self._times
 
     def all_received(self, checkpoint_id: CheckpointId) -> bool:
-        """Return whether no barrier of the checkpoint is awaited: all are there, it was given up, or it is past.
+        """Return whether no barrier of the checkpoint is missing: all arrived, it was aborted, or it is over.
 
         Raises:
-            ProtocolViolation: nothing was heard of that checkpoint yet.
+            ProtocolViolation: the checkpoint has not started yet.
         """
         if checkpoint_id < self._current or not self._channels.open:
             return True
         if checkpoint_id > self._current:
             raise ProtocolViolation(
-                f"checkpoint {checkpoint_id} has not begun: the newest one heard of is {self._current}"
+                f"checkpoint {checkpoint_id} has not started: the newest one observed is {self._current}"
             )
         return self._pending is None
 
     def announcement(self, channel: int, sequence: int, barrier: CheckpointBarrier, now_ms: int) -> tuple[Command, ...]:
-        """Take notice that a barrier is queued in a channel, behind data that is not read yet.
+        """Register that a barrier is queued in a channel behind unread data.
 
-        The first announcement of a checkpoint begins it, and arms the timer.
+        The first announcement of a checkpoint starts it and arms the timer.
 
         Args:
-            sequence: position of the barrier in its channel, given back by `Prioritise`.
-            barrier: one that waits in the queue, so never an unaligned one.
-            now_ms: on the clock of `barrier.timestamp_ms`.
+            sequence: position of the barrier in its channel, returned in `Prioritise`.
+            barrier: a queued one, so never unaligned.
+            now_ms: by the clock of `barrier.timestamp_ms`.
         Raises:
-            ProtocolViolation: the channel is unknown, has ended, or this barrier of it is already known.
+            ProtocolViolation: the channel is unknown or has ended, or this barrier was registered before.
         """
         self._check_open(channel, "an announcement")
         if barrier.is_unaligned:
@@ -147,20 +153,20 @@ class BarrierHandler:
         return tuple(out)
 
     def barrier(self, channel: int, barrier: CheckpointBarrier, now_ms: int) -> tuple[Command, ...]:
-        """Take the barrier that the driver has reached on a channel, or has moved before its unread buffers.
+        """Process a barrier that the driver has reached on a channel, or moved ahead of its unread buffers.
 
-        A barrier of a checkpoint that is over is dropped, and its channel is free.
+        A barrier of a checkpoint that is over is dropped, and its channel stays unblocked.
 
         Args:
             barrier: unaligned if it has overtaken data of its channel.
         Raises:
-            ProtocolViolation: the channel is unknown or has ended, this barrier of it was taken already, or it
-                is unaligned and the handler only aligns.
+            ProtocolViolation: the channel is unknown or has ended, this barrier was processed before, or it is
+                unaligned and the handler only aligns.
         """
         self._check_open(channel, "a barrier")
         if self._is_over(barrier.checkpoint_id):
-            held = barrier.is_unaligned or channel in self._channels.blocked
-            return () if held else (UnblockChannel(channel),)
+            is_ignored = barrier.is_unaligned or channel in self._channels.blocked
+            return () if is_ignored else (UnblockChannel(channel),)
         self._check_new("barrier", channel, barrier, self._received)
         occurrence = _Occurrence(AlignmentEvent.BARRIER, barrier, now_ms, channel)
         self._row(occurrence)
@@ -170,10 +176,10 @@ class BarrierHandler:
         return tuple(out)
 
     def cancel(self, channel: int, checkpoint_id: CheckpointId) -> tuple[Command, ...]:
-        """Take a cancel marker: the sender gave the checkpoint up, so this subtask does.
+        """Process a cancel marker: the sender aborted the checkpoint, so this subtask aborts it too.
 
-        A marker of a checkpoint that is over is ignored, later barriers of a cancelled one are dropped. A marker may
-        overtake data, also on a blocked channel.
+        A marker of a checkpoint that is over is ignored, and later barriers of a cancelled one are dropped. A marker
+        may overtake data, even on a blocked channel.
 
         Raises:
             ProtocolViolation: the channel is unknown or has ended.
@@ -193,13 +199,12 @@ class BarrierHandler:
         return tuple(out)
 
     def end_of_partition(self, channel: int, now_ms: int) -> tuple[Command, ...]:
-        """Take the end of a channel: its sender has finished for ever.
+        """Process the end of a channel, whose sender has finished permanently.
 
-        While a checkpoint is pending the channel counts as one whose barrier is there, once. A later one does not wait
-        for it.
+        While a checkpoint is pending, the channel counts as received, once. Later checkpoints do not wait for it.
 
         Raises:
-            ProtocolViolation: the channel is unknown or has ended, or a barrier announced on it never came.
+            ProtocolViolation: the channel is unknown or has ended, or a barrier announced on it never arrived.
         """
         self._check_open(channel, "its end")
         if channel in self._promised:
@@ -215,7 +220,7 @@ class BarrierHandler:
         return tuple(out)
 
     def timeout(self, checkpoint_id: CheckpointId, now_ms: int) -> tuple[Command, ...]:
-        """The timer of `ArmTimer` has fired: go on unaligned, unless the checkpoint is over or already is.
+        """Continue unaligned after the timer of `ArmTimer` fired, unless the checkpoint is over or already unaligned.
 
         A timer that fires late, twice, or after `close` changes nothing.
 
@@ -237,33 +242,33 @@ class BarrierHandler:
         return tuple(out)
 
     def close(self) -> tuple[Command, ...]:
-        """End the handler's work: no barrier is awaited any more, the timer is cancelled. May be called again."""
+        """End the handler: no barrier is expected any longer, and the timer is cancelled. Idempotent."""
         self._closed = True
         self._pending = None
         out: list[Command] = []
         self._cancel_timer(out)
         return tuple(out)
 
-    def _check_open(self, channel: int, what: str) -> None:
+    def _check_open(self, channel: int, event: str) -> None:
         if self._closed:
-            raise ProtocolViolation(f"channel {channel}: {what} refused, the barrier handler is closed")
-        self._channels.check_open(channel, what)
+            raise ProtocolViolation(f"channel {channel}: {event} refused, the barrier handler is closed")
+        self._channels.check_open(channel, event)
 
-    def _check_new(self, what: str, channel: int, barrier: CheckpointBarrier, known: set[int]) -> None:
-        """Raise ProtocolViolation if a barrier of a checkpoint that is not over cannot be the first of its channel."""
+    def _check_new(self, event: str, channel: int, barrier: CheckpointBarrier, earlier_channels: set[int]) -> None:
+        """Raise ProtocolViolation if a channel reports the same barrier of the pending checkpoint twice."""
         if self._pending is None or barrier.checkpoint_id != self._current:
             return
-        if channel in known:
+        if channel in earlier_channels:
             raise ProtocolViolation(
-                f"{what} of checkpoint {self._current} on channel {channel} refused: it was taken already. Nothing was"
-                " changed."
+                f"{event} of checkpoint {self._current} on channel {channel} refused: it was processed before."
+                " Nothing was changed."
             )
 
     def _is_over(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id < self._current or (checkpoint_id == self._current and self._pending is None)
 
     def _begin(self, barrier: CheckpointBarrier, now_ms: int, out: list[Command]) -> None:
-        """Make the barrier's checkpoint the current one if it is new; a pending older one is given up."""
+        """Make the barrier's checkpoint current if it is new. An older pending checkpoint is aborted."""
         if barrier.checkpoint_id == self._current:
             return
         self._subsume(barrier.checkpoint_id, out)
@@ -275,32 +280,32 @@ class BarrierHandler:
             out.append(self._armed)
 
     def _subsume(self, newer: CheckpointId, out: list[Command]) -> None:
-        """Give up what is pending for a newer checkpoint, so that none that began ends unnoticed."""
+        """Abort the pending checkpoint in favour of a newer one, so that none ends unnoticed."""
         if self._pending is not None:
             self._abort(
                 self._current,
                 CheckpointFailureReason.CHECKPOINT_DECLINED_SUBSUMED,
-                f"checkpoint {newer} was heard of before every barrier of checkpoint {self._current} was there",
+                f"checkpoint {newer} was observed before every barrier of checkpoint {self._current} arrived",
                 out,
             )
 
     def _receive(self, occurrence: _Occurrence, out: list[Command]) -> None:
-        """Count the channel, apply the table, and end the checkpoint when it was the last channel."""
+        """Count the channel, apply the table, and end the checkpoint after its last channel."""
         self._promised.discard(occurrence.channel)
         self._channels.arrive(occurrence.channel)
         self._received.add(occurrence.channel)
         if self._times.started_ms is None:
             self._times = AlignmentTimes.begin(occurrence.barrier.timestamp_ms, occurrence.now_ms)
-        complete = len(self._received) == self._target
+        is_complete = len(self._received) == self._target
         self._apply(occurrence, out)
-        if complete:
+        if is_complete:
             self._end(self._times.end(occurrence.now_ms))
             self._cancel_timer(out)
 
     def _abort(
         self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str, out: list[Command]
     ) -> None:
-        """Give up what is pending; nothing up to `checkpoint_id` can begin any more."""
+        """Abort what is pending. No checkpoint up to `checkpoint_id` can start any longer."""
         self._current = max(self._current, checkpoint_id)
         self._end(self._times.give_up())
         self._cancel_timer(out)
@@ -321,7 +326,7 @@ class BarrierHandler:
             self._armed = None
 
     def _row(self, occurrence: _Occurrence) -> tuple[tuple[Step, ...], AlignmentState]:
-        """Return the steps and the next state of the row that applies. Raises ProtocolViolation if that refuses."""
+        """Return the steps and next state of the row that applies. Raises ProtocolViolation if it refuses the event."""
         deadline_ms = occurrence.barrier.deadline_ms
         holds = {
             Condition.ALWAYS: True,
@@ -361,7 +366,7 @@ class BarrierHandler:
         self._state = after
 
     def _perform_for_all(self, step: Step, out: list[Command]) -> None:
-        """Do a step that concerns all channels, whatever the event was."""
+        """Execute a step that concerns all channels, independent of the event."""
         channels = self._channels
         if step is Step.RESET:
             channels.reset()

@@ -1,10 +1,15 @@
-"""The states of a barrier handler as data: what each event does in each state, and what state follows.
+"""The state machine of a barrier handler as data: per state and event, the steps and the next state.
 
-The handler executes these rows and nothing else; the table in PROTOCOL.md is held to them. For a state and an event
-the first row whose condition holds applies. Two states belong to a handler that only aligns, four to one that may
-change from aligned to unaligned.
+The handler executes only these rows, and a test compares the table in PROTOCOL.md with them. For a state and an event
+the first row whose condition holds applies. A handler that only aligns uses two states; one that may change from
+aligned to unaligned uses the other four.
 
-Source: Flink's BarrierHandlerState and its six implementations; at-least-once and strictly unaligned handlers do not
+With two channels and no timeout, the aligned handler goes through::
+
+    waiting for first   barrier on 0    block 0                           -> collecting
+    collecting          barrier on 1    block 1, trigger, unblock all     -> waiting for first
+
+Source: Flink's BarrierHandlerState and its six implementations. At-least-once and strictly unaligned handlers do not
 exist here.
 """
 
@@ -18,7 +23,7 @@ from milepost.protocol.records.errors import ProtocolViolation
 
 
 class AlignmentState(Enum):
-    """Where a handler stands. The value is its name in the documentation."""
+    """State of a handler. The value is its name in the documentation."""
 
     WAITING_FOR_FIRST = "waiting for first"
     COLLECTING = "collecting"
@@ -29,7 +34,7 @@ class AlignmentState(Enum):
 
 
 class AlignmentEvent(Enum):
-    """What happens to the checkpoint that a handler works on."""
+    """Events of the checkpoint that a handler works on."""
 
     BARRIER = "barrier"
     TIMEOUT = "aligned timeout"
@@ -49,10 +54,10 @@ class Condition(Enum):
 
 
 class Step(Enum):
-    """One thing that a row does.
+    """One step of a row.
 
-    BLOCK: its channel, unless the barrier is unaligned. START_RECORDING: every open channel that is not
-    blocked. RESET: forget announcements; no channel may still be blocked or recorded.
+    BLOCK: its channel, unless the barrier is unaligned. START_RECORDING: every open channel that is not blocked.
+    RESET: drop announcements; no channel may still be blocked or recording.
     """
 
     NOTE_ANNOUNCEMENT = "note the announcement"
@@ -73,7 +78,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AlignmentRule:
-    """In `state`, `event` does `steps` in order and leads to `after` if `when` holds; `after` None: it is refused."""
+    """In `state`, `event` executes `steps` and leads to `after` if `when` holds. `after` None: the event is refused."""
 
     state: AlignmentState
     event: AlignmentEvent
@@ -94,7 +99,7 @@ _ALIGNED_DONE = (Step.TRIGGER, *_FREE)
 _ALTERNATING_DONE = (Step.INIT_INPUTS, Step.TRIGGER, *_FREE)
 _UNALIGNED_DONE = (Step.STOP_RECORDING, *_FREE)
 _CUT = (Step.INIT_INPUTS, Step.START_RECORDING, Step.TRIGGER)
-"""The point of an unaligned checkpoint: what is unread now is channel state, what was read is in the snapshot."""
+"""The cut of an unaligned checkpoint: unread buffers are channel state, and the snapshot includes what was read."""
 
 
 def _rules_of(
@@ -212,6 +217,6 @@ def transition(
     """
     rule = next(rule for rule in _BY_STATE_AND_EVENT[state, event] if rule.when in holding)
     if rule.after is None:
-        why = f", because {rule.when.value}" if rule.when.value else ""
-        raise ProtocolViolation(f"{event.value} refused in state '{state.value}'{why}. Nothing was changed.")
+        cause = f", because {rule.when.value}" if rule.when.value else ""
+        raise ProtocolViolation(f"{event.value} refused in state '{state.value}'{cause}. Nothing was changed.")
     return rule.steps, rule.after

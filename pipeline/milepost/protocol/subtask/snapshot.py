@@ -1,7 +1,7 @@
-"""The asynchronous part of one subtask's snapshot: it is acknowledged or discarded, and only one of the two.
+"""The asynchronous part of a subtask's snapshot, which is either acknowledged or discarded.
 
-One compare-and-set decides: RUNNING -> COMPLETED or RUNNING -> DISCARDED. Both sides of the race, the upload that ends
-and whoever closes the snapshot, ask the same object; it holds no lock, so its driver calls it under one.
+One compare-and-set decides: RUNNING -> COMPLETED or RUNNING -> DISCARDED. Both sides of the race (the end of the
+upload, and a close of the snapshot) call the same object. It holds no lock, so its driver calls it under one.
 
 Source: Flink AsyncCheckpointRunnable.
 """
@@ -25,7 +25,7 @@ SnapshotCommand = CancelUpload | DiscardSnapshot | RecordIncomplete | Acknowledg
 
 
 class SnapshotState(Enum):
-    """Where the asynchronous part is. COMPLETED and DISCARDED are final."""
+    """State of the asynchronous part. COMPLETED and DISCARDED are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -33,10 +33,10 @@ class SnapshotState(Enum):
 
 
 class AsyncSnapshot:
-    """One snapshot between the freezing of its state and its acknowledgement.
+    """One snapshot, from the freezing of its state to its acknowledgement.
 
     Args:
-        checkpoint_id: what it is a part of.
+        checkpoint_id: the checkpoint it belongs to.
         finished: whether the subtask has processed its last input.
     """
 
@@ -54,10 +54,10 @@ class AsyncSnapshot:
         return self._state
 
     def completed(self) -> tuple[SnapshotCommand, ...]:
-        """Everything is stored: acknowledge, unless somebody discarded the snapshot meanwhile.
+        """Acknowledge the stored snapshot, unless it was discarded in the meantime.
 
         Returns:
-            The acknowledgement; or the discard of what arrived too late; nothing when it was acknowledged before.
+            The acknowledgement; the discard of a snapshot that came too late; nothing if it was acknowledged before.
         """
         if self._state is SnapshotState.DISCARDED:
             return (DiscardSnapshot(self._checkpoint_id),)
@@ -73,15 +73,15 @@ class AsyncSnapshot:
         running: bool,
         reason: CheckpointFailureReason = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION,
     ) -> tuple[SnapshotCommand, ...]:
-        """A part of the upload failed: discard, and decline if the subtask still runs.
+        """Discard the snapshot after a failed upload, and decline the checkpoint if the subtask still runs.
 
         Args:
             detail: for people.
-            running: whether the subtask still runs; one that stopped declines nothing, its end says enough.
-            reason: the cause's own reason where it has one.
+            running: whether the subtask still runs. A stopped subtask declines nothing: its end says enough.
+            reason: the reason of the cause, if it has one.
         Returns:
-            Nothing unless this is what ends the snapshot: what follows a first failure or a close says nothing new,
-            and acknowledged state is never deleted by the worker.
+            Nothing unless this call ends the snapshot. Failures after the first failure or a close add nothing, and
+            the worker never deletes acknowledged state.
         """
         if self._state is not SnapshotState.RUNNING:
             return ()
@@ -90,10 +90,10 @@ class AsyncSnapshot:
         return (*ended, DeclineCheckpoint(self._checkpoint_id, reason, detail)) if running else ended
 
     def close(self) -> tuple[SnapshotCommand, ...]:
-        """Give the snapshot up if it is not acknowledged. Idempotent.
+        """Discard the snapshot if it is not acknowledged. Idempotent.
 
         Returns:
-            Nothing after COMPLETED: acknowledged state is never deleted by the worker.
+            Nothing after COMPLETED: the worker never deletes acknowledged state.
         """
         if self._state is not SnapshotState.RUNNING:
             return ()
@@ -106,7 +106,7 @@ class AsyncSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SubmitUpload:
-    """Start the asynchronous part; its end is reported to `snapshot`, then to `SubtaskCoordinator.upload_ended`."""
+    """Start the asynchronous part. Report its end to `snapshot`, then to `SubtaskCoordinator.upload_ended`."""
 
     checkpoint_id: CheckpointId
     snapshot: AsyncSnapshot

@@ -1,12 +1,16 @@
-"""The coordinator of one subtask's checkpoints: when it snapshots, in which order, and what ends a snapshot.
+"""Coordinator of one subtask's checkpoints: when it takes a snapshot, in which order, and how a snapshot ends.
 
-A subtask is one parallel instance of a stateful operator; several live in one Spark task, each with a coordinator of
-its own. Events come from the barrier handler (`init_input_checkpoint`, `checkpoint_state`, `abort_on_barrier`), from
-the driver of the subtask (`in_flight_collected`, `frozen`, `freeze_failed`, `upload_ended`) and from the job
-(`notify_*`); what comes back are commands, executed in their order. The object lives in one process for one epoch.
+A subtask is one parallel instance of a stateful operator. Several run in one Spark task, each with its own coordinator.
+Events come from the barrier handler (`init_input_checkpoint`, `checkpoint_state`, `abort_on_barrier`), from the driver
+of the subtask (`in_flight_collected`, `frozen`, `freeze_failed`, `upload_ended`) and from the job (`notify_*`). Each
+returns commands, to be executed in order. The object lives in one process for one epoch.
 
-Order of a checkpoint: channel state opened, operators prepared, **barrier broadcast, and only then** the state frozen,
-then uploaded while the subtask goes on, then acknowledged.
+Order within a checkpoint: open the channel state, prepare the operators, **broadcast the barrier, and only then**
+freeze the state; upload it while the subtask continues; acknowledge. For an aligned checkpoint 5::
+
+    checkpoint_state    PrepareOperators(5), BroadcastBarrier(5), FreezeState(5)
+    frozen(5)           SubmitUpload(5)
+    the upload ends     AcknowledgeCheckpoint(5), from the snapshot
 
 Source: Flink SubtaskCheckpointCoordinatorImpl.
 """
@@ -55,16 +59,16 @@ SubtaskCommand = (
 Commands = tuple[SubtaskCommand, ...]
 
 MAX_ABORT_MARKS = 2
-"""One more than the checkpoints that a timeline has pending at once (I2)."""
+"""One more than the number of checkpoints that a timeline has pending at a time (I2)."""
 
 _WITH_CHANNEL_STATE = (Alignment.UNALIGNED, Alignment.TIMEOUTABLE)
 
 
 class SubtaskCoordinator:
-    """Decides what one subtask does for each checkpoint; at most one snapshot per id.
+    """Decide what one subtask does for each checkpoint. At most one snapshot per id.
 
     Args:
-        subtask: for people: operator and index.
+        subtask: operator and index, for people.
         last_id: the checkpoint that the subtask was restored from; barriers up to it are out of order.
     """
 
@@ -80,12 +84,12 @@ class SubtaskCoordinator:
 
     @property
     def last_id(self) -> CheckpointId:
-        """The newest checkpoint that this subtask has begun, refused or given up."""
+        """The newest checkpoint that this subtask has started, refused or aborted."""
         return self._last_id
 
     @property
     def aborted_ids(self) -> frozenset[CheckpointId]:
-        """Ids whose abort arrived before their barrier; at most `MAX_ABORT_MARKS`, the oldest mark goes first."""
+        """Ids whose abort arrived before their barrier; at most `MAX_ABORT_MARKS`, the oldest is evicted first."""
         return frozenset(self._aborted)
 
     @property
@@ -97,8 +101,8 @@ class SubtaskCoordinator:
         """Open the channel state of a checkpoint, before `checkpoint_state` and before anything is recorded.
 
         Returns:
-            UNALIGNED: start, and collect what is in flight. TIMEOUTABLE: start and finish at once, since nothing has
-            been overtaken. ALIGNED: nothing.
+            UNALIGNED: start, and collect in-flight data. TIMEOUTABLE: start and finish immediately, since nothing was
+            overtaken. ALIGNED: nothing.
         Raises:
             ProtocolViolation: the coordinator is closed.
         """
@@ -112,31 +116,31 @@ class SubtaskCoordinator:
         return ()
 
     def in_flight_collected(self, checkpoint_id: CheckpointId) -> Commands:
-        """The barrier of every input channel has been reached: the input part of the channel state is whole.
+        """Finish the input part of the channel state, after the barrier of every input channel was reached.
 
         Returns:
-            Nothing when the checkpoint was given up meanwhile: its channel state is aborted already.
+            Nothing if the checkpoint was aborted in the meantime: its channel state is aborted already.
         Raises:
-            ProtocolViolation: a newer checkpoint than any that collects.
+            ProtocolViolation: the checkpoint is newer than any that collects.
         """
         if self._collecting == checkpoint_id:
             self._collecting = None
             return (FinishInput(checkpoint_id),)
         if checkpoint_id > self._last_id and not self._closed:
             raise ProtocolViolation(
-                f"subtask {self._subtask}: in-flight data of checkpoint {checkpoint_id} was collected, which was never"
-                f" begun (newest: {self._last_id}). Nothing was changed."
+                f"subtask {self._subtask}: in-flight data of checkpoint {checkpoint_id} was collected, which never"
+                f" started (newest: {self._last_id}). Nothing was changed."
             )
         return ()
 
     def checkpoint_state(self, barrier: CheckpointBarrier, *, finished: bool = False) -> Commands:
-        """Take part in a checkpoint, once all (or, unaligned, the first) of its barriers are there.
+        """Take part in a checkpoint, once all of its barriers (if unaligned: the first) have arrived.
 
         Args:
             finished: whether the subtask has processed its last input.
         Returns:
-            Out of order: the channel state's abort alone, silently. Aborted before (or so long ago that its mark may
-            have been evicted): one cancel marker, no snapshot. Else everything up to the freezing of the state.
+            Out of order: only the abort of the channel state. Aborted before (or so long ago that the mark may have
+            been evicted): one cancel marker, no snapshot. Otherwise everything up to the freezing of the state.
         Raises:
             ProtocolViolation: the state of an earlier checkpoint is being frozen.
         """
@@ -148,13 +152,13 @@ class SubtaskCoordinator:
             )
         if checkpoint_id <= self._last_id:
             self._forget_abort(checkpoint_id)
-            return (_cancelled(checkpoint_id, f"out of order: {self._last_id} came before"),)
+            return (_abort_channel_state(checkpoint_id, f"out of order: {self._last_id} came before"),)
         self._last_id = checkpoint_id
         if self._closed:
-            return (_cancelled(checkpoint_id, "the subtask is closed"),)
+            return (_abort_channel_state(checkpoint_id, "the subtask is closed"),)
         if self._forget_abort(checkpoint_id):
             marker = BroadcastCancelMarker(checkpoint_id)
-            return marker, _cancelled(checkpoint_id, "aborted before its barrier arrived")
+            return marker, _abort_channel_state(checkpoint_id, "aborted before its barrier arrived")
         channel_state = alignment in _WITH_CHANNEL_STATE
         self._snapshots[checkpoint_id] = AsyncSnapshot(checkpoint_id, finished=finished)
         self._freezing = checkpoint_id
@@ -166,13 +170,13 @@ class SubtaskCoordinator:
         )
 
     def frozen(self, checkpoint_id: CheckpointId) -> Commands:
-        """The synchronous part is done: hand the rest to the upload.
+        """Start the upload after the synchronous part.
 
         Returns:
-            The upload; or, when the checkpoint was aborted or the coordinator closed meanwhile, the discard of what
-            was frozen since.
+            The upload; or the discard of the frozen state, if the checkpoint was aborted or the coordinator closed in
+            the meantime.
         Raises:
-            ProtocolViolation: the checkpoint is not the one whose state is being frozen.
+            ProtocolViolation: the state of another checkpoint, or of none, is being frozen.
         """
         self._check_freezing("frozen", checkpoint_id)
         self._freezing = None
@@ -182,10 +186,10 @@ class SubtaskCoordinator:
         return (SubmitUpload(checkpoint_id, snapshot),)
 
     def freeze_failed(self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str) -> Commands:
-        """The synchronous part failed: drop its parts, decline, and cancel the barrier that is already on its way.
+        """Discard the failed synchronous part, decline the checkpoint, and cancel the barrier that was already sent.
 
         Raises:
-            ProtocolViolation: the checkpoint is not the one whose state is being frozen.
+            ProtocolViolation: the state of another checkpoint, or of none, is being frozen.
         """
         self._check_freezing("freeze_failed", checkpoint_id)
         self._freezing = None
@@ -197,11 +201,11 @@ class SubtaskCoordinator:
         )
 
     def upload_ended(self, checkpoint_id: CheckpointId) -> None:
-        """The upload has reported its end to its `AsyncSnapshot`; it is no longer pending. Unknown ids are legal."""
+        """Record that the upload has reported its end to its `AsyncSnapshot`. Unknown ids are legal."""
         self._snapshots.pop(checkpoint_id, None)
 
     def abort_on_barrier(self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str) -> Commands:
-        """Give up a checkpoint because of what its channels said: decline it, and pass the cancellation on."""
+        """Abort a checkpoint because of its channels: decline it, and forward the cancellation."""
         self._last_id = max(self._last_id, checkpoint_id)
         self._aborted = {marked: None for marked in self._aborted if marked >= self._last_id}
         if self._collecting == checkpoint_id:
@@ -215,35 +219,35 @@ class SubtaskCoordinator:
         )
 
     def notify_complete(self, checkpoint_id: CheckpointId, *, running: bool) -> Commands:
-        """A checkpoint is complete; its id may be unknown here."""
+        """Report a completed checkpoint. Its id may be unknown here."""
         return _notify(checkpoint_id, Notification.COMPLETE, running)
 
     def notify_subsumed(self, checkpoint_id: CheckpointId, *, running: bool) -> Commands:
-        """A checkpoint is subsumed; its id may be unknown here."""
+        """Report a subsumed checkpoint. Its id may be unknown here."""
         return _notify(checkpoint_id, Notification.SUBSUMED, running)
 
     def notify_aborted(self, checkpoint_id: CheckpointId, *, running: bool) -> Commands:
-        """A checkpoint is aborted: discard its snapshot, or remember that it must not be taken when its barrier comes.
+        """Discard the snapshot of an aborted checkpoint, or remember not to take it when its barrier arrives.
 
         Returns:
-            The channel state is aborted without its result, which an upload may still fetch. The local state is told
-            also when the subtask does not run any more.
+            The channel state is aborted without its result, which an upload may still fetch. Local state is notified
+            even if the subtask no longer runs.
         """
-        stopped: Commands = ()
+        commands: Commands = ()
         if running:
             if checkpoint_id in self._snapshots:
-                stopped = self._close_snapshot(checkpoint_id)
+                commands = self._close_snapshot(checkpoint_id)
             elif checkpoint_id > self._last_id:
                 self._mark_aborted(checkpoint_id)
-            stopped = (*stopped, _cancelled(checkpoint_id, "aborted via notification", cleanup=False))
-        return (*stopped, *_notify(checkpoint_id, Notification.ABORTED, running))
+            commands = (*commands, _abort_channel_state(checkpoint_id, "aborted via notification", cleanup=False))
+        return (*commands, *_notify(checkpoint_id, Notification.ABORTED, running))
 
     def wait_for_pending(self) -> Commands:
-        """Wait for every snapshot still being uploaded, however it ends: the last step of a subtask but `close`."""
+        """Wait for the end of every running upload. This is a subtask's last step before `close`."""
         return tuple(AwaitUpload(checkpoint_id) for checkpoint_id in sorted(self._snapshots))
 
     def close(self) -> Commands:
-        """Give up every snapshot that is not acknowledged, and take none any more. Idempotent, in any state."""
+        """Discard every snapshot that is not acknowledged, and take no more. Idempotent, in any state."""
         self._closed = True
         self._collecting = None
         return tuple(command for pending in sorted(self._snapshots) for command in self._close_snapshot(pending))
@@ -255,13 +259,13 @@ class SubtaskCoordinator:
             del self._aborted[next(iter(self._aborted))]
 
     def _forget_abort(self, checkpoint_id: CheckpointId) -> bool:
-        """Return whether the checkpoint was aborted before its barrier came, or is so old that its mark may be evicted.
+        """Return whether the checkpoint was aborted before its barrier, or so early that its mark may be evicted.
 
-        Flink compares with `<`, and so takes a snapshot in vain when exactly the mark of this id was the last to go.
+        Flink compares with `<`, so it takes a useless snapshot if exactly this id's mark was the last to be evicted.
         """
-        marked = checkpoint_id in self._aborted
+        is_marked = checkpoint_id in self._aborted
         self._aborted.pop(checkpoint_id, None)
-        return marked or checkpoint_id + MAX_ABORT_MARKS <= self._max_aborted
+        return is_marked or checkpoint_id + MAX_ABORT_MARKS <= self._max_aborted
 
     def _close_snapshot(self, checkpoint_id: CheckpointId) -> Commands:
         snapshot = self._snapshots.pop(checkpoint_id, None)
@@ -282,12 +286,12 @@ class SubtaskCoordinator:
             )
 
 
-def _cancelled(checkpoint_id: CheckpointId, why: str, *, cleanup: bool = True) -> AbortChannelState:
+def _abort_channel_state(checkpoint_id: CheckpointId, detail: str, *, cleanup: bool = True) -> AbortChannelState:
     reason = CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
-    return AbortChannelState(checkpoint_id, reason, why, cleanup)
+    return AbortChannelState(checkpoint_id, reason, detail, cleanup)
 
 
 def _notify(checkpoint_id: CheckpointId, what: Notification, running: bool) -> Commands:
-    """The operators only while they run, the local state always."""
+    """Return the notification of local state, and of the operators while they run."""
     notify_state = NotifyState(checkpoint_id, what)
     return (NotifyOperators(checkpoint_id, what), notify_state) if running else (notify_state,)

@@ -1,7 +1,7 @@
-"""Subtask commands tell the driver of a subtask what to do.
+"""Commands of a subtask's coordinator to the driver of the subtask.
 
-The commands are values, executed in the order in which they are returned. A command that raises does not keep the
-driver from those after it: it executes all of them and raises the first error at the end.
+The commands are values, executed in the order in which they are returned. The driver executes all of them even if one
+raises, and raises the first error at the end.
 
 Source: what Flink's SubtaskCheckpointCoordinatorImpl and AsyncCheckpointRunnable call on their environment.
 """
@@ -17,7 +17,7 @@ from milepost.protocol.subtask.barrier_events import CheckpointBarrier
 
 
 class Notification(Enum):
-    """What became of a checkpoint, as told to whoever holds something of it."""
+    """Outcome of a checkpoint, as reported to operators and local state."""
 
     COMPLETE = "complete"
     ABORTED = "aborted"
@@ -33,9 +33,9 @@ class StartChannelState:
 
 @dataclass(frozen=True, slots=True)
 class CollectInFlight:
-    """Give every buffer that precedes the barrier, and is not processed, to `ChannelStateWriter.add_input`.
+    """Pass every unprocessed buffer before the barrier to `ChannelStateWriter.add_input`.
 
-    When the last input channel has been recorded to its barrier, call `SubtaskCoordinator.in_flight_collected`.
+    Once all input channels are recorded up to their barriers, call `SubtaskCoordinator.in_flight_collected`.
     """
 
     checkpoint_id: CheckpointId
@@ -43,24 +43,24 @@ class CollectInFlight:
 
 @dataclass(frozen=True, slots=True)
 class FinishInput:
-    """No buffer of an input follows: `ChannelStateWriter.finish_input`."""
+    """No further input buffer follows: `ChannelStateWriter.finish_input`."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class FinishOutput:
-    """Everything emitted before the barrier has been handed on: `ChannelStateWriter.finish_output`."""
+    """Everything emitted before the barrier has been forwarded: `ChannelStateWriter.finish_output`."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class AbortChannelState:
-    """Give up the subtask's channel state: `ChannelStateWriter.abort`.
+    """Abort the subtask's channel state: `ChannelStateWriter.abort`.
 
     Attributes:
-        cleanup: whether the result goes too; False while somebody may still fetch it.
+        cleanup: whether to drop the result as well; False while an upload may still fetch it.
     """
 
     checkpoint_id: CheckpointId
@@ -71,7 +71,7 @@ class AbortChannelState:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOperators:
-    """Let the operators emit what belongs before the barrier: fired windows, changed keys (`OperatorRun.finish`)."""
+    """Make the operators emit what belongs before the barrier: fired windows, changed keys (`OperatorRun.finish`)."""
 
     checkpoint_id: CheckpointId
 
@@ -90,7 +90,7 @@ class BroadcastBarrier:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastCancelMarker:
-    """Tell every receiver that this subtask does not take part in the checkpoint any more."""
+    """Notify every receiver that this subtask no longer takes part in the checkpoint."""
 
     checkpoint_id: CheckpointId
 
@@ -100,7 +100,7 @@ class FreezeState:
     """Take the synchronous part of the snapshot, operators from tail to head, then call `frozen` or `freeze_failed`.
 
     Attributes:
-        channel_state: whether `ChannelStateWriter.take_result` belongs to it; it is called exactly once then.
+        channel_state: whether it includes `ChannelStateWriter.take_result`, which is then called exactly once.
     """
 
     checkpoint_id: CheckpointId
@@ -109,35 +109,35 @@ class FreezeState:
 
 @dataclass(frozen=True, slots=True)
 class AwaitUpload:
-    """Wait until the upload has ended, however it ends."""
+    """Wait until the upload has ended, in whatever way."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class CancelUpload:
-    """Start nothing more of the upload. What runs may run to its end, which is reported as always."""
+    """Start no further part of the upload. Running parts may finish, and report their end as usual."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardSnapshot:
-    """Drop what was frozen and staged. What is stored lies below the token's prefix: garbage of the abort (I8)."""
+    """Drop what was frozen and staged. Stored objects are below the token's prefix: garbage of the abort (I8)."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class RecordIncomplete:
-    """Keep what was measured of a snapshot that ends without an acknowledgement, marked as incomplete."""
+    """Report the measurements of a snapshot that ends without an acknowledgement, marked as incomplete."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeCheckpoint:
-    """Acknowledge the checkpoint. From here on its state belongs to the checkpoint, not to the subtask.
+    """Acknowledge the checkpoint. From now on the checkpoint owns the state, not the subtask.
 
     Attributes:
         finished: whether the subtask has processed its last input and holds its last state.
@@ -149,7 +149,7 @@ class AcknowledgeCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """Refuse the checkpoint: a value that travels to the driver of the epoch, never an exception."""
+    """Decline the checkpoint. The decline is a value that is sent to the driver of the epoch, not an exception."""
 
     checkpoint_id: CheckpointId
     reason: CheckpointFailureReason
@@ -158,7 +158,7 @@ class DeclineCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class NotifyOperators:
-    """Tell every operator of the subtask, head to tail."""
+    """Notify every operator of the subtask, head to tail."""
 
     checkpoint_id: CheckpointId
     what: Notification
@@ -166,7 +166,7 @@ class NotifyOperators:
 
 @dataclass(frozen=True, slots=True)
 class NotifyState:
-    """Tell the node-local state (the cache and its staged entries), also when the subtask does not run any more."""
+    """Notify the node-local state (the cache and its staged entries), even if the subtask no longer runs."""
 
     checkpoint_id: CheckpointId
     what: Notification

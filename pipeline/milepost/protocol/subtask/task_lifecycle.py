@@ -1,15 +1,16 @@
-"""The life of one subtask in one epoch: restored once, told of earlier checkpoints, ended, failed or given up.
+"""Lifecycle of one subtask in one epoch: restore, notifications of earlier checkpoints, end or failure.
 
-It composes the subtask's coordinator: what a notification means is decided there; whether it counts, here. Commands
-come back in the order in which the driver executes them.
+It wraps the subtask's coordinator: the lifecycle decides whether a notification counts, the coordinator what follows
+from it. Commands are executed by the driver in the order in which they are returned.
 
     CREATED --restore--> RUNNING --end_of_data--> DRAINED
     RUNNING, DRAINED --finish--> CLOSING --close--> FINISHED
-    any but an end --fail--> FAILED, --close--> CANCELED
+    any but a final state --fail--> FAILED, --close--> CANCELED
 
-A Spark task lives for one epoch, so a subtask finishes in every epoch, once its snapshot is stored. `end_of_data` is of
-the last epoch alone: then it finishes only after it has taken part in a checkpoint that was begun after its data ended.
-Whether that checkpoint completed is not known until the Spark job is over: the job waits for it (`incarnation.finish`).
+A Spark task lives for one epoch, so a subtask finishes in every epoch, once its snapshot is stored. `end_of_data` only
+happens in the last epoch. Then the subtask finishes only after it has taken part in a checkpoint that started after
+the end of its data. Whether that checkpoint completed is known only after the Spark job: the job checks that
+(`incarnation.finish`).
 
 Source: Flink StreamTask.
 """
@@ -27,7 +28,7 @@ from milepost.protocol.subtask.subtask_commands import BroadcastCancelMarker, De
 
 
 class TaskState(Enum):
-    """Where a subtask is in its life. FINISHED, FAILED and CANCELED are final."""
+    """State in a subtask's lifecycle. FINISHED, FAILED and CANCELED are final."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -50,12 +51,12 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class Notifications:
-    """Notifications tell a subtask what became of other checkpoints: its predecessor may not have heard (I11).
+    """Outcomes of other checkpoints, reported to a subtask because its predecessor may not have got them (I11).
 
     Attributes:
-        reported: the newest completed checkpoint that its predecessor was told of; 0 for none.
-        completed: the newest one that there is; 0 for none. aborted: ids given up since, ascending.
-        subsumed: nothing can return to this checkpoint or an older one any more; 0 while all are retained.
+        reported: newest completed checkpoint reported to its predecessor; 0 for none.
+        completed: newest completed checkpoint; 0 for none. aborted: ids aborted since, ascending.
+        subsumed: nothing can return to this checkpoint or an older one; 0 while all are retained.
     """
 
     reported: CheckpointId = NO_CHECKPOINT
@@ -65,10 +66,10 @@ class Notifications:
 
 
 class TaskLifecycle:
-    """Decides which notifications and triggers of a subtask count.
+    """Decide which notifications and triggers of a subtask count.
 
     Args:
-        subtask: for people: operator and index.
+        subtask: operator and index, for people.
     """
 
     def __init__(self, subtask: str) -> None:
@@ -84,17 +85,17 @@ class TaskLifecycle:
 
     @property
     def running(self) -> bool:
-        """Whether operators may be told anything: restored, and not closing or at an end."""
+        """Whether operators may be notified: restored, and neither closing nor in a final state."""
         return self._state in _RUNNING
 
     @property
     def answers(self) -> bool:
-        """Whether a snapshot of it that fails is declined: a subtask that closes still waits for its uploads."""
+        """Whether a failed snapshot is declined: a closing subtask still waits for its uploads."""
         return self.running or self._state is TaskState.CLOSING
 
     @property
     def last_reported(self) -> CheckpointId:
-        """The newest checkpoint that this subtask, or its predecessor, was told to be complete."""
+        """Newest checkpoint reported as complete to this subtask or to its predecessor."""
         return self._last_reported
 
     @property
@@ -105,12 +106,12 @@ class TaskLifecycle:
         return self._coordinator
 
     def restore(self, checkpoint_id: CheckpointId, reported: CheckpointId | None = None) -> None:
-        """Begin from a checkpoint; 0 is the empty state.
+        """Start from a checkpoint; 0 is the empty state.
 
         Args:
-            reported: the newest completed checkpoint that its predecessor was told of; None: the restored one.
+            reported: newest completed checkpoint reported to its predecessor; None: the restored one.
         Raises:
-            ProtocolViolation: restored before, or at an end.
+            ProtocolViolation: restored before, or in a final state.
         """
         if self._state is not TaskState.CREATED:
             raise self._illegal(f"restore of checkpoint {checkpoint_id}", "a subtask that was never restored")
@@ -119,7 +120,7 @@ class TaskLifecycle:
         self._state = TaskState.RUNNING
 
     def refusal(self) -> CheckpointFailureReason | None:
-        """Return why this subtask cannot take part in a checkpoint now; None when it can.
+        """Return why this subtask cannot take part in a checkpoint now; None if it can.
 
         Not restored yet: CHECKPOINT_DECLINED_TASK_NOT_READY. Closing, finished or canceled:
         CHECKPOINT_DECLINED_TASK_CLOSING. Failed: TASK_FAILURE.
@@ -127,9 +128,10 @@ class TaskLifecycle:
         return _REFUSALS.get(self._state)
 
     def refuse(self, checkpoint_id: CheckpointId) -> Commands:
-        """Answer a checkpoint that this subtask cannot take part in: receivers must not wait for its barrier.
+        """Refuse a checkpoint that this subtask cannot take part in, so that receivers do not wait for its barrier.
 
-        Returns: the cancel marker, then the decline; nothing when it can take part.
+        Returns:
+            The cancel marker, then the decline; nothing if it can take part.
         """
         reason = self.refusal()
         if reason is None:
@@ -138,7 +140,7 @@ class TaskLifecycle:
         return BroadcastCancelMarker(checkpoint_id), DeclineCheckpoint(checkpoint_id, reason, detail)
 
     def notify_complete(self, checkpoint_id: CheckpointId) -> Commands:
-        """A checkpoint completed. Told again, or told of one before the restored one, it does nothing (I11)."""
+        """Report a completed checkpoint. Repeated reports, and those before the restored one, are ignored (I11)."""
         if checkpoint_id <= self._last_reported:
             return ()
         commands = self.coordinator.notify_complete(checkpoint_id, running=self.running)
@@ -146,47 +148,43 @@ class TaskLifecycle:
         return commands
 
     def notify_aborted(self, checkpoint_id: CheckpointId, latest_completed: CheckpointId) -> Commands:
-        """A checkpoint was aborted.
+        """Report an aborted checkpoint.
 
-        First replays the completion that comes with it: it may have been lost (I11).
+        The latest completion comes with it and is replayed first, because it may have been lost (I11).
         """
         replayed = self.notify_complete(latest_completed)
         return (*replayed, *self.coordinator.notify_aborted(checkpoint_id, running=self.running))
 
     def confirm(self, completed: CheckpointId, subsumed: CheckpointId) -> Commands:
-        """A checkpoint is complete, and with it the newest subsumed one is known.
-
-        Complete first, then subsumed.
-        """
+        """Report a completed checkpoint, then the newest subsumed one."""
         completion = self.notify_complete(completed)
         if subsumed == NO_CHECKPOINT:
             return completion
         return (*completion, *self.coordinator.notify_subsumed(subsumed, running=self.running))
 
     def notify(self, what: Notifications) -> Commands:
-        """Everything that became of other checkpoints.
-
-        The latest completed first, then the aborted, then subsumed.
-        """
-        aborted = [command for one in what.aborted for command in self.notify_aborted(one, what.completed)]
+        """Report all outcomes of other checkpoints: the latest completion, then aborts, then subsumption."""
+        aborted = [
+            command for checkpoint_id in what.aborted for command in self.notify_aborted(checkpoint_id, what.completed)
+        ]
         return (*aborted, *self.confirm(what.completed, what.subsumed))
 
     def end_of_data(self, final: CheckpointId) -> None:
-        """The last input of the job is processed; `final` is the first checkpoint taken after it.
+        """Record that the job's last input is processed; `final` is the first checkpoint taken after it.
 
         Raises:
-            ProtocolViolation: the subtask does not run, its data has ended before, or `final` is not a newer
-                checkpoint than any it took part in.
+            ProtocolViolation: the subtask does not run, its data has ended before, or `final` is not newer than every
+                checkpoint it took part in.
         """
         if self._state is not TaskState.RUNNING or final <= self.coordinator.last_id:
             raise self._illegal(f"end of data before checkpoint {final}", "a running subtask and a newer checkpoint")
         self._state, self._final = TaskState.DRAINED, final
 
     def finish(self) -> Commands:
-        """End: take no more checkpoints, and wait for what is still being uploaded, however that ends; then `close`.
+        """Take no more checkpoints, and wait for running uploads; `close` comes next.
 
         Raises:
-            ProtocolViolation: the subtask does not run; or its data has ended and it took part in no checkpoint since.
+            ProtocolViolation: the subtask does not run, or it took part in no checkpoint since its data ended.
         """
         if not self.running:
             raise self._illegal("finish", "a running subtask")
@@ -197,11 +195,11 @@ class TaskLifecycle:
         return coordinator.wait_for_pending()
 
     def close(self) -> Commands:
-        """Release what is left, after `finish` and what it waits for; who did not finish is given up, in any state."""
+        """Release what remains, after `finish` and its uploads. A subtask that did not finish is canceled."""
         return self._end(TaskState.FINISHED if self._state is TaskState.CLOSING else TaskState.CANCELED)
 
     def fail(self) -> Commands:
-        """An error that is no answer to a checkpoint ends the subtask: what is not acknowledged is discarded."""
+        """End the subtask after an error that is not a decline; discard what is not acknowledged."""
         return self._end(TaskState.FAILED)
 
     def _end(self, state: TaskState) -> Commands:
