@@ -24,8 +24,8 @@ this page is generated, for use in editors.
 * **size**: bytes as a whole number, or a number and `B`, `KB`, `MB`, `GB`, `TB` (powers of 1000) or `KiB`, `MiB`,
   `GiB`, `TiB` (of 1024).
 * **column type**: {types}.
-* **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, in the fields that allow it. It is read when
-  a connection is made; only the unresolved text is stored, hashed or shown.
+* **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, in the fields that allow it. It is read
+  when a connection is made; only the unresolved text is stored, hashed or shown.
 """
 HEADINGS = {
     "JobSpec": "The job",

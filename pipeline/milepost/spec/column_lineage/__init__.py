@@ -1,1 +1,1 @@
-"""Lineage says where the columns of a job's tables come from, by its spec alone."""
+"""Column lineage of a job's tables, derived from the spec alone."""

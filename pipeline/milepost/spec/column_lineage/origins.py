@@ -1,4 +1,4 @@
-"""Origins: the source columns that a column, or the existence of a row, depends on, and how.
+"""Origins: the source columns that a column or a row depends on.
 
 The terms are OpenLineage's. DIRECT: values are derived from the origin (IDENTITY, TRANSFORMATION, AGGREGATION).
 INDIRECT: the origin influences the result (JOIN, GROUP_BY, FILTER, SORT, WINDOW, CONDITIONAL).

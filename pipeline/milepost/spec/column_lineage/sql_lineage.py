@@ -1,4 +1,4 @@
-"""Lineage of row-wise SQL: the input columns that each output column is derived from or influenced by.
+"""Lineage of row-wise SQL: the input columns that each output column depends on.
 
 It walks sqlglot's tree with Spark's rules for names (case, struct fields, lambda variables). sqlglot's own lineage has
 neither these rules nor INDIRECT dependencies, such as the condition of a CASE.

@@ -1,4 +1,4 @@
-"""Check a spec for consistency without parsing SQL, which is cheap enough for DAG files."""
+"""Check a spec without parsing SQL, cheaply enough for DAG files."""
 
 from __future__ import annotations
 

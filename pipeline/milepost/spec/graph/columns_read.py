@@ -1,4 +1,7 @@
-"""Which columns of a node's rows are read downstream. The others need not be computed."""
+"""Which columns of a node's rows are read downstream.
+
+The other columns need not be computed.
+"""
 
 from __future__ import annotations
 

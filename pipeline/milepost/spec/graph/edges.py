@@ -1,4 +1,4 @@
-"""Names of edges and outputs: on the wire, in channel state and for late rows."""
+"""Names of edges and outputs, on the wire and in state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event time rules per kind of node, as text for the reference and for `explain`."""
+"""Event time rules per kind of node, as text for the reference."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The keys of a job spec, and what of them only a machine can resolve."""
+"""The keys of a job spec, and resolving references and Connections."""

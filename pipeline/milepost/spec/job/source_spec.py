@@ -1,4 +1,4 @@
-"""Sources in a job spec: which objects to read, how, and how many per epoch."""
+"""Sources in a job spec: which objects to read, and how."""
 
 from __future__ import annotations
 

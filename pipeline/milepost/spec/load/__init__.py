@@ -1,1 +1,1 @@
-"""Load a job from a spec file or a job name, and report on its graph."""
+"""Load a job from a file or a name, and report on its graph."""

@@ -1,1 +1,1 @@
-"""Pictures of what a spec means."""
+"""Draw the graph of a job."""

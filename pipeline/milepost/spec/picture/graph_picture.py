@@ -1,4 +1,4 @@
-"""Draw a job's graph as SVG: boxes for sources, operators and sinks, links styled by mode.
+"""Draw a job's graph as SVG, with links styled by mode.
 
 The picture depends only on the `lint` report: equal reports give equal bytes. It loads nothing from a server, has a
 text description for screen readers, and follows the reader's dark mode.

@@ -1,4 +1,4 @@
-"""Lay out boxes and links from left to right, each box right of its inputs, with few crossings.
+"""Lay out boxes and links from left to right, with few crossings.
 
 This is the layered method of Sugiyama. A link that spans several layers gets a bend in each layer in between. Each
 layer is ordered by the mean position of its neighbours, in alternating sweeps. Ties keep the given order, so a graph

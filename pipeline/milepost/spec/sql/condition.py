@@ -1,4 +1,7 @@
-"""Check and plan a SQL condition over one row, by wrapping it in a SELECT."""
+"""Check and plan a SQL condition over one row.
+
+A condition is wrapped in a SELECT, so that it gets the same checks.
+"""
 
 from __future__ import annotations
 

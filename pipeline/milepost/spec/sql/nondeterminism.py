@@ -1,4 +1,4 @@
-"""Refuse SQL in which Spark reads a string as a time that depends on when it runs (I12).
+"""Refuse strings that Spark reads as times relative to the run (I12).
 
 Observed with Spark 4.3:
 

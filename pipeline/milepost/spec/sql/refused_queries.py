@@ -1,4 +1,4 @@
-"""Refuse clauses that a row-wise SELECT cannot have, and suggest the operator to use instead."""
+"""Refuse clauses that are not row-wise, and suggest the operator to use instead."""
 
 from __future__ import annotations
 

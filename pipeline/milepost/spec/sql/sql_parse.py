@@ -1,4 +1,4 @@
-"""Parse SQL to tokens and a tree in which function calls are kept as written."""
+"""Parse SQL to tokens and a tree, with function calls as written."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Rules derive, for each kind of operator, the rows that it gives from those of its inputs."""
+"""Output rows of each kind of operator, derived from its inputs."""

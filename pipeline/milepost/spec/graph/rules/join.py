@@ -1,4 +1,4 @@
-"""Output rows of the `join` operator, and checks shared by all operators with two inputs."""
+"""Output rows of `join`, and checks shared by operators with two inputs."""
 
 from __future__ import annotations
 

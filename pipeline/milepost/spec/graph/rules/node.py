@@ -1,4 +1,4 @@
-"""Output rows of sources, aggregate and deduplicate, and checks shared by all operators and sinks."""
+"""Output rows of sources, `aggregate` and `deduplicate`, and checks shared by all operators."""
 
 from __future__ import annotations
 

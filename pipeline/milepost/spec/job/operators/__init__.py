@@ -1,1 +1,1 @@
-"""Operators as a spec writes them: the keys of each kind."""
+"""The keys of each kind of operator."""

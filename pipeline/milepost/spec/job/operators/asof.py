@@ -1,4 +1,4 @@
-"""Spec of the `asof` operator: join rows with the version that was current at their event time."""
+"""Spec of the `asof` operator: join rows with the current version of their key."""
 
 from __future__ import annotations
 

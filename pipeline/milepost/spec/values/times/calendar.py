@@ -1,4 +1,4 @@
-"""Calendar units for windows: days, weeks that begin on Monday, and months (`7d`, `1w`, `3mo`)."""
+"""Calendar units for windows: days, weeks and months (`7d`, `1w`, `3mo`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time zones from the package `tzdata`, so that they are the same on every machine.
+"""Time zones from the package `tzdata`, equal on every machine.
 
 A digest identifies the version of a zone's rules.
 """
