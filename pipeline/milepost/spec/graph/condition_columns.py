@@ -1,6 +1,7 @@
 """Boolean columns that Spark adds to an operator's input, one per SQL condition.
 
-Spark adds them before the exchange. They occur neither in the rows of the producer nor in late rows. Like all reserved columns, their names begin with "__".
+Spark adds them before the exchange. They occur neither in the rows of the producer nor in late rows. Like all reserved
+columns, their names begin with "__".
 """
 
 from __future__ import annotations

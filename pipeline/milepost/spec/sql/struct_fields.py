@@ -1,6 +1,7 @@
 """Check that the struct fields a SELECT reads exist.
 
-Spark matches field names case-insensitively. Fields of undeclared types are not checked. With items: list<struct<price: float64>>
+Spark matches field names case-insensitively. Fields of undeclared types are not checked.
+With items: list<struct<price: float64>>
 
     items.price                      list<float64>, the field of each struct
     items[0].price                   float64
