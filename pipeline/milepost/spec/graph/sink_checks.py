@@ -65,8 +65,8 @@ def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
     for index, sink in enumerate(spec.sinks):
         if sink.table is None or sink.format not in _KEYS_OF_FORMATS["table"]:
             continue
-        place = ("",) if sink.catalog is None else (sink.catalog.uri, sink.catalog.name)
-        other = tables.setdefault((sink.format, *place, sink.table), sink.name)
+        catalog = ("",) if sink.catalog is None else (sink.catalog.uri, sink.catalog.name)
+        other = tables.setdefault((sink.format, *catalog, sink.table), sink.name)
         if other != sink.name:
             message = f"{sink.table} is also the table of sink {other}; give each sink its own table"
             yield Problem(("sinks", index, "table"), message)
