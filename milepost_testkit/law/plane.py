@@ -24,7 +24,7 @@ from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
 from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Verified, verify
+from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
 from milepost.protocol.exchange.watermarks import source_watermark
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
@@ -186,7 +186,7 @@ class Plane:
         if isinstance(item, Rows):
             self.captured.add(item.node, int(plan.checkpoint_id), item.lateness_us, item.rows)
 
-    def _watermark_us(self, name: str, base: Checkpoint, verified: Verified) -> int | None:
+    def _watermark_us(self, name: str, base: Checkpoint, verified: VerifiedAnswers) -> int | None:
         newest_us = newest_event_us(acknowledged(verified, "sources", name))
         delay_us = round(self.spec.sources[name].watermark_delay.total_seconds() * 1_000_000)
         return source_watermark(base.watermarks_us.get(name), newest_us, delay_us)

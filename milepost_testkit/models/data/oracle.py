@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, held_back, latest, operator_watermark
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, output_watermark
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.spec.graph.graph import JobGraph, Node
@@ -203,7 +203,7 @@ class Watermarks:
         return operator_watermark(
             END_OF_TIME_US if ended
             else self.after(name, lineage) if name in self._delay_us
-            else held_back(operator_watermark(begin.fired.get(name, ())), self._graph.nodes[name].holdback_us)
+            else output_watermark(operator_watermark(begin.fired.get(name, ())), self._graph.nodes[name].holdback_us)
             for name in self._waited_for(uid, begin.idle_before)
         )  # fmt: skip
 
@@ -238,7 +238,7 @@ class Watermarks:
             return None
         ends = operator_watermark(
             self.after(name, lineage) if name in self._delay_us
-            else held_back(self.of_node(name, lineage), self._graph.nodes[name].holdback_us)
+            else output_watermark(self.of_node(name, lineage), self._graph.nodes[name].holdback_us)
             for name in self._waited_for(uid, self._begin(lineage[-1]).idle)
         )  # fmt: skip
         return latest(ends, self.of_inputs(uid, lineage[:-1], lineage[-1]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 
 
-def acknowledged(verified: Verified, part: str, name: str) -> list[dict[str, Any]]:
+def acknowledged(verified: VerifiedAnswers, part: str, name: str) -> list[dict[str, Any]]:
     """Return what the subtasks say of one source or one operator, in their order.
 
     Args:

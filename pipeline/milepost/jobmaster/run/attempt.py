@@ -40,7 +40,7 @@ from milepost.jobmaster.run.tables.bucket_plans import bucket_plans
 from milepost.jobmaster.run.tables.maintenance_plans import maintenance_plans
 from milepost.jobmaster.run.tables.preparation import Preparation
 from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Verified, verify
+from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
 from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest
@@ -126,7 +126,7 @@ class _Attempt:
         return replace(plan, dimensions=dimensions_of(context, opened))
 
     def results(
-        self, plan: EpochPlan, answers: EpochAnswers, verified: Verified, preparation: Preparation
+        self, plan: EpochPlan, answers: EpochAnswers, verified: VerifiedAnswers, preparation: Preparation
     ) -> CheckpointMetadata:
         """Return `_metadata` of what the tasks did, with verdict and tables, as it is when its write begins."""
         context, opened = self.context, self.opened
@@ -147,7 +147,7 @@ class _Attempt:
         return replace(metadata, signatures=signed(metadata.signatures, answers.spark))
 
     def _tables(
-        self, verdict: GateVerdict, verified: Verified, prepared: Callable[[], dict[str, TableContents]]
+        self, verdict: GateVerdict, verified: VerifiedAnswers, prepared: Callable[[], dict[str, TableContents]]
     ) -> dict[str, TableContents]:
         """Return what the tables consist of after the epoch; {} where the gate vetoes it, whose times are left then."""
         self.opened.leads()
@@ -172,7 +172,7 @@ def _planned(record: InputRecord) -> str:
     return f"{counted(len(objects), 'object')}, {counted(source_bytes(record), 'byte')}{later}"
 
 
-def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> Verified:
+def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> VerifiedAnswers:
     """Return the acknowledgements, which fit together; else the log says how far each measured task had come."""
     try:
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
@@ -266,7 +266,7 @@ def _notifications(state: ManifestState, timeline: Timeline, pending: Checkpoint
 
 
 def _committables(
-    context: JobContext, answers: EpochAnswers, verified: Verified, filled: frozenset[str]
+    context: JobContext, answers: EpochAnswers, verified: VerifiedAnswers, filled: frozenset[str]
 ) -> dict[str, Committable]:
     """Return what each sink would publish: the staged files that verified acknowledgements name, in subtask order."""
     committables = {}

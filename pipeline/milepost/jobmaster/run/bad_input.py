@@ -6,20 +6,20 @@ from milepost.dataflow.sources.bad_input import BadInput, beyond_ratio, beyond_r
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.source_spec import SourceSpec
 
 
-def bad_input(verified: Verified, source: str) -> tuple[BadInput, ...]:
+def bad_input(verified: VerifiedAnswers, source: str) -> tuple[BadInput, ...]:
     """Return what the subtasks of a source counted, in their order; () where bad records fail the epoch."""
     acks = acknowledged(verified, "sources", source)
     return tuple(from_json(BadInput, ack["bad"], source) for ack in acks if "bad" in ack)
 
 
-def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: Verified) -> None:
+def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: VerifiedAnswers) -> None:
     """Raise SubtaskDeclined when more records of a source cannot be read than its spec allows.
 
     Judged are the records of each trigger by themselves: a backfill that reads several epochs' input at once comes to

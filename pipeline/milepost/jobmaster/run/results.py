@@ -34,7 +34,7 @@ from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.shares import subtask_shares
 from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Verified
+from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import ProtocolViolation
@@ -56,12 +56,12 @@ class Gathered:
             tasks measured.
     """
 
-    verified: Verified
+    verified: VerifiedAnswers
     sources: Callable[[], dict[str, SourceSnapshot]]
     tasks: Callable[[], tuple[TaskTimes, ...]]
 
     @classmethod
-    def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: Verified) -> Gathered:
+    def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: VerifiedAnswers) -> Gathered:
         """Begin to read and to write it."""
         pending, base = opened.pending, opened.base
         return cls(
@@ -185,7 +185,7 @@ def _sources(
     plan: EpochPlan,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
-    verified: Verified,
+    verified: VerifiedAnswers,
 ) -> dict[str, SourceSnapshot]:
     # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
     snapshots = {
@@ -205,7 +205,7 @@ def _source(
     pending: PendingCheckpoint,
     item: SourceInput,
     before: SourceSnapshot | None,
-    verified: Verified,
+    verified: VerifiedAnswers,
 ) -> SourceSnapshot:
     """Return a source after the epoch, its run of consumed objects written. before: as of the base; None: it is new."""
     spec = context.spec.sources[item.name]
@@ -264,7 +264,7 @@ def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_even
 
 
 def _operators(
-    plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: Verified
+    plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: VerifiedAnswers
 ) -> dict[str, OperatorSnapshot]:
     snapshots = {}
     for uid, operator in sorted(hosted.items()):
@@ -293,7 +293,7 @@ def _channel(document: object) -> ChannelStateHandle | None:
     return None if document is None else from_json(ChannelStateHandle, document, "channel state handle")
 
 
-def _is_unaligned(verified: Verified, operators: Iterable[str]) -> bool:
+def _is_unaligned(verified: VerifiedAnswers, operators: Iterable[str]) -> bool:
     """Return whether a subtask of some operator stopped before the end of its input."""
     return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
 

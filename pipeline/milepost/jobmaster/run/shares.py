@@ -9,12 +9,12 @@ from milepost.dataflow.sinks.records.committables import StagedRows
 from milepost.dataflow.sources.bad_input import BadInput
 from milepost.epoch.subtask_shares import SINK, SubtaskShare
 from milepost.protocol.codec.records import from_json
-from milepost.protocol.exchange.acknowledgements import Acknowledgement, Verified
+from milepost.protocol.exchange.acknowledgements import Acknowledgement, VerifiedAnswers
 from milepost.protocol.records.stored_fields import Count
 from milepost.spec.graph.graph import JobGraph, Node
 
 
-def subtask_shares(graph: JobGraph, verified: Verified) -> tuple[SubtaskShare, ...]:
+def subtask_shares(graph: JobGraph, verified: VerifiedAnswers) -> tuple[SubtaskShare, ...]:
     """Return every subtask's shares: of the nodes in topological order, then of the sinks."""
     found: dict[str, list[SubtaskShare]] = {}
     for node in graph.nodes.values():
@@ -25,7 +25,7 @@ def subtask_shares(graph: JobGraph, verified: Verified) -> tuple[SubtaskShare, .
     return tuple(shares)
 
 
-def _of_node(node: Node, verified: Verified) -> Iterator[SubtaskShare]:
+def _of_node(node: Node, verified: VerifiedAnswers) -> Iterator[SubtaskShare]:
     for ack, one in _said(verified, "sources", node.uid):
         yield _read(node, ack, one)
     for ack, one in _said(verified, "operators", node.uid):
@@ -33,7 +33,9 @@ def _of_node(node: Node, verified: Verified) -> Iterator[SubtaskShare]:
         yield SubtaskShare(node=node.uid, kind=node.kind, level=ack.level, subtask=ack.subtask, **counts)
 
 
-def _row_wise(node: Node, verified: Verified, found: Mapping[str, Sequence[SubtaskShare]]) -> Iterator[SubtaskShare]:
+def _row_wise(
+    node: Node, verified: VerifiedAnswers, found: Mapping[str, Sequence[SubtaskShare]]
+) -> Iterator[SubtaskShare]:
     """Yield the shares of an operator without state: of each subtask that has rows of one of its inputs."""
     given: dict[tuple[int, int], list[Count | None]] = {}
     for name in node.inputs:
@@ -55,7 +57,7 @@ def _row_wise(node: Node, verified: Verified, found: Mapping[str, Sequence[Subta
         )
 
 
-def _said(verified: Verified, part: str, name: str) -> Iterator[tuple[Acknowledgement, Any]]:
+def _said(verified: VerifiedAnswers, part: str, name: str) -> Iterator[tuple[Acknowledgement, Any]]:
     """Yield what each subtask says of a source, an operator or a sink, with its acknowledgement."""
     for ack in verified.acknowledgements:
         said = ack.payload.get(part)

@@ -1,1 +1,1 @@
-"""The exchange carries barriers, channel state and acknowledgements between subtasks and to the driver."""
+"""The exchange of an epoch: barriers, acknowledgements, channel state and watermarks."""

@@ -1,8 +1,11 @@
-"""The answers of the subtasks, and the check at the driver that they belong together (I7, I12).
+"""Answers of subtasks, and the driver's check that they form one consistent epoch (I7, I12).
 
 Answers travel with the data, so the driver may receive several copies of each, from several Spark attempts. An attempt
 is identified by the digest of what it sent: two attempts are the same if and only if their digests are equal. Each
-acknowledgement names the attempts it consumed; only comparing all copies of all of them shows a mixed epoch.
+acknowledgement names the attempts it consumed. Only comparing all copies of all of them reveals a mixed epoch::
+
+    0/0 acknowledges as d1; 1/0 acknowledges, having consumed d1 of 0/0     verified
+    0/0 acknowledges as d1; 1/0 acknowledges, having consumed d2 of 0/0     ATTEMPTS_MIXED
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 @dataclass(frozen=True, slots=True)
 class ConsumedAttempt:
-    """The attempt of one sender whose channel a subtask read to its barrier."""
+    """The attempt of a sender whose channel a subtask read up to its barrier."""
 
     level: int
     subtask: int
@@ -33,11 +36,11 @@ class Acknowledgement:
     """One subtask has snapshotted and staged everything up to the barrier.
 
     Attributes:
-        token: the fencing token that the Spark job ran under.
+        token: fencing token of the Spark job.
         attempt_digest: over everything this attempt sent, staged and snapshotted.
         consumed: one per sender, in any order.
         payload: opaque JSON: state handles, staged files, counters.
-        measured: opaque JSON. Attempts with equal digests may differ in it only; the first copy counts.
+        measured: opaque JSON. Attempts with equal digests may differ only in this; the first copy counts.
     """
 
     checkpoint_id: CheckpointId
@@ -54,10 +57,10 @@ SubtaskAnswer = Acknowledgement | Decline
 
 
 class TaskAcknowledgeResult(Enum):
-    """What became of one copy of an acknowledgement: Flink's four words.
+    """Result for one copy of an acknowledgement, as in Flink.
 
-    SUCCESS: the first copy. DUPLICATE: a further copy of the same attempt. UNKNOWN: of a subtask that is not expected.
-    DISCARDED: of another checkpoint, or of another token: a late answer of a fenced Spark job.
+    SUCCESS: the first copy. DUPLICATE: another copy of the same attempt. UNKNOWN: from a subtask that is not expected.
+    DISCARDED: of another checkpoint or token, such as a late answer of a fenced Spark job.
     """
 
     SUCCESS = "success"
@@ -67,19 +70,19 @@ class TaskAcknowledgeResult(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """All expected subtasks acknowledged, in one consistent set of attempts.
+class VerifiedAnswers:
+    """All expected subtasks acknowledged, and their attempts are consistent.
 
     Attributes:
         acknowledgements: one per expected subtask, by level and index.
-        results: how many copies got which result.
+        results: number of copies per result.
     """
 
     acknowledgements: tuple[Acknowledgement, ...]
     results: dict[TaskAcknowledgeResult, int]
 
     def subtasks(self) -> tuple[SubtaskKey, ...]:
-        """Return who acknowledged: what `CompleteRequest.acknowledged` takes."""
+        """Return the subtasks that acknowledged, for `CompleteRequest.acknowledged`."""
         return tuple(SubtaskKey(ack.level, ack.subtask) for ack in self.acknowledgements)
 
 
@@ -90,7 +93,7 @@ def encode_answer(answer: SubtaskAnswer) -> str:
 
 
 def decode_answer(text: str) -> SubtaskAnswer:
-    """Return the answer that `encode_answer` had written. Raises StateCorrupt."""
+    """Return the answer that `encode_answer` wrote. Raises StateCorrupt."""
     value = load(text, "answer of a subtask")
     if isinstance(value, dict) and value.keys() == {"acknowledge"}:
         return from_json(Acknowledgement, value["acknowledge"], "acknowledgement")
@@ -101,74 +104,74 @@ def decode_answer(text: str) -> SubtaskAnswer:
 
 def verify(
     checkpoint_id: CheckpointId, token: FencingToken, expected: Iterable[SubtaskKey], answers: Iterable[SubtaskAnswer]
-) -> Verified:
+) -> VerifiedAnswers:
     """Check all copies of all answers of one epoch.
 
     Args:
-        checkpoint_id, token: whose answers they must be; others are discarded.
+        checkpoint_id, token: of the epoch; answers with others are discarded.
         expected: every subtask of the epoch.
-        answers: everything that reached the driver, in any order, copies and passed-on declines included.
+        answers: everything that reached the driver, in any order, including copies and forwarded declines.
     Raises:
-        SubtaskDeclined: with `details["reason"]`: a decline's own one; ATTEMPTS_MIXED; ACKNOWLEDGEMENT_MISSING.
-            A decline goes first: it says why others are missing.
+        SubtaskDeclined: `details["reason"]` is the decline's own, ATTEMPTS_MIXED or ACKNOWLEDGEMENT_MISSING. A decline
+            takes precedence, because it explains missing answers.
         EnvironmentUnusable: a subtask declined because its machine or a service cannot be used.
         StateCorrupt: a subtask could not restore its state.
     """
-    wanted = set(expected)
+    expected_keys = set(expected)
     results = dict.fromkeys(TaskAcknowledgeResult, 0)
-    first: dict[SubtaskKey, Acknowledgement] = {}
-    rollback = Declines()
+    accepted: dict[SubtaskKey, Acknowledgement] = {}
+    declines = Declines()
     mixed: list[Acknowledgement] = []
     for answer in answers:
         key = SubtaskKey(answer.level, answer.subtask)
         if answer.checkpoint_id != checkpoint_id or answer.token != token:
             results[TaskAcknowledgeResult.DISCARDED] += 1
         elif isinstance(answer, Decline):
-            rollback.request(answer)
-        elif key not in wanted:
+            declines.request(answer)
+        elif key not in expected_keys:
             results[TaskAcknowledgeResult.UNKNOWN] += 1
-        elif key not in first:
-            first[key] = answer
+        elif key not in accepted:
+            accepted[key] = answer
             results[TaskAcknowledgeResult.SUCCESS] += 1
         else:
             results[TaskAcknowledgeResult.DUPLICATE] += 1
-            if not _same(answer, first[key]):
+            if not _same(answer, accepted[key]):
                 mixed.append(answer)
-    if rollback.needed:
-        raise _declined_by(rollback)
+    if declines.has_requests:
+        raise _declined_by(declines)
     if mixed:
         raise _declined(
             checkpoint_id,
             CheckpointFailureReason.ATTEMPTS_MIXED,
             f"subtask {mixed[0].level}/{mixed[0].subtask} acknowledged from two attempts that differ",
         )
-    missing = sorted((key.level, key.subtask) for key in wanted - first.keys())
+    missing = sorted((key.level, key.subtask) for key in expected_keys - accepted.keys())
     if missing:
         raise _declined(
             checkpoint_id,
             CheckpointFailureReason.ACKNOWLEDGEMENT_MISSING,
-            f"{len(missing)} of {len(wanted)} expected subtasks did not answer: (level, subtask) {missing[:8]}",
+            f"{len(missing)} of {len(expected_keys)} expected subtasks did not answer: (level, subtask) {missing[:8]}",
         )
-    ordered = tuple(sorted(first.values(), key=lambda ack: (ack.level, ack.subtask)))
-    _check_consumed(checkpoint_id, ordered, first)
-    return Verified(ordered, results)
+    ordered = tuple(sorted(accepted.values(), key=lambda ack: (ack.level, ack.subtask)))
+    _check_consumed(checkpoint_id, ordered, accepted)
+    return VerifiedAnswers(ordered, results)
 
 
-def _same(one: Acknowledgement, other: Acknowledgement) -> bool:
-    """Two attempts are the same if and only if they sent the same and consumed the same (I12)."""
-    return one.attempt_digest == other.attempt_digest and set(one.consumed) == set(other.consumed)
+def _same(left: Acknowledgement, right: Acknowledgement) -> bool:
+    """Return whether two attempts are the same: they sent and consumed the same (I12)."""
+    return left.attempt_digest == right.attempt_digest and set(left.consumed) == set(right.consumed)
 
 
 _ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
     CheckpointFailureReason.ENVIRONMENT_UNUSABLE: EnvironmentUnusable,
     CheckpointFailureReason.STATE_CORRUPT: StateCorrupt,
 }
-"""Declines that ask for another reaction than a new epoch."""
+"""Errors for declines that need another reaction than a new epoch."""
 
 
-def _declined_by(rollback: Declines) -> CheckpointError:
-    decline = rollback.cause()
-    detail = rollback.detail()
+def _declined_by(declines: Declines) -> CheckpointError:
+    decline = declines.cause()
+    detail = declines.detail()
     return _ERRORS.get(decline.reason, SubtaskDeclined)(
         f"checkpoint {decline.checkpoint_id}: subtask {decline.level}/{decline.subtask} declined:"
         f" {decline.reason.value}: {detail.removesuffix('.')}. Nothing of this epoch is visible.",
@@ -187,7 +190,7 @@ def _declined_by(rollback: Declines) -> CheckpointError:
                 "detail": request.decline.detail,
                 "copies": request.copies,
             }
-            for request in rollback.requests()
+            for request in declines.requests()
         ],
     )
 

@@ -1,12 +1,18 @@
-"""A barrier ends a channel; the sender's acknowledgement or its cancel marker follows it.
+"""Barriers, acknowledgements and digests of the exchange between levels.
 
 A channel is one sender's rows for one receiving subtask: numbered buffers, then the barrier, then the acknowledgement.
-The barrier states count and digest of *all* channels of its sender and is broadcast before the sender's snapshot; the
-acknowledgement names that barrier, so its digest identifies the sender's attempt (I12): two attempts are the same iff
-the digests are equal. A sender that declines sends a cancel marker instead of what has not been sent yet.
+The barrier states the count and digest of *all* channels of its sender, and is broadcast before the sender's snapshot.
+The acknowledgement names that barrier, so its digest identifies the sender's attempt (I12): two attempts are the same
+if and only if their digests are equal. A sender that declines sends a cancel marker instead of everything it has not
+sent yet.
 
-Source: Flink CheckpointBarrier, CancelCheckpointMarker. There the acknowledgement goes straight to the master; here it
-travels with the data, so it can reach the driver only along the rows that were really consumed (DESIGN 4.2).
+A sender with two receivers, of which the second gets no rows, sends::
+
+    channel 0    buffer 0, buffer 1, Barrier({0: (2, d0), 1: (0, d1)}), AckEvent
+    channel 1                        Barrier({0: (2, d0), 1: (0, d1)}), AckEvent
+
+Source: Flink CheckpointBarrier, CancelCheckpointMarker. There the acknowledgement goes directly to the master. Here it
+travels with the data, so it reaches the driver only along the rows that were really consumed (DESIGN 4.2).
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from milepost.protocol.records.stored_fields import AS_IS, int_keys
 
 
 class EventKind(Enum):
-    """What one row of the exchange is."""
+    """The kind of one row of the exchange."""
 
     BUFFER = "buffer"
     BARRIER = "barrier"
@@ -37,7 +43,7 @@ class EventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubtaskIdentity:
-    """Which subtask of which epoch answers; an attempt number is never part of it."""
+    """The subtask and epoch of an answer. An attempt number is never part of it."""
 
     checkpoint_id: CheckpointId
     token: FencingToken
@@ -45,31 +51,31 @@ class SubtaskIdentity:
     subtask: int
 
     def decline(self, reason: CheckpointFailureReason, detail: str) -> Decline:
-        """Return a refusal of the checkpoint: a value, never an exception (DESIGN 4.2)."""
+        """Return a decline of the checkpoint: a value, never an exception (DESIGN 4.2)."""
         return Decline(self.checkpoint_id, self.token, self.level, self.subtask, reason, detail)
 
     def decline_for(self, error: CheckpointError, who: str, otherwise: CheckpointFailureReason) -> Decline:
-        """Return a refusal because of an error that a store raised.
+        """Return a decline because of a store's error.
 
-        A machine or service that cannot be used is no failure of the epoch, and is not counted as one; any other error
-        gives the reason `otherwise`.
+        An unusable machine or service is not a failure of the epoch and is not counted as one. Any other error gets the
+        reason `otherwise`.
         """
-        unusable = isinstance(error, EnvironmentUnusable)
-        reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if unusable else otherwise
+        is_unusable = isinstance(error, EnvironmentUnusable)
+        reason = CheckpointFailureReason.ENVIRONMENT_UNUSABLE if is_unusable else otherwise
         detail = error.message if error.message.startswith((f"{who}: ", f"{who} ")) else f"{who}: {error.message}"
         decline = self.decline(reason, detail)
         return replace(decline, payload={"hint": error.hint}) if error.hint else decline
 
     def decline_for_stored(self, error: CheckpointError, who: str) -> Decline:
-        """As `decline_for`, where what a checkpoint or a table consists of is read: damage of it is told as that."""
-        corrupt = isinstance(error, StateCorrupt)
-        reason = CheckpointFailureReason.STATE_CORRUPT if corrupt else CheckpointFailureReason.IO_EXCEPTION
+        """Return a decline as `decline_for`, for objects of a checkpoint or a table: damage is STATE_CORRUPT."""
+        is_corrupt = isinstance(error, StateCorrupt)
+        reason = CheckpointFailureReason.STATE_CORRUPT if is_corrupt else CheckpointFailureReason.IO_EXCEPTION
         return self.decline_for(error, who, reason)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSum:
-    """What one channel carried before the barrier: number of buffers, and digest over them in order (hex)."""
+    """The contents of one channel before the barrier: number of buffers, and a digest over them in order (hex)."""
 
     stored_as_row: ClassVar[bool] = True
 
@@ -79,11 +85,11 @@ class ChannelSum:
 
 @dataclass(frozen=True, slots=True)
 class BufferHeader:
-    """What a buffer says besides its rows; part of the channel's digest.
+    """Metadata of a buffer; part of the channel's digest.
 
     Attributes:
-        operator, producer: the edge of the job graph it belongs to.
-        lateness_us: lateness watermark at which its rows were read. oldest_us: their least event time.
+        operator, producer: the edge of the job graph that it belongs to.
+        lateness_us: lateness watermark at which its rows were read. oldest_us: their smallest event time.
     """
 
     operator: str
@@ -101,14 +107,14 @@ class BufferHeader:
 
 
 _DIGEST_DIGITS = 32
-"""Of a channel's digest, hexadecimal: a barrier names those of all channels of its sender, on each of them."""
+"""Hexadecimal digits of a channel's digest. A barrier contains those of all channels of its sender, on each of them."""
 
 
 class ChannelDigest:
     """Accumulates the digest of one channel, buffer by buffer, in sequence order."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256()  # of every byte twice: processors have instructions for it
+        self._hash = hashlib.sha256()  # twice over every byte: processors have instructions for SHA-256
         self._count = 0
 
     @property
@@ -127,12 +133,12 @@ class ChannelDigest:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """The end of the epoch's input on every channel of one sender.
+    """End of the epoch's input on every channel of one sender.
 
     Attributes:
         checkpoint_id, token: the epoch it belongs to.
         level, subtask: the sender.
-        channels: receiving subtask -> sum of that channel; empty at the last level.
+        channels: receiving subtask -> sum of that channel; empty for the last level.
     """
 
     checkpoint_id: int
@@ -142,30 +148,30 @@ class Barrier:
     channels: Annotated[Mapping[int, ChannelSum], int_keys(ChannelSum)]
 
     def encode(self) -> bytes:
-        """Canonical bytes: equal barriers encode equally."""
+        """Return canonical bytes: equal barriers are encoded equally."""
         return encode(self)
 
     @property
     def digest(self) -> str:
-        """Identifies what the sender sent on all its channels."""
+        """Identifies everything that the sender sent on all its channels."""
         return _digest(self.encode())
 
     @staticmethod
     def decode(body: bytes) -> Barrier:
-        """Read the barrier that `encode` had written. Raises StateCorrupt."""
+        """Return the barrier that `encode` wrote. Raises StateCorrupt."""
         return decode(Barrier, body, "barrier")
 
 
 @dataclass(frozen=True, slots=True)
 class SubtaskAck:
-    """One subtask's acknowledgement as it travels: it has snapshotted and staged everything up to its barrier.
+    """One subtask's acknowledgement in transit: everything up to its barrier is snapshotted and staged.
 
     Attributes:
-        checkpoint_id, token, level, subtask: whose it is.
+        checkpoint_id, token, level, subtask: the subtask that acknowledges.
         barrier: digest of the sender's barrier.
-        ack: payload (JSON): handles, counts, event times; a pure function of the plan and of where it was cut.
-        consumed: channel -> digest of the acknowledgement it consumed there; empty for a source subtask.
-        measured: what the attempt measured (JSON). Two equal attempts differ in it: it is no part of their digest.
+        ack: payload (JSON): handles, counts, event times. A pure function of the plan and of where it was cut.
+        consumed: channel -> digest of the acknowledgement consumed on it; empty for a source subtask.
+        measured: measurements of the attempt (JSON). They differ between equal attempts, so the digest excludes them.
     """
 
     checkpoint_id: int
@@ -185,33 +191,33 @@ class SubtaskAck:
 
 @dataclass(frozen=True, slots=True)
 class AckEvent:
-    """What follows the barrier: the sender's acknowledgement, and those of all levels before it.
+    """The event after the barrier: the sender's acknowledgement, and those of all levels upstream.
 
     Attributes:
-        carried: distinct acknowledgements of earlier levels, ordered by (level, subtask, digest): canonical.
+        carried: distinct acknowledgements of earlier levels, in canonical order (level, subtask, digest).
     """
 
     own: SubtaskAck
     carried: tuple[SubtaskAck, ...] = ()
 
     def encode(self) -> bytes:
-        """Canonical bytes: equal attempts encode equally, but for what they measured."""
+        """Return canonical bytes: equal attempts are encoded equally, except for their measurements."""
         return encode(self)
 
     @staticmethod
     def decode(body: bytes) -> AckEvent:
-        """Read the event that `encode` had written. Raises StateCorrupt."""
+        """Return the event that `encode` wrote. Raises StateCorrupt."""
         return decode(AckEvent, body, "acknowledgement")
 
 
-def carry(events: Iterable[AckEvent]) -> tuple[SubtaskAck, ...]:
-    """Return all distinct acknowledgements of the events, their own and the carried ones, in canonical order."""
+def distinct_acknowledgements(events: Iterable[AckEvent]) -> tuple[SubtaskAck, ...]:
+    """Return all distinct acknowledgements of the events, own and carried ones, in canonical order."""
     distinct = {ack.digest: ack for event in events for ack in (event.own, *event.carried)}
     return tuple(sorted(distinct.values(), key=lambda item: (item.level, item.subtask, item.digest)))
 
 
 def acknowledgement(ack: SubtaskAck) -> Acknowledgement:
-    """Return a travelled acknowledgement as the driver verifies it, naming the attempts it consumed (I7)."""
+    """Return an acknowledgement as the driver verifies it, with the attempts it consumed (I7)."""
     return Acknowledgement(
         checkpoint_id=CheckpointId(ack.checkpoint_id),
         token=FencingToken(ack.token),

@@ -1,6 +1,11 @@
-"""The channel check holds one subtask's channels to be whole and of one attempt each (I12).
+"""Check that one subtask's channels are complete, each from a single attempt (I12).
 
-Pure: rows in, a verdict out. What a decline leads to is the driver's; when the barriers count is `BarrierHandler`'s.
+Pure: rows in, a verdict out. The driver decides what follows from a decline, and `BarrierHandler` when barriers count.
+With channel 0 in order, and then a gap in channel 1::
+
+    buffer(0, 0), barrier(0), ack(0)        accepted
+    buffer(1, 0), buffer(1, 2)              declined: CHANNEL_INCOMPLETE, expected buffer 1, got buffer 2
+    close()                                 returns that decline
 """
 
 from __future__ import annotations
@@ -21,10 +26,10 @@ class _Channel:
 
 
 class ChannelCheck:
-    """Takes the rows of one subtask's channels and says whether they are what the senders sent.
+    """Compare the rows of one subtask's channels with what the senders sent.
 
-    Feed `buffer`, `barrier`, `ack` and `cancel` in the order rows arrive (whole channels in any order, each in sequence
-    order); `close` at the end of the input. The first problem becomes the decline and stays; later events are drained.
+    Call `buffer`, `barrier`, `ack` and `cancel` in the order of arrival (channels in any order, each in sequence
+    order), and `close` at the end of the input. The first problem becomes the decline; later events are ignored.
     """
 
     def __init__(self, identity: SubtaskIdentity, channels: int) -> None:
@@ -34,7 +39,7 @@ class ChannelCheck:
         self._closed = False
 
     def buffer(self, channel: int, sequence: int, header: BufferHeader, payload: bytes | memoryview) -> bool:
-        """Take one buffer. Returns whether it belongs to a checkpoint that is still possible (else: drain it)."""
+        """Add one buffer. Returns whether its checkpoint is still possible; if not, drain the input."""
         state = self._channel(channel)
         if self._decline is not None or state is None:
             return False
@@ -53,7 +58,7 @@ class ChannelCheck:
         return True
 
     def barrier(self, channel: int, barrier: Barrier) -> None:
-        """Take a channel's barrier, and check the channel's buffers against it."""
+        """Add a channel's barrier, and check the channel's buffers against it."""
         state, identity = self._channel(channel), self._identity
         if self._decline is not None or state is None:
             return
@@ -65,25 +70,25 @@ class ChannelCheck:
                 f"channel {channel}: barrier of checkpoint {barrier.checkpoint_id} token {barrier.token}, "
                 f"expected checkpoint {identity.checkpoint_id} token {identity.token}",
             )
-        elif (stated := barrier.channels.get(identity.subtask)) != (found := state.digest.sum()):
+        elif (stated := barrier.channels.get(identity.subtask)) != (actual := state.digest.sum()):
             count = stated.count if stated is not None else "no"
             reason = (
                 CheckpointFailureReason.CHANNEL_INCOMPLETE
-                if count != found.count
+                if count != actual.count
                 else CheckpointFailureReason.CHANNEL_DIGEST_MISMATCH
             )
-            self._refuse(reason, f"channel {channel}: barrier states {count} buffers, {found.count} arrived")
+            self._refuse(reason, f"channel {channel}: barrier states {count} buffers, {actual.count} arrived")
         else:
             state.barrier = barrier
 
     def ack(self, channel: int, event: AckEvent) -> None:
-        """Take the acknowledgement of a channel's sender, and check that it is of the barrier that came before it."""
+        """Add the acknowledgement of a channel's sender, and check that it belongs to the barrier before it."""
         state = self._channel(channel)
         if self._decline is not None or state is None:
             return
         if state.barrier is None or state.ack is not None:
-            what = "two acknowledgements" if state.ack is not None else "an acknowledgement before its barrier"
-            self._refuse(CheckpointFailureReason.CHANNEL_INCOMPLETE, f"channel {channel} carries {what}")
+            event_kind = "two acknowledgements" if state.ack is not None else "an acknowledgement before its barrier"
+            self._refuse(CheckpointFailureReason.CHANNEL_INCOMPLETE, f"channel {channel} carries {event_kind}")
         elif event.own.barrier != state.barrier.digest:
             self._refuse(
                 CheckpointFailureReason.CHANNEL_DIGEST_MISMATCH,
@@ -94,12 +99,12 @@ class ChannelCheck:
             state.ack = event
 
     def cancel(self, decline: Decline) -> None:
-        """Take a cancel marker: a sender declined, so this subtask passes the first such decline on."""
+        """Process a cancel marker: a sender declined, so this subtask forwards the first such decline."""
         if self._decline is None:
             self._decline = decline
 
     def close(self) -> tuple[AckEvent, ...] | Decline:
-        """End of the input: the acknowledgements in channel order, or the decline.
+        """Return the acknowledgements in channel order, or the decline, at the end of the input.
 
         Raises:
             ProtocolViolation: closed twice.
@@ -109,12 +114,12 @@ class ChannelCheck:
                 f"the channels of subtask {self._identity.level}/{self._identity.subtask} were closed twice"
             )
         self._closed = True
-        for what, missing in (
+        for event_kind, missing in (
             ("barrier", [index for index, state in enumerate(self._channels) if state.barrier is None]),
             ("acknowledgement", [index for index, state in enumerate(self._channels) if state.ack is None]),
         ):
             if self._decline is None and missing:
-                detail = f"no {what} arrived on channel {missing[0]}"
+                detail = f"no {event_kind} arrived on channel {missing[0]}"
                 self._refuse(CheckpointFailureReason.CHANNEL_INCOMPLETE, detail)
         if self._decline is not None:
             return self._decline

@@ -1,9 +1,13 @@
-"""The file that the subtasks of one Spark task share for the channel state of one checkpoint.
+"""The channel-state file that the subtasks of one Spark task share, for one checkpoint.
 
-Every subtask that takes part adds the buffers that its inputs have in flight and finishes; when all have finished, or
-left, the file is written as one object, and only then are the results there. One subtask's failure is everybody's: the
-cause for itself, CHANNEL_STATE_SHARED_STREAM_EXCEPTION for the others. Buffers are held until the file is written or
-has failed, and released then, each exactly once.
+Every participating subtask adds the in-flight buffers of its inputs and then finishes. When all subtasks have finished
+or left, the file is written as one object, and the results become available. A failure of one subtask fails all: it
+gets the cause itself, the others CHANNEL_STATE_SHARED_STREAM_EXCEPTION. Buffers are held until the file is written or
+has failed, and then released, each exactly once. For two subtasks a and b::
+
+    add_input(b, buffer 1), finish_input(b), finish_output(b)
+    add_input(a, buffer 2), finish_input(a), finish_output(a)     WriteFile: a's buffer 2, b's buffer 1
+    written(file)                                                 results complete, Release of both buffers
 
 Source: Flink ChannelStateCheckpointWriter and ChannelStateWriteResult.
 """
@@ -24,7 +28,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 @dataclass(frozen=True, slots=True)
 class InputChannel:
-    """Where a buffer came from: the producer whose rows it holds, and the channel of that producer."""
+    """Origin of a buffer: the producer of its rows, and the channel of that producer."""
 
     producer: str
     channel: int
@@ -32,12 +36,12 @@ class InputChannel:
 
 @dataclass(frozen=True, slots=True)
 class InFlightBuffer:
-    """One row of the exchange that was received and not processed.
+    """One row of the exchange that was received but not processed.
 
     Attributes:
         kind: only BUFFER holds data; barriers and markers are never channel state.
         size_bytes: of the payload.
-        payload: whatever the driver needs to write it; opaque here, never decoded.
+        payload: what the driver needs to write the buffer; opaque here, never decoded.
     """
 
     kind: EventKind
@@ -47,7 +51,7 @@ class InFlightBuffer:
 
 @dataclass(frozen=True, slots=True)
 class ChannelEntry:
-    """One buffer of the file, and whose it is."""
+    """One buffer of the file, with its subtask and channel."""
 
     subtask: str
     channel: InputChannel
@@ -59,7 +63,7 @@ class WriteFile:
     """Write the entries as one object, then call `ChannelStateWriter.written` or `write_failed`.
 
     Attributes:
-        entries: by subtask, each one's in the order in which they were added: the file does not depend on which
+        entries: sorted by subtask, and by time of addition within a subtask, so that the file does not depend on which
             subtask was first.
     """
 
@@ -69,14 +73,14 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The writer holds these buffers no more: they are stored, or nobody needs them."""
+    """The writer no longer holds these buffers: they are stored, or no longer needed."""
 
     buffers: tuple[InFlightBuffer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rethrow:
-    """Raise the error, after the other commands: the writer is closed and nobody has learnt of it."""
+    """Raise the error after the other commands: the writer is closed and no subtask has seen the error."""
 
     error: CheckpointError
 
@@ -94,7 +98,7 @@ class ChannelStateFailure:
 
 
 class ChannelStateResult:
-    """What one subtask gets of one checkpoint's channel state: pending, then there, or failed."""
+    """One subtask's part of a checkpoint's channel state: pending, then complete or failed."""
 
     def __init__(self) -> None:
         self._done = False
@@ -105,7 +109,7 @@ class ChannelStateResult:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, in either way."""
+        """Whether it is complete or failed."""
         return self._done
 
     @property
@@ -114,21 +118,21 @@ class ChannelStateResult:
 
     @property
     def file(self) -> ObjectHandle | None:
-        """The shared file; None when this subtask had nothing in flight, and while it is not done."""
+        """The shared file; None if this subtask had nothing in flight, and while the result is pending."""
         return self._file
 
     @property
     def buffers(self) -> Mapping[InputChannel, int]:
-        """How many buffers of each channel the file holds for this subtask; empty until it does."""
+        """Number of this subtask's buffers in the file, by channel; empty until it is complete."""
         return MappingProxyType(self._buffers)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of this subtask's own buffers in the file, not of the file; 0 until they are there."""
+        """Bytes of this subtask's own buffers in the file; 0 until it is complete."""
         return self._size_bytes
 
     def complete(self, file: ObjectHandle | None, entries: Iterable[ChannelEntry] = ()) -> None:
-        """The file is stored with these entries of the subtask, or it had none. The file calls this or `fail`, once."""
+        """Complete the result with the subtask's entries in the stored file. Either this or `fail` is called, once."""
         own = tuple(entries)
         self._done = True
         self._file = file if own else None
@@ -137,13 +141,13 @@ class ChannelStateResult:
             self._size_bytes += entry.buffer.size_bytes
 
     def fail(self, failure: ChannelStateFailure) -> None:
-        """There is no channel state."""
+        """Fail the result: there is no channel state."""
         self._done = True
         self._failure = failure
 
 
 class FileState(Enum):
-    """Where the shared file is. WRITTEN, EMPTY and FAILED are final."""
+    """State of the shared file. WRITTEN, EMPTY and FAILED are final."""
 
     OPEN = "open"
     WRITING = "writing"
@@ -153,7 +157,7 @@ class FileState(Enum):
 
 
 class _Part:
-    """What one subtask has said so far."""
+    """Contributions of one subtask so far."""
 
     def __init__(self, result: ChannelStateResult) -> None:
         self.result = result
@@ -167,11 +171,12 @@ class _Part:
 
 
 class ChannelStateFile:
-    """One checkpoint's channel state of all subtasks of a Spark task.
+    """Channel state of one checkpoint, for all subtasks of a Spark task.
 
     Args:
-        checkpoint_id: whose channel state it is.
-        subtasks: who may take part, at least one. It is whole when each has finished, or left before it took part.
+        checkpoint_id: the checkpoint.
+        subtasks: subtasks that may participate, at least one. The file is complete once each has finished, or left
+            before it participated.
     """
 
     def __init__(self, checkpoint_id: CheckpointId, subtasks: Iterable[str]) -> None:
@@ -190,7 +195,7 @@ class ChannelStateFile:
 
     @property
     def held(self) -> tuple[InFlightBuffer, ...]:
-        """Buffers neither stored nor released, in the order of the file."""
+        """Buffers neither stored nor released, in file order."""
         return tuple(entry.buffer for entry in self._entries())
 
     def takes_part(self, subtask: str) -> bool:
@@ -198,10 +203,10 @@ class ChannelStateFile:
         return subtask in self._parts
 
     def register(self, subtask: str, result: ChannelStateResult) -> None:
-        """Let a subtask take part.
+        """Add a subtask to the participants.
 
         Raises:
-            ProtocolViolation: the file is not open any more; the subtask is not awaited (it takes part).
+            ProtocolViolation: the file is no longer open, or the subtask is not expected or participates already.
         """
         if self._state is not FileState.OPEN:
             raise self._illegal(f"subtask {subtask} came when the file was {self._state.value}")
@@ -211,31 +216,31 @@ class ChannelStateFile:
         self._parts[subtask] = _Part(result)
 
     def add_input(self, subtask: str, channel: InputChannel, buffers: Iterable[InFlightBuffer]) -> ChannelCommands:
-        """Hold buffers for the file, behind the subtask's others.
+        """Hold buffers for the file, after the subtask's earlier ones.
 
         Returns:
-            Their release when the file has failed.
+            Their release if the file has failed.
         Raises:
-            ProtocolViolation: one of them is no data; the subtask does not take part, or has finished its input. None
-                of the buffers is taken.
+            ProtocolViolation: a buffer holds no data, or the subtask does not participate or has finished its input.
+                None of the buffers is accepted.
         """
-        taken = tuple(buffers)
+        accepted = tuple(buffers)
         if self._state is FileState.FAILED:
-            return (Release(taken),)
+            return (Release(accepted),)
         part = self._part(subtask, "added in-flight data")
-        events = [buffer.kind.value for buffer in taken if buffer.kind is not EventKind.BUFFER]
+        events = [buffer.kind.value for buffer in accepted if buffer.kind is not EventKind.BUFFER]
         if events:
             raise self._illegal(f"subtask {subtask} added {events[0]} of channel {channel}, expected buffers alone")
         if part.input_finished:
             raise self._illegal(f"subtask {subtask} added in-flight data after it had finished its input")
-        part.entries += [ChannelEntry(subtask, channel, buffer) for buffer in taken]
+        part.entries += [ChannelEntry(subtask, channel, buffer) for buffer in accepted]
         return ()
 
     def finish_input(self, subtask: str) -> ChannelCommands:
-        """The subtask has no more in-flight input. Finishing twice changes nothing.
+        """Record that the subtask has no more in-flight input. Idempotent.
 
         Raises:
-            ProtocolViolation: the subtask does not take part.
+            ProtocolViolation: the subtask does not participate.
         """
         if self._state is FileState.FAILED:
             return ()
@@ -243,10 +248,10 @@ class ChannelStateFile:
         return self._try_finish()
 
     def finish_output(self, subtask: str) -> ChannelCommands:
-        """Everything the subtask emitted before its barrier is handed on. Finishing twice changes nothing.
+        """Record that everything the subtask emitted before its barrier has been forwarded. Idempotent.
 
         Raises:
-            ProtocolViolation: the subtask does not take part.
+            ProtocolViolation: the subtask does not participate.
         """
         if self._state is FileState.FAILED:
             return ()
@@ -254,10 +259,10 @@ class ChannelStateFile:
         return self._try_finish()
 
     def written(self, file: ObjectHandle) -> ChannelCommands:
-        """The object is stored: results are there, buffers are released.
+        """Complete the results after the object was stored, and release the buffers.
 
         Returns:
-            Nothing when the checkpoint was given up while it was written: the object is garbage of its token.
+            Nothing if the checkpoint was aborted during the write: the object is garbage of its token.
         Raises:
             ProtocolViolation: nothing is being written.
         """
@@ -271,11 +276,11 @@ class ChannelStateFile:
         return self._released()
 
     def fail(self, failure: ChannelStateFailure, subtask: str | None = None) -> ChannelCommands:
-        """Give the file up, unless it has ended.
+        """Fail the file, unless it is in a final state.
 
         Args:
             failure: the cause.
-            subtask: whose it is: all others get CHANNEL_STATE_SHARED_STREAM_EXCEPTION. None: everybody's.
+            subtask: that failed; all others get CHANNEL_STATE_SHARED_STREAM_EXCEPTION. None: all get the cause.
         """
         if self._state not in (FileState.OPEN, FileState.WRITING):
             return ()
@@ -285,7 +290,8 @@ class ChannelStateFile:
         return self._released()
 
     def _try_finish(self) -> ChannelCommands:
-        if self._state is not FileState.OPEN or self._awaited or not all(p.finished for p in self._parts.values()):
+        all_finished = not self._awaited and all(part.finished for part in self._parts.values())
+        if self._state is not FileState.OPEN or not all_finished:
             return ()
         if entries := self._entries():
             self._state = FileState.WRITING
@@ -304,9 +310,9 @@ class ChannelStateFile:
     def _entries(self) -> tuple[ChannelEntry, ...]:
         return tuple(entry for _, part in sorted(self._parts.items()) for entry in part.entries)
 
-    def _part(self, subtask: str, what: str) -> _Part:
+    def _part(self, subtask: str, operation: str) -> _Part:
         if self._state is not FileState.OPEN or subtask not in self._parts:
-            raise self._illegal(f"subtask {subtask} {what} without taking part (the file is {self._state.value})")
+            raise self._illegal(f"subtask {subtask} {operation} without taking part (the file is {self._state.value})")
         return self._parts[subtask]
 
     def _illegal(self, what: str) -> ProtocolViolation:
@@ -314,7 +320,7 @@ class ChannelStateFile:
 
 
 def shared_failure(cause: ChannelStateFailure, subtask: str | None) -> ChannelStateFailure:
-    """Return what the other subtasks of a file get when one of them fails."""
+    """Return the failure for the other subtasks of a file when one of them fails."""
     return ChannelStateFailure(
         CheckpointFailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION,
         f"subtask {subtask}, which shares the file, failed: {cause.reason.value}: {cause.detail}",

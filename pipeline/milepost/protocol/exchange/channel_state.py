@@ -1,12 +1,12 @@
-"""The writer of channel state: requests of the subtasks of one Spark task, in, the shared file's contents, out.
+"""Channel-state writer: requests of the subtasks of one Spark task in, contents of the shared file out.
 
-Per subtask and checkpoint: `start`, then `add_input` any number of times, `finish_input` and `finish_output`; the
-result is taken once, and ends when the file does (`written`, `write_failed`). Checkpoint ids only move forward: a newer
-checkpoint fails an older, unfinished one, and an aborted id cannot be started again. A request takes effect when it is
-made: there is no queue and no thread, so no request overtakes another.
+Per subtask and checkpoint the calls are `start`, any number of `add_input`, `finish_input` and `finish_output`. The
+result is taken once, and completes when the file does (`written`, `write_failed`). Checkpoint ids only increase: a
+newer checkpoint fails an older, unfinished one, and an aborted id cannot start again. A request takes effect
+immediately: there is no queue and no thread, so no request overtakes another.
 
-Ownership of buffers: those of an accepted `add_input` are the writer's until a `Release`; those of a call that raised
-are still the caller's.
+Ownership of buffers: the writer owns those of an accepted `add_input` until their `Release`. The caller keeps those of
+a call that raised.
 
 Source: Flink ChannelStateWriterImpl, ChannelStateWriteRequestDispatcherImpl and ChannelStateWriteRequestExecutorImpl.
 """
@@ -33,14 +33,14 @@ from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 MAX_SUBTASKS_PER_FILE = 5
-"""How many subtasks share one file at most: a failure of one is a failure of all of them."""
+"""Maximum number of subtasks that share a file; a failure of one fails all of them."""
 
 MAX_LIVE_RESULTS = 1_000
-"""How many results of one subtask may wait to be taken."""
+"""Maximum number of results of one subtask that have not been taken."""
 
 
 class ChannelStateWriter:
-    """Keeps the channel state of up to `MAX_SUBTASKS_PER_FILE` subtasks of one Spark task, one file per checkpoint."""
+    """Collect the channel state of up to `MAX_SUBTASKS_PER_FILE` subtasks of a Spark task, one file per checkpoint."""
 
     def __init__(self) -> None:
         self._subtasks: set[str] = set()
@@ -57,7 +57,7 @@ class ChannelStateWriter:
 
     @property
     def registering(self) -> bool:
-        """Whether one more subtask may register: until it is full, a checkpoint starts, or a subtask leaves."""
+        """Whether another subtask may register: until it is full, a checkpoint starts, or a subtask leaves."""
         return self._registering
 
     @property
@@ -67,12 +67,12 @@ class ChannelStateWriter:
         return tuple(buffer for file in files for buffer in file.held)
 
     def register(self, subtask: str) -> None:
-        """Let a subtask share the files.
+        """Add a subtask to those that share the files.
 
         Raises:
-            ProtocolViolation: registration is over, or the subtask is registered.
+            ProtocolViolation: registration has ended, or the subtask is registered already.
         """
-        self._check_usable(subtask, "registered", known=False)
+        self._check_usable(subtask, "registered", requires_registration=False)
         if not self._registering:
             raise _illegal(subtask, "registered after registration was over")
         if subtask in self._subtasks:
@@ -81,15 +81,15 @@ class ChannelStateWriter:
         self._registering = len(self._subtasks) < MAX_SUBTASKS_PER_FILE
 
     def start(self, subtask: str, checkpoint_id: CheckpointId) -> ChannelCommands:
-        """Begin a checkpoint for a subtask.
+        """Start a checkpoint for a subtask.
 
         Returns:
-            The release of an older checkpoint's buffers: starting N + 1 fails an unfinished N with
-            CHECKPOINT_DECLINED_SUBSUMED, but not one that is whole and being written. The result of an id that is not
-            above the newest started, or was aborted, is failed from the start: ids cannot go back.
+            The release of an older checkpoint's buffers. Starting N + 1 fails an unfinished N with
+            CHECKPOINT_DECLINED_SUBSUMED, but not a complete one that is being written. An id that was aborted, or is
+            not above the newest started one, gets a failed result: ids cannot decrease.
         Raises:
-            ProtocolViolation: started before, not registered, closed, or too many results wait.
-            CheckpointError: what broke the writer.
+            ProtocolViolation: started before, not registered, closed, or too many results were not taken.
+            CheckpointError: the error that broke the writer.
         """
         self._check_usable(subtask, f"started checkpoint {checkpoint_id}")
         key = (subtask, checkpoint_id)
@@ -117,23 +117,23 @@ class ChannelStateWriter:
     def add_input(
         self, subtask: str, checkpoint_id: CheckpointId, channel: InputChannel, buffers: Iterable[InFlightBuffer]
     ) -> ChannelCommands:
-        """Hand over buffers that a channel has in flight.
+        """Pass on in-flight buffers of a channel.
 
         Returns:
-            Their release when the checkpoint was aborted or is an older one.
+            Their release if the checkpoint was aborted or is an older one.
         Raises:
-            ProtocolViolation: not started, already finished, a buffer that holds no data, closed: none is taken.
-            CheckpointError: what broke the writer.
+            ProtocolViolation: not started, already finished, a buffer without data, or closed. None is accepted.
+            CheckpointError: the error that broke the writer.
         """
         file = self._open_file(subtask, checkpoint_id, "added in-flight data")
-        taken = tuple(buffers)
-        return (Release(taken),) if file is None else file.add_input(subtask, channel, taken)
+        accepted = tuple(buffers)
+        return (Release(accepted),) if file is None else file.add_input(subtask, channel, accepted)
 
     def finish_input(self, subtask: str, checkpoint_id: CheckpointId) -> ChannelCommands:
-        """Every input channel of the subtask has been recorded to its barrier.
+        """Record that every input channel of the subtask has been recorded up to its barrier.
 
         Returns:
-            The file's contents, if this was the last thing it waited for.
+            The file's contents, if this was the last missing part.
         Raises:
             As `add_input`.
         """
@@ -141,7 +141,7 @@ class ChannelStateWriter:
         return () if file is None else file.finish_input(subtask)
 
     def finish_output(self, subtask: str, checkpoint_id: CheckpointId) -> ChannelCommands:
-        """Everything the subtask emitted before the barrier has been handed on.
+        """Record that everything the subtask emitted before the barrier has been forwarded.
 
         Returns, Raises: as `finish_input`.
         """
@@ -157,15 +157,15 @@ class ChannelStateWriter:
         *,
         cleanup: bool,
     ) -> ChannelCommands:
-        """Give up a checkpoint and unfinished older ones; none up to it can start any more.
+        """Abort a checkpoint and unfinished older ones; none up to it can start any longer.
 
-        The subtask's result fails with the cause, that of others in the same file with
-        CHANNEL_STATE_SHARED_STREAM_EXCEPTION, those of older checkpoints with CHECKPOINT_DECLINED_SUBSUMED.
+        The subtask's result fails with the cause, results of other subtasks in the same file with
+        CHANNEL_STATE_SHARED_STREAM_EXCEPTION, and those of older checkpoints with CHECKPOINT_DECLINED_SUBSUMED.
 
         Args:
-            cleanup: whether the subtask's result goes; False: somebody will still take it.
+            cleanup: whether to drop the subtask's result; False: it will still be taken.
         Returns:
-            The release of what was held. Nothing when there is nothing to abort, and after `close`.
+            The release of held buffers. Nothing if there is nothing to abort, and after `close`.
         """
         if self._closed:
             return ()
@@ -189,14 +189,14 @@ class ChannelStateWriter:
         """
         result = self._results.pop((subtask, checkpoint_id), None)
         if result is None:
-            raise _illegal(subtask, f"asked for a result of checkpoint {checkpoint_id} that is not there (any more)")
+            raise _illegal(subtask, f"requested a result of checkpoint {checkpoint_id} that does not exist (any more)")
         return result
 
     def written(self, checkpoint_id: CheckpointId, file: ObjectHandle) -> ChannelCommands:
-        """The file of a checkpoint is stored.
+        """Complete the results of a checkpoint whose file was stored.
 
         Returns:
-            The release of its buffers; nothing when it was given up meanwhile.
+            The release of its buffers; nothing if it was aborted in the meantime.
         Raises:
             ProtocolViolation: no file of that checkpoint was to be written.
         """
@@ -209,10 +209,10 @@ class ChannelStateWriter:
     def write_failed(
         self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, error: CheckpointError
     ) -> ChannelCommands:
-        """The file of a checkpoint could not be written: every subtask in it fails, and the writer takes no more.
+        """Fail every subtask of a file that could not be written, and refuse further requests.
 
-        `start`, `add_input`, `finish_input` and `finish_output` raise the error from now on. Nothing happens when the
-        checkpoint was given up meanwhile.
+        From now on `start`, `add_input`, `finish_input` and `finish_output` raise the error. Nothing happens if the
+        checkpoint was aborted in the meantime.
 
         Raises:
             ProtocolViolation: no file of that checkpoint was to be written.
@@ -226,11 +226,13 @@ class ChannelStateWriter:
         return file.fail(ChannelStateFailure(reason, error.message))
 
     def close(self) -> ChannelCommands:
-        """Take no more: what is not stored fails, and its buffers are released. Idempotent; results taken stay valid.
+        """Refuse further requests, fail what is not stored, and release its buffers. Idempotent.
+
+        Results that were taken stay valid.
 
         Returns:
-            The release of what was held; then, if the file could not be written and a subtask never took the result
-            that says so, the error, so that it is not lost.
+            The release of held buffers. Then, if the file could not be written and a subtask never took its failed
+            result, the error, so that it is not lost.
         """
         if self._closed:
             return ()
@@ -239,26 +241,26 @@ class ChannelStateWriter:
         files = [*self._older.values(), *([self._file] if self._file is not None else [])]
         closing = ChannelStateFailure(CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING, "the writer was closed")
         released = tuple(command for file in files for command in file.fail(closing))
-        untold = self._failure is not None and bool(self._results)
+        is_unreported = self._failure is not None and bool(self._results)
         self._results = {}
-        return (*released, Rethrow(self._failure)) if self._failure is not None and untold else released
+        return (*released, Rethrow(self._failure)) if self._failure is not None and is_unreported else released
 
-    def _check_usable(self, subtask: str, what: str, *, known: bool = True) -> None:
+    def _check_usable(self, subtask: str, operation: str, *, requires_registration: bool = True) -> None:
         if self._closed:
-            raise _illegal(subtask, f"{what} after the writer was closed")
+            raise _illegal(subtask, f"{operation} after the writer was closed")
         if self._failure is not None:
             raise self._failure
-        if known and subtask not in self._subtasks:
-            raise _illegal(subtask, f"{what} without being registered")
+        if requires_registration and subtask not in self._subtasks:
+            raise _illegal(subtask, f"{operation} without being registered")
 
     def _takes_part(self, subtask: str) -> bool:
         return self._file is not None and self._file.takes_part(subtask)
 
     def _refusal(self, subtask: str, checkpoint_id: CheckpointId) -> ChannelStateFailure | None:
-        """Return why a checkpoint cannot start any more; None if it can."""
+        """Return why a checkpoint can no longer start; None if it can."""
         if checkpoint_id == self._max_aborted and self._abort_cause is not None:
-            own = subtask == self._aborted_by
-            return self._abort_cause if own else shared_failure(self._abort_cause, self._aborted_by)
+            is_own = subtask == self._aborted_by
+            return self._abort_cause if is_own else shared_failure(self._abort_cause, self._aborted_by)
         if self._is_past(checkpoint_id):
             return _subsumed(f"checkpoint {max(self._ongoing, self._max_aborted)} came first")
         return None
@@ -266,22 +268,22 @@ class ChannelStateWriter:
     def _is_past(self, checkpoint_id: CheckpointId) -> bool:
         return checkpoint_id < self._ongoing or checkpoint_id <= self._max_aborted
 
-    def _open_file(self, subtask: str, checkpoint_id: CheckpointId, what: str) -> ChannelStateFile | None:
-        """Return the file of a checkpoint that goes on; None for one that is past. Raises if it was not started."""
-        self._check_usable(subtask, f"{what} for checkpoint {checkpoint_id}")
+    def _open_file(self, subtask: str, checkpoint_id: CheckpointId, operation: str) -> ChannelStateFile | None:
+        """Return the file of a checkpoint in progress; None for an older one. Raises if it was not started."""
+        self._check_usable(subtask, f"{operation} for checkpoint {checkpoint_id}")
         if self._is_past(checkpoint_id):
             return None
         if self._file is None or checkpoint_id != self._ongoing:
-            raise _illegal(subtask, f"{what} for checkpoint {checkpoint_id}, which was not started")
+            raise _illegal(subtask, f"{operation} for checkpoint {checkpoint_id}, which was not started")
         return self._file
 
     def _file_of(self, checkpoint_id: CheckpointId) -> ChannelStateFile | None:
         return self._file if checkpoint_id == self._ongoing else self._older.get(checkpoint_id)
 
-    def _fail_unfinished(self, why: str) -> ChannelCommands:
-        """Let a newer checkpoint come: one that is whole, and at most being written, is left alone."""
+    def _fail_unfinished(self, detail: str) -> ChannelCommands:
+        """Fail an unfinished older file in favour of a newer checkpoint. A complete one is left alone."""
         unfinished = self._file is not None and self._file.state is FileState.OPEN
-        return self._file.fail(_subsumed(why)) if self._file is not None and unfinished else ()
+        return self._file.fail(_subsumed(detail)) if self._file is not None and unfinished else ()
 
 
 def share_files(subtasks: Iterable[str]) -> dict[str, ChannelStateWriter]:

@@ -1,10 +1,14 @@
-"""Declines ask for one rollback of the whole epoch to the checkpoint it began from.
+"""Declines: requests to roll the epoch back to the checkpoint it started from.
 
-A subtask that cannot go on declines; a decline is its request to roll back, with its reason. Requests reach the driver
-along the data, in many copies and from several subtasks. They are deduplicated by who asks, not by time; the rollback
-has one cause: that of the furthest upstream subtask with a reason of its own, because what is downstream may only have
-felt the consequences. An epoch is one unit, so no rollback cascades: all its subtasks begin again from its base, in a
-new epoch under a new checkpoint id.
+A subtask that cannot continue declines, with a reason. Its decline is a request for a rollback. Requests reach the
+driver along the data, in many copies and from several subtasks, and are deduplicated by subtask, not by time. The
+rollback has one cause: the furthest upstream subtask with a reason of its own, because subtasks downstream may have
+seen only the consequences. An epoch is one unit, so rollbacks never cascade: all subtasks start again from the epoch's
+base, in a new epoch with a new checkpoint id. For example::
+
+    subtask 1/0 forwards a cancel marker
+    subtask 1/1 declines with OPERATOR_ERROR
+    subtask 0/2 declines with BAD_RECORD            the cause: upstream of 1/1, and not a forwarded marker
 
 Source: Ray streaming's JobWorker.requestRollback and the master's queue of rollback commands.
 """
@@ -19,16 +23,16 @@ from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
-_SHOWN = 3
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Decline:
-    """One subtask refuses the checkpoint: it must be aborted.
+    """One subtask declines the checkpoint, which must then be aborted.
 
     Attributes:
-        detail: for people: which object, line, operator; no row data beyond the offending value.
-        payload: opaque JSON: what the error document adds.
+        detail: object, line and operator, for people; no row data except the offending value.
+        payload: opaque JSON: additions to the error document.
     """
 
     checkpoint_id: CheckpointId
@@ -45,7 +49,7 @@ class CountedDecline:
     """One subtask's request.
 
     Attributes:
-        decline: its weightiest one. copies: how many arrived, this one included.
+        decline: the one with the highest precedence. copies: number of copies received.
     """
 
     decline: Decline
@@ -56,20 +60,20 @@ class CountedDecline:
         return SubtaskKey(self.decline.level, self.decline.subtask)
 
     @property
-    def echoes(self) -> bool:
-        """Whether it only passes a cancel marker on, and so says nothing about the cause."""
+    def is_echo(self) -> bool:
+        """Whether it only forwards a cancel marker, and so says nothing about the cause."""
         return self.decline.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
 
 
 @dataclass(frozen=True, slots=True)
 class RecreatedSubtask:
-    """A subtask whose task Spark began again inside the epoch: it alone was rolled back.
+    """A subtask whose task Spark restarted within the epoch: only this subtask was rolled back.
 
-    The context of the one that was lost, the plan of its level, travels with the job, so the new one begins from the
-    same base; whether it gave the same rows is what the digests compare (I12).
+    The plan of its level is part of the job, so the new task starts from the same base. Digests verify that it produced
+    the same rows (I12).
 
     Attributes:
-        attempts: how many were begun, at least 2. base: checkpoint that each of them was restored from.
+        attempts: number of attempts, at least 2. base: checkpoint that each of them was restored from.
     """
 
     subtask: SubtaskKey
@@ -77,67 +81,69 @@ class RecreatedSubtask:
     base: CheckpointId
 
 
-def recreated(attempts: Iterable[tuple[SubtaskKey, int]], base: CheckpointId) -> tuple[RecreatedSubtask, ...]:
-    """Return the subtasks that were begun more than once, by level and index.
+def find_recreated_subtasks(
+    attempts: Iterable[tuple[SubtaskKey, int]], base: CheckpointId
+) -> tuple[RecreatedSubtask, ...]:
+    """Return the subtasks that were started more than once, by level and index.
 
     Args:
-        attempts: of every attempt that lived to be measured: whose, and its number from 0. One that was lost left
-            nothing, but the number of its successor counts it.
+        attempts: subtask and attempt number (from 0) of every attempt that was measured. A lost attempt left no
+            measurement, but its successor's number counts it.
         base: of the epoch.
     """
     newest: dict[SubtaskKey, int] = {}
     for subtask, attempt in attempts:
         newest[subtask] = max(attempt, newest.get(subtask, 0))
-    begun = sorted(newest.items(), key=lambda item: (item[0].level, item[0].subtask))
-    return tuple(RecreatedSubtask(subtask, attempt + 1, base) for subtask, attempt in begun if attempt > 0)
+    started = sorted(newest.items(), key=lambda item: (item[0].level, item[0].subtask))
+    return tuple(RecreatedSubtask(subtask, attempt + 1, base) for subtask, attempt in started if attempt > 0)
 
 
 class Declines:
-    """Collects the requests of one epoch, in any order; the outcome does not depend on it."""
+    """Collect the requests of one epoch. The outcome does not depend on their order."""
 
     def __init__(self) -> None:
         self._requests: dict[SubtaskKey, CountedDecline] = {}
 
     def request(self, decline: Decline) -> bool:
-        """Take one request. Returns whether its subtask had not asked before."""
-        asked = CountedDecline(decline, 1)
-        known = self._requests.get(asked.subtask)
-        if known is None:
-            self._requests[asked.subtask] = asked
+        """Add a request. Returns whether it is the first of its subtask."""
+        counted = CountedDecline(decline, 1)
+        existing = self._requests.get(counted.subtask)
+        if existing is None:
+            self._requests[counted.subtask] = counted
             return True
-        weightiest = min(known.decline, decline, key=_weight)
-        self._requests[asked.subtask] = replace(known, decline=weightiest, copies=known.copies + 1)
+        strongest = min(existing.decline, decline, key=_precedence)
+        self._requests[counted.subtask] = replace(existing, decline=strongest, copies=existing.copies + 1)
         return False
 
     @property
-    def needed(self) -> bool:
-        """Whether any subtask asked."""
+    def has_requests(self) -> bool:
+        """Whether any subtask requested a rollback."""
         return bool(self._requests)
 
     def requests(self) -> tuple[CountedDecline, ...]:
-        """Return all of them, the cause first."""
-        return tuple(sorted(self._requests.values(), key=lambda request: _weight(request.decline)))
+        """Return all requests, the cause first."""
+        return tuple(sorted(self._requests.values(), key=lambda request: _precedence(request.decline)))
 
     def cause(self) -> Decline:
-        """Return why the epoch is rolled back.
+        """Return the cause of the rollback.
 
         Raises:
-            ProtocolViolation: nobody asked.
+            ProtocolViolation: there is no request.
         """
         if not self._requests:
-            raise ProtocolViolation("no subtask asked for a rollback: it has no cause. Nothing was changed.")
+            raise ProtocolViolation("no subtask requested a rollback, so it has no cause. Nothing was changed.")
         return self.requests()[0].decline
 
     def detail(self) -> str:
-        """For people: the cause in its own words, then who else had a reason of its own."""
-        others = [request.decline for request in self.requests()[1:] if not request.echoes]
-        shown = [f"subtask {other.level}/{other.subtask}: {other.reason.value}" for other in others[:_SHOWN]]
-        more = [f"{len(others) - _SHOWN} more"] if len(others) > _SHOWN else []
+        """Return the cause in its own words, then other subtasks with their own reasons, for people."""
+        others = [request.decline for request in self.requests()[1:] if not request.is_echo]
+        shown = [f"subtask {other.level}/{other.subtask}: {other.reason.value}" for other in others[:_MAX_LISTED]]
+        more = [f"{len(others) - _MAX_LISTED} more"] if len(others) > _MAX_LISTED else []
         detail = self.cause().detail
         return f"{detail.removesuffix('.')} (also {', '.join([*shown, *more])})" if others else detail
 
 
-def _weight(decline: Decline) -> tuple[bool, int, int, str, str]:
-    """Least first: no echo of a cancel marker, then upstream before downstream."""
-    echo = decline.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
-    return echo, decline.level, decline.subtask, decline.reason.value, decline.detail
+def _precedence(decline: Decline) -> tuple[bool, int, int, str, str]:
+    """Return the sort key, smallest first: forwarded cancel markers last, upstream before downstream."""
+    is_echo = decline.reason is CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+    return is_echo, decline.level, decline.subtask, decline.reason.value, decline.detail

@@ -1,12 +1,12 @@
-"""By what rows are routed where a null in their key is no value that others could be equal to."""
+"""Routing keys that spread rows with a null in their key."""
 
 from __future__ import annotations
 
 
-class NullsApart(tuple[str, ...]):
-    """Key columns by which rows are routed; rows with a null in them, which match nothing, by all of their columns.
+class NullSpreadingKey(tuple[str, ...]):
+    """Key columns for routing. Rows with a null in them match nothing, so they are routed by all of their columns.
 
-    Rows without a key are as many as a feed makes them, and would all be one subtask's.
+    A feed may have any number of rows without a key, which would otherwise all go to one subtask.
     """
 
     __slots__ = ()

@@ -1,6 +1,11 @@
-"""Watermarks: what an operator may take for complete. Microseconds since the epoch, UTC; None is minus infinity.
+"""Watermarks: up to which event time input is complete. Microseconds since the epoch, UTC; None is minus infinity.
 
-Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and holds nobody back.
+Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and delays nobody. For example::
+
+    source a    newest event 12:00, delay 5 min     11:55
+    source b    newest event 12:10, delay 5 min     12:05
+    operator over a and b                           11:55, the minimum
+    its output, rows up to 1 min old                11:54
 """
 
 from __future__ import annotations
@@ -9,20 +14,20 @@ from collections.abc import Iterable
 from typing import TypeGuard
 
 END_OF_TIME_US = 2**63 - 1
-"""Plus infinity: the watermark of a source that has ended. No other reaches it; every timer and window is due."""
+"""Plus infinity: the watermark of a source that has ended. Only then every timer and window is due."""
 
 BEGINNING_OF_TIME_US = -(2**63)
-"""The least event time."""
+"""The smallest event time."""
 
 
 def source_watermark(previous_us: int | None, newest_event_us: int | None, delay_us: int) -> int | None:
-    """The watermark of a source after an epoch: newest event time delivered so far minus the delay; never goes back.
+    """Return a source's watermark after an epoch: the newest delivered event time minus the delay; never decreases.
 
-    It stays within what an event time can be, and below the end of time.
+    The result is a valid event time below the end of time.
 
     Args:
         previous_us: after the previous epoch.
-        newest_event_us: among the rows of this epoch; None when it delivered none.
+        newest_event_us: among the rows of this epoch; None: it delivered none.
         delay_us: the source's watermark_delay.
     """
     if newest_event_us is None:
@@ -31,29 +36,30 @@ def source_watermark(previous_us: int | None, newest_event_us: int | None, delay
     return latest(previous_us, max(newest_us, BEGINNING_OF_TIME_US))
 
 
-def held_back(watermark_us: int | None, holdback_us: int) -> int | None:
-    """Return the watermark of an operator's output: its own, less how old its rows may be; at the end of time, that."""
+def output_watermark(watermark_us: int | None, holdback_us: int) -> int | None:
+    """Return the watermark of an operator's output: its own minus the age of its rows; the end of time stays."""
     if watermark_us is None or watermark_us == END_OF_TIME_US:
         return watermark_us
     return max(watermark_us - holdback_us, BEGINNING_OF_TIME_US)
 
 
 def operator_watermark(inputs: Iterable[int | None]) -> int | None:
-    """Return the watermark of an operator: the minimum of its inputs'; without inputs that have one, minus infinity."""
-    known = list(inputs)
-    if not known or any(value is None for value in known):
+    """Return an operator's watermark, the minimum of its inputs'; minus infinity without inputs that have one."""
+    watermarks = list(inputs)
+    if not watermarks or any(value is None for value in watermarks):
         return None
-    return min(value for value in known if value is not None)
+    return min(value for value in watermarks if value is not None)
 
 
 def firing_watermark(previous_us: int | None, input_us: int | None, in_flight: Iterable[int | None]) -> int | None:
-    """The firing watermark of a subtask after an epoch; never goes back, never passes a row that is still to come.
+    """Return a subtask's firing watermark after an epoch. It never decreases and never passes a row still in flight.
 
-    A run that leaves nothing in flight takes a row of lateness stamp s when it has fired up to s and no further. Held
-    at the least stamp in flight, a run that leaves rows behind fires and forgets at the same rows: both give the same.
+    A run that leaves nothing in flight processes a row of lateness stamp s when it has fired up to s and no further.
+    Held at the smallest stamp in flight, a run that leaves rows behind fires and expires at the same rows, so both give
+    the same result.
 
     Args:
-        previous_us: of this subtask in the checkpoint that the epoch continued.
+        previous_us: of this subtask in the checkpoint that the epoch continues.
         input_us: watermark of the subtask's inputs at the end of the epoch.
         in_flight: lateness stamps of the rows that the subtask leaves in flight.
     """
@@ -68,6 +74,6 @@ def latest(left_us: int | None, right_us: int | None) -> int | None:
     return left_us if right_us is None else max(left_us, right_us)
 
 
-def is_beyond(watermark_us: int | None, before_us: int | None) -> TypeGuard[int]:
-    """Return whether a watermark is later than the one before it."""
+def is_later(watermark_us: int | None, before_us: int | None) -> TypeGuard[int]:
+    """Return whether a watermark is later than the previous one."""
     return watermark_us is not None and (before_us is None or watermark_us > before_us)

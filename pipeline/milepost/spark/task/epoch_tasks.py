@@ -23,7 +23,13 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE
 from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
-from milepost.protocol.exchange.barrier import AckEvent, EventKind, SubtaskIdentity, acknowledgement, carry
+from milepost.protocol.exchange.barrier import (
+    AckEvent,
+    EventKind,
+    SubtaskIdentity,
+    acknowledgement,
+    distinct_acknowledgements,
+)
 from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -207,7 +213,7 @@ def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, .
     found = [(EventKind(kind), payload) for kind, payload in rows]
     events = [AckEvent.decode(payload) for kind, payload in found if kind is EventKind.ACK]
     declines = [decode_answer(payload.decode()) for kind, payload in found if kind is EventKind.CANCEL]
-    return (*(acknowledgement(ack) for ack in carry(events)), *declines)
+    return (*(acknowledgement(ack) for ack in distinct_acknowledgements(events)), *declines)
 
 
 def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:

@@ -16,7 +16,7 @@ from functools import partial
 import pyarrow as pa
 
 from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, carry
+from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, distinct_acknowledgements
 from milepost.protocol.exchange.channel_state import share_files
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
@@ -104,7 +104,7 @@ class _Task:
     def _run(self, received: Received, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
         if isinstance(received.outcome, Decline):
             return self._refused(received, received.outcome)
-        carried = carry(received.outcome)
+        carried = distinct_acknowledgements(received.outcome)
         gates = [
             [
                 buffers

@@ -29,7 +29,7 @@ from milepost.dataflow.operators.contract import Combiner
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.exchange.watermarks import held_back, latest, operator_watermark
+from milepost.protocol.exchange.watermarks import latest, operator_watermark, output_watermark
 from milepost.spark.wire.combining import PART_BYTES, Combining
 from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
 from milepost.state.layers.key_groups import subtask_of_key_group
@@ -77,7 +77,7 @@ class OwnStamp:
 
     def of(self, own_us: int | None) -> int | None:
         """Return the stamp of rows, by their own."""
-        stamp_us = held_back(own_us, self.holdback_us)
+        stamp_us = output_watermark(own_us, self.holdback_us)
         if self.most is not None:
             stamp_us = operator_watermark((stamp_us, self.most.lateness_us))
         return latest(stamp_us, self.fired_us)

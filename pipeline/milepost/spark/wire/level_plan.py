@@ -22,9 +22,9 @@ from milepost.epoch.plan import EpochAlignment
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import (
     END_OF_TIME_US,
-    held_back,
     latest,
     operator_watermark,
+    output_watermark,
     source_watermark,
 )
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -213,7 +213,7 @@ def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
 
 def _started_us(waited_for: Iterable[Clock]) -> int | None:
     return operator_watermark(
-        clock.watermark_us if isinstance(clock, SourceClock) else held_back(clock.start_us, clock.holdback_us)
+        clock.watermark_us if isinstance(clock, SourceClock) else output_watermark(clock.start_us, clock.holdback_us)
         for clock in waited_for
     )
 
@@ -241,7 +241,7 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
     for clock in [one for one in known if not one.idle or one in under_way] or known:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
-            ends.append(held_back(operator_watermark(fired), clock.holdback_us))
+            ends.append(output_watermark(operator_watermark(fired), clock.holdback_us))
         elif final:
             ends.append(END_OF_TIME_US)
         else:

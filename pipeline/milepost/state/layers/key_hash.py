@@ -28,7 +28,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from milepost.protocol.exchange.routing import NullsApart
+from milepost.protocol.exchange.routing import NullSpreadingKey
 from milepost.protocol.records.cached_property import cached_property
 from milepost.state.layers.key_groups import (
     KEPT_BYTES,
@@ -96,10 +96,10 @@ class KeyHash:
     def key_groups(self, rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
         """Return the key group of each row, by the key columns that route it. Raises as the hash.
 
-        Of `NullsApart` rows with a null in the key go by all columns that could be a key, whatever their order.
+        Of `NullSpreadingKey` rows with a null in the key go by all columns that could be a key, whatever their order.
         """
         groups = key_group(self(rows, key), max_parallelism)
-        if isinstance(key, NullsApart) and any(rows.column(name).null_count for name in key):
+        if isinstance(key, NullSpreadingKey) and any(rows.column(name).null_count for name in key):
             null = np.logical_or.reduce([np.asarray(rows.column(name).is_null()) for name in key])
             columns = sorted(field.name for field in rows.schema if may_be_key(field.type))
             groups[null] = key_group(self(rows.filter(pa.array(null)), columns), max_parallelism)

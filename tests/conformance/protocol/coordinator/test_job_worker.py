@@ -211,11 +211,11 @@ def test_state_and_channel_data_of_an_expired_checkpoint_go_separately() -> None
 def test_a_request_is_one_per_subtask_however_many_copies_arrive_and_whenever() -> None:
     """Ray: JobWorker.requestRollback, JobWorker.checkIfNeedRollback"""
     requests = Declines()
-    assert not requests.needed
+    assert not requests.has_requests
     assert [requests.request(asks(1, 0)) for _ in range(3)] == [True, False, False]
     assert requests.request(asks(0, 0))
     assert not requests.request(asks(1, 0)), "not by time: it is the same request, also after another one"
-    assert requests.needed
+    assert requests.has_requests
     assert [(one.subtask, one.copies) for one in requests.requests()] == [(SubtaskKey(0, 0), 1), (SubtaskKey(1, 0), 4)]
 
 

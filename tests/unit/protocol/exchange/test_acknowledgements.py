@@ -12,7 +12,7 @@ from milepost.protocol.exchange.acknowledgements import (
     ConsumedAttempt,
     SubtaskAnswer,
     TaskAcknowledgeResult,
-    Verified,
+    VerifiedAnswers,
     decode_answer,
     encode_answer,
     verify,
@@ -42,7 +42,7 @@ def decline(level: int, subtask: int, reason: str, detail: str = "why") -> Decli
     return Decline(CHECKPOINT, TOKEN, level, subtask, CheckpointFailureReason[reason], detail, {"line": 7})
 
 
-def check(*answers: SubtaskAnswer) -> Verified:
+def check(*answers: SubtaskAnswer) -> VerifiedAnswers:
     return verify(CHECKPOINT, TOKEN, EXPECTED, answers)
 
 

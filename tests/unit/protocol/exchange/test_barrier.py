@@ -16,7 +16,7 @@ from milepost.protocol.exchange.barrier import (
     SubtaskAck,
     SubtaskIdentity,
     acknowledgement,
-    carry,
+    distinct_acknowledgements,
 )
 from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
@@ -175,9 +175,9 @@ def test_what_equal_attempts_measured_is_told_and_tells_them_not_apart() -> None
     """I12: times travel beside an acknowledgement; who compares attempts does not look at them."""
     one, other = (_ack(_barrier(0, [b"a"]), measured={"total_ms": spent_ms}) for spent_ms in (7, 8))
     assert one.digest == other.digest
-    told = carry(AckEvent.decode(AckEvent(one).encode()) for _ in range(2))
+    told = distinct_acknowledgements(AckEvent.decode(AckEvent(one).encode()) for _ in range(2))
     assert [acknowledgement(ack).measured for ack in told] == [{"total_ms": 7}]
-    assert len(carry([AckEvent(one), AckEvent(other)])) == 1
+    assert len(distinct_acknowledgements([AckEvent(one), AckEvent(other)])) == 1
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_an_ack_event_survives_the_wire_and_carries_each_attempt_once() -> None:
     assert Barrier.decode(barrier.encode()) == barrier
     lower = _ack(barrier)
     upper = _ack(_barrier(0, [], level=1), consumed={0: lower.digest})
-    event = AckEvent(upper, carry([AckEvent(lower), AckEvent(lower)]))
+    event = AckEvent(upper, distinct_acknowledgements([AckEvent(lower), AckEvent(lower)]))
     assert AckEvent.decode(event.encode()) == event
-    assert carry([event, event]) == (lower, upper)
+    assert distinct_acknowledgements([event, event]) == (lower, upper)
 
 
 def test_an_acknowledgement_before_its_barrier_twice_or_missing_is_refused() -> None:
@@ -248,7 +248,7 @@ def test_two_attempts_of_one_sender_consumed_by_two_subtasks_are_found_at_the_dr
     one, other = _ack(_barrier(0, [b"a"])), _ack(_barrier(0, [b"b"]))
     first = _ack(_barrier(0, [], level=1, channels={}), consumed={0: one.digest})
     second = _ack(_barrier(1, [], level=1, channels={}), consumed={0: other.digest})
-    copies = carry([AckEvent(first, (one,)), AckEvent(second, (other,))])
+    copies = distinct_acknowledgements([AckEvent(first, (one,)), AckEvent(second, (other,))])
     expected = [SubtaskKey(0, 0), SubtaskKey(1, 0), SubtaskKey(1, 1)]
     with pytest.raises(SubtaskDeclined) as caught:
         verify(CHECKPOINT, TOKEN, expected, [acknowledgement(ack) for ack in copies])

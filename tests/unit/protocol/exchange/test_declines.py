@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.exchange.acknowledgements import verify
-from milepost.protocol.exchange.declines import Decline, Declines, RecreatedSubtask, recreated
+from milepost.protocol.exchange.declines import Decline, Declines, RecreatedSubtask, find_recreated_subtasks
 from milepost.protocol.records.checkpoints import SubtaskKey
 from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
@@ -32,10 +32,10 @@ def collected(*declines: Decline) -> Declines:
 
 def test_a_subtask_that_asks_again_is_one_request() -> None:
     requests = Declines()
-    assert not requests.needed
+    assert not requests.has_requests
     assert requests.request(decline(0, 1)) and not requests.request(decline(0, 1))
     assert not requests.request(decline(0, 1, FAILED)), "another attempt, another reason: the same subtask asks"
-    assert requests.needed
+    assert requests.has_requests
     (only,) = requests.requests()
     assert (only.subtask, only.copies) == (SubtaskKey(0, 1), 3)
 
@@ -72,8 +72,8 @@ def test_a_subtask_that_was_begun_again_is_a_rollback_to_the_base_of_its_epoch()
     one, two, three = SubtaskKey(0, 1), SubtaskKey(1, 0), SubtaskKey(1, 1)
     measured = [(two, 1), (three, 0), (one, 0), (one, 2), (one, 1)]
     base = CheckpointId(3)
-    assert recreated(measured, base) == (RecreatedSubtask(one, 3, base), RecreatedSubtask(two, 2, base))
-    assert recreated([], base) == ()
+    assert find_recreated_subtasks(measured, base) == (RecreatedSubtask(one, 3, base), RecreatedSubtask(two, 2, base))
+    assert find_recreated_subtasks([], base) == ()
 
 
 def test_the_abort_tells_every_request_and_carries_the_reason_of_the_cause() -> None:

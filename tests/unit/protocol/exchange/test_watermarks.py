@@ -5,7 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark, source_watermark
+from milepost.protocol.exchange.watermarks import (
+    firing_watermark,
+    latest,
+    operator_watermark,
+    source_watermark,
+)
 
 MAYBE = st.none() | st.integers(-(10**9), 10**9)
 

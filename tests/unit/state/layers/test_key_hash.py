@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.exchange.routing import NullsApart
+from milepost.protocol.exchange.routing import NullSpreadingKey
 from milepost.state.layers import key_hash
 from milepost.state.layers.key_groups import key_group
 from milepost.state.layers.key_hash import KeyHash, new_secret
@@ -278,9 +278,9 @@ def test_rows_whose_null_key_matches_nothing_are_spread_by_all_their_columns() -
             "tags": [[at] for at in range(400)],
         }
     )
-    plain, apart = (KEYED.key_groups(rows, key, 8) for key in (("k",), NullsApart(["k"])))
+    plain, apart = (KEYED.key_groups(rows, key, 8) for key in (("k",), NullSpreadingKey(["k"])))
     odd = np.arange(400) % 2 == 1
     assert len(set(plain[odd])) == 1 and np.bincount(apart[odd], minlength=8).min() > 5
     assert (plain[~odd] == apart[~odd]).all()
-    assert (KEYED.key_groups(rows.select(["tags", "v", "k"]), NullsApart(["k"]), 8) == apart).all()
-    assert (KEYED.key_groups(rows.slice(100, 50), NullsApart(["k"]), 8) == apart[100:150]).all()
+    assert (KEYED.key_groups(rows.select(["tags", "v", "k"]), NullSpreadingKey(["k"]), 8) == apart).all()
+    assert (KEYED.key_groups(rows.slice(100, 50), NullSpreadingKey(["k"]), 8) == apart[100:150]).all()

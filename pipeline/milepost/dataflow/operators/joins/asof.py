@@ -32,7 +32,7 @@ from milepost.dataflow.operators.joins.join_columns import LEFT, RIGHT, JoinedCo
 from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import number_keys
 from milepost.dataflow.operators.rows.row_order import sorted_rows, tie_break
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_beyond
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.spec.graph.rules.join import SIDES
 
@@ -111,7 +111,7 @@ class AsofJoinRun:
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the left rows that the watermark has passed, by time and key."""
         operator, before_us = self._operator, self._fired_us
-        if not is_beyond(firing_us, before_us):
+        if not is_later(firing_us, before_us):
             return operator.output_schema.empty_table()
         self._fired_us = firing_us
         due = due_rows(self._rows, EXPIRES_COLUMN, operator.routing_keys[LEFT], before_us, firing_us)

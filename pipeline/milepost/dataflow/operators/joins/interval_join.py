@@ -38,7 +38,7 @@ from milepost.dataflow.operators.joins.paired_inputs import PairedInputs
 from milepost.dataflow.operators.rows.columns import (
     number_keys,
 )
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_beyond
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_later
 from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
 from milepost.spec.graph.rules.join import LEFT_ALONE, SIDES
@@ -175,7 +175,7 @@ class IntervalJoinRun:
         """Emit the rows that pair with nothing and can no more by then, by time and key."""
         operator = self._operator
         side, before_us = operator.alone_side, self._fired_us
-        if not is_beyond(firing_us, before_us):
+        if not is_later(firing_us, before_us):
             return operator.output_schema.empty_table()
         self._fired_us = firing_us
         if side is None:

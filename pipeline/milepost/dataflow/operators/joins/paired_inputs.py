@@ -17,7 +17,7 @@ from milepost.dataflow.operators.rows.columns import (
     with_plain_keys,
     without_nulls,
 )
-from milepost.protocol.exchange.routing import NullsApart
+from milepost.protocol.exchange.routing import NullSpreadingKey
 from milepost.spec.graph.rules.join import SIDES
 
 
@@ -57,7 +57,7 @@ class PairedInputs:
             what: the operator is, as messages say it. keys: pairs of a left and a right column.
         """
         schemas = tuple(plain_schema(one.schema) for one in inputs)
-        routing_keys = tuple(NullsApart(pair[side] for pair in keys) for side in (LEFT, RIGHT))
+        routing_keys = tuple(NullSpreadingKey(pair[side] for pair in keys) for side in (LEFT, RIGHT))
         for key, schema in zip(routing_keys, schemas, strict=True):
             check_key(uid, key, schema)
         event_times = tuple(

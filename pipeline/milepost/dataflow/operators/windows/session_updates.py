@@ -25,7 +25,7 @@ from milepost.dataflow.operators.rows.deletes import with_deletes
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window import StateTables, WindowStates
 from milepost.dataflow.operators.windows.windowed import not_between
-from milepost.protocol.exchange.watermarks import is_beyond
+from milepost.protocol.exchange.watermarks import is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
 EMITTED_COLUMN = "__emitted"
@@ -86,7 +86,7 @@ class SessionUpdatesRun:
     def _fired(self, firing_us: int | None) -> pa.Table:
         """State rows of the sessions that `firing_us` reaches and no earlier firing did."""
         before_us = self._fired_us
-        if not is_beyond(firing_us, before_us):
+        if not is_later(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us).filter(pc.field(FIRED_COLUMN).is_null())
 

@@ -44,7 +44,7 @@ from milepost.dataflow.operators.windows.pane_values import PaneValues
 from milepost.dataflow.operators.windows.window import StateTables
 from milepost.dataflow.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, is_beyond
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
@@ -300,7 +300,7 @@ class SlidingRun:
     def _fire(self, firing_us: int | None) -> pa.Table:
         """Windows that `firing_us` reaches and no earlier firing did."""
         before_us, operator = self._fired_us, self._operator
-        if not is_beyond(firing_us, before_us):
+        if not is_later(firing_us, before_us):
             return operator.window_schema.empty_table()
         self._fired_us = firing_us
         rows = self._state.due(firing_us).filter(pc.field(TIMER_COLUMN) <= firing_us)

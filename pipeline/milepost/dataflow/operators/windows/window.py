@@ -25,7 +25,7 @@ from milepost.dataflow.operators.rows.columns import UTC_MICROSECONDS, distinct_
 from milepost.dataflow.operators.rows.fired import fired_rows
 from milepost.dataflow.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.dataflow.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
-from milepost.protocol.exchange.watermarks import is_beyond
+from milepost.protocol.exchange.watermarks import is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 from milepost.spec.graph.edges import WINDOW_START
 from milepost.spec.values.aggregates import AggregateCall
@@ -159,7 +159,7 @@ class WindowRun:
     def _fire(self, firing_us: int | None) -> pa.Table:
         """State rows of the windows that `firing_us` reaches and no earlier firing did."""
         before_us = self._fired_us
-        if not is_beyond(firing_us, before_us):
+        if not is_later(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
         if self._operator.emission.early:  # else those that come again had been fired before their rows came

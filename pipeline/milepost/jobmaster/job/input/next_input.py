@@ -22,7 +22,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.exchange.watermarks import held_back, operator_watermark
+from milepost.protocol.exchange.watermarks import operator_watermark, output_watermark
 from milepost.spec.graph.graph import JobGraph, Node
 from milepost.spec.job.source_spec import SourceSpec
 from milepost.spec.values.times.durations import format_duration, in_ms
@@ -266,7 +266,7 @@ def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterat
         producer = graph.nodes[name]
         if producer.kind != "source":
             for source, reached_us in _reached_us(base, graph, producer):
-                yield source, held_back(reached_us, producer.holdback_us)
+                yield source, output_watermark(reached_us, producer.holdback_us)
         elif producer.event_time is not None and name in base.sources:
             yield name, base.sources[name].watermark_us
 

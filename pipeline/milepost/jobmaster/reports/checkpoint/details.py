@@ -24,7 +24,7 @@ from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDet
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.timings import StepTimes, notified_of, phases_of, requests_of, steps_of
-from milepost.protocol.exchange.declines import recreated
+from milepost.protocol.exchange.declines import find_recreated_subtasks
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.stored_fields import OmitNone
@@ -296,7 +296,7 @@ def _recreated(metadata: CheckpointMetadata) -> tuple[RecreationReport, ...]:
         RecreationReport(
             one.subtask.level, one.subtask.subtask, _nodes_of(metadata, one.subtask), one.attempts, int(one.base)
         )
-        for one in recreated(measured, CheckpointId(metadata.base))
+        for one in find_recreated_subtasks(measured, CheckpointId(metadata.base))
     )
 
 
