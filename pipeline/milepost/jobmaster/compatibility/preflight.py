@@ -38,6 +38,7 @@ from milepost.spec.graph.compatibility import (
     NEW_TABLE_OR_BACKFILL,
     NEW_UID,
     NON_RESTORED,
+    REMOVED,
     RENAMED_FROM,
     UNCHANGED,
     compare_signatures,
@@ -93,7 +94,7 @@ def preflight(
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
             outcome = NEW
-        elif row["detail"].endswith("was removed from the spec"):
+        elif row["detail"].endswith(REMOVED):
             outcome = DROPPED
             _left_behind(row, recorded, renamed)
         if row["kind"] == "operator":

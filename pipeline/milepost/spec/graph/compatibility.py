@@ -43,6 +43,8 @@ NEW_TABLE_OR_BACKFILL = "needs a new sink name and path, or a backfill"
 
 UNCHANGED = "unchanged"
 BEGINS_EMPTY = "begins empty"
+REMOVED = "was removed from the spec"
+"""End of the detail of a removed operator, source or sink."""
 
 RENAMED_FROM = "renamed_from"
 """In a signature that was read, never in a recorded one: the uid under which the checkpoint has the operator."""
@@ -263,7 +265,7 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
         for name in before:
             if name not in after:
                 verdict = NON_RESTORED if section in ("operators", "sources") else COMPATIBLE
-                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} was removed from the spec"))
+                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} {REMOVED}"))
     return verdicts
 
 
