@@ -222,7 +222,7 @@ def test_the_end_of_a_channel_completes_the_checkpoint_that_waits_for_it() -> No
     assert gate.handler.state is AlignmentState.WAITING_FOR_FIRST
 
 
-def test_cancel_markers_on_one_channel_give_up_what_has_not_begun() -> None:
+def test_cancel_markers_on_one_channel_abort_checkpoints_that_have_not_started() -> None:
     """Case: AlignedCheckpointsTest.testSingleChannelAbortCheckpoint
     Case: CheckpointBarrierTrackerTest.testSingleChannelAbortCheckpoint
     """
@@ -380,7 +380,7 @@ def test_the_end_of_a_channel_counts_for_the_newest_checkpoint_only() -> None:
     assert gate.handler.open_channels == {0, 1}
 
 
-def test_checkpoints_are_given_up_also_after_channels_have_ended() -> None:
+def test_checkpoints_can_be_aborted_after_channels_have_ended() -> None:
     """Case: CheckpointBarrierTrackerTest.testAbortCheckpointsAfterEndOfPartitionReceived"""
     events: list[tuple[int, Payload]] = [
         (2, End()), (0, barrier(5)), (0, barrier(6)), (1, Cancel(6)), (1, End()), (0, Cancel(7)),
@@ -393,7 +393,7 @@ def test_checkpoints_are_given_up_also_after_channels_have_ended() -> None:
 
 
 @pytest.mark.parametrize("late", [Cancel(1), barrier(1)], ids=["cancel marker", "barrier"])
-def test_what_comes_late_of_an_older_checkpoint_does_not_touch_the_alignment_of_the_newer(late: Payload) -> None:
+def test_late_barriers_of_an_older_checkpoint_do_not_affect_the_newer_alignment(late: Payload) -> None:
     """Case: CheckpointBarrierTrackerTest.testNextFirstCheckpointBarrierOvertakesCancellationBarrier
     Case: CheckpointBarrierTrackerTest.testTwoLastBarriersOneByOne
     """

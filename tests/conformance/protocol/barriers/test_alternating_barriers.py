@@ -46,7 +46,7 @@ def _two_channels_time_out(gate: InputGate, timeout_ms: int) -> None:
     assert _kinds(gate, 4) == [Data, Data, Data]
 
 
-def test_a_newer_unaligned_barrier_records_what_a_blocked_channel_holds() -> None:
+def test_a_newer_unaligned_barrier_records_the_buffers_of_a_blocked_channel() -> None:
     """Case: AlternatingCheckpointsTest.testChannelResetOnNewBarrier"""
     gate = InputGate(2)
     gate.send(0, barrier(1), Data("to be captured"))
@@ -118,7 +118,7 @@ def test_a_checkpoint_whose_timeout_does_not_pass_stays_aligned() -> None:
     assert gate.recorded == []
 
 
-def test_a_timeout_lets_announced_barriers_overtake_and_what_they_overtake_is_channel_state() -> None:
+def test_after_a_timeout_announced_barriers_overtake_buffers_which_become_channel_state() -> None:
     """Case: AlternatingCheckpointsTest.testTimeoutAlignment"""
     _two_channels_time_out(InputGate(2), 10)
 
@@ -342,7 +342,7 @@ def test_a_timer_that_fires_after_a_late_barrier_triggers_once() -> None:
     assert gate.blocked == set()
 
 
-def test_an_unaligned_barrier_after_an_aligned_one_captures_what_it_overtook() -> None:
+def test_an_unaligned_barrier_after_an_aligned_one_captures_the_overtaken_buffers() -> None:
     """Case: AlternatingCheckpointsTest.testTimeoutAlignmentOnUnalignedCheckpoint"""
     gate = InputGate(3)
     gate.put(0, timeoutable(1, gate.now_ms, 10_000))
@@ -426,7 +426,7 @@ def test_one_channel_aligns_in_no_time(make: Callable[[int, int], CheckpointBarr
     assert gate.read_while_aligning == 0
 
 
-def test_a_newer_checkpoint_takes_the_place_of_a_pending_one() -> None:
+def test_a_newer_checkpoint_replaces_a_pending_one() -> None:
     """Case: AlternatingCheckpointsTest.testPreviousHandlerReset"""
     gate = InputGate(2)
     for checkpoint_id in range(1, 5):

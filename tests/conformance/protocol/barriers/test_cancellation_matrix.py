@@ -29,7 +29,7 @@ Event = CheckpointBarrier | Cancel
         pytest.param(1, (B20, C10), [20], [], id="b20 c10"),
     ],
 )
-def test_what_is_triggered_and_what_is_given_up(
+def test_cancellation_matrix_of_triggers_and_aborts(
     channels: int, events: tuple[Event, ...], triggered: list[int], aborted: list[int]
 ) -> None:
     """Flink asks whether anything was triggered and anything aborted; here the ids are compared.

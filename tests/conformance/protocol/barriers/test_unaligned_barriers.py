@@ -45,7 +45,7 @@ def test_one_channel_has_nothing_in_flight() -> None:
     assert len(gate.output) == 7
 
 
-def test_what_arrives_on_a_channel_before_its_barrier_is_channel_state_and_goes_on() -> None:
+def test_buffers_before_a_barrier_become_channel_state_and_are_still_processed() -> None:
     """Case: UnalignedCheckpointsTest.testMultiChannelWithBarriers"""
     gate = InputGate(3)
     gate.send(0, Data("0a"))
@@ -204,7 +204,7 @@ def test_the_end_of_a_channel_ends_its_recording() -> None:
     assert gate.handler.state is AlignmentState.ALTERNATING_WAITING_FOR_FIRST
 
 
-def test_nobody_sees_all_barriers_there_before_the_abort_is_out() -> None:
+def test_all_received_is_reported_only_after_the_abort_was_sent() -> None:
     """Who waits for the barriers must know by then that it is over: the abort comes back from the call itself.
 
     Case: UnalignedCheckpointsTest.testNotifyAbortCheckpointBeforeCancellingAsyncCheckpoint
@@ -219,7 +219,7 @@ def test_nobody_sees_all_barriers_there_before_the_abort_is_out() -> None:
     assert commands == (StopRecording(1), AbortCheckpoint(current, CANCELLED, detail))
 
 
-def test_cancel_markers_on_one_channel_give_up_what_has_not_begun() -> None:
+def test_cancel_markers_on_one_channel_abort_checkpoints_that_have_not_started() -> None:
     """Case: UnalignedCheckpointsTest.testSingleChannelAbortCheckpoint"""
     gate = InputGate(1)
     gate.send(0, Data("a"), unaligned(1), Data("b"), unaligned(2), Cancel(4))
@@ -297,7 +297,7 @@ def test_the_end_of_the_last_channel_ends_the_checkpoint() -> None:
     assert _names(gate.recorded) == ["in flight"]
 
 
-def test_checkpoints_go_on_after_channels_have_ended() -> None:
+def test_checkpoints_continue_after_channels_have_ended() -> None:
     """Case: UnalignedCheckpointsTest.testTriggerCheckpointsAfterReceivedEndOfPartition"""
     gate = InputGate(3)
     gate.send(0, End())

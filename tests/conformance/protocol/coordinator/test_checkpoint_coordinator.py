@@ -47,7 +47,7 @@ def test_a_pending_checkpoint_is_shown_while_it_runs(job: SparklessJob) -> None:
     assert job.master.show(1).acks == Acks(3, 3)
 
 
-def test_what_a_checkpoint_was_restored_from_is_shown(job: SparklessJob) -> None:
+def test_the_restored_checkpoint_is_shown(job: SparklessJob) -> None:
     """Case: CheckpointCoordinatorTest.testCheckpointStatsTrackerRestoreCallback"""
     runner = SparklessRunner()
     run(job, runner)
@@ -85,7 +85,7 @@ def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(
 
 
 @pytest.mark.parametrize("staged", [False, True], ids=["its subtasks still run", "its sinks have staged"])
-def test_a_checkpoint_past_its_deadline_is_expired_whoever_still_works_on_it(
+def test_a_checkpoint_past_its_deadline_expires_even_if_a_session_works_on_it(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, staged: bool
 ) -> None:
     """The next session aborts it, counted; what it wrote is discarded, and what it answers then is too late.
@@ -134,7 +134,9 @@ def test_an_abort_says_which_checkpoint_is_the_newest_completed_one(job: Sparkle
     assert told == [(1, 0), (3, 2)]
 
 
-def test_state_that_an_aborted_checkpoint_shared_is_kept(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_shared_with_an_aborted_checkpoint_is_retained(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I8: the abort lists its own prefixes only; the runs that it carried on by reference belong to its base.
 
     Case: CheckpointCoordinatorTest.testSharedStateNotDiscaredOnAbort

@@ -61,7 +61,7 @@ def test_when_all_have_something_to_do_everybody_is_triggered_and_must_acknowled
     assert expected == keys(0, 6) | keys(1, 3) | keys(2, 3)
 
 
-def test_source_subtasks_without_anything_to_read_are_left_out_and_nobody_below_them() -> None:
+def test_source_subtasks_without_input_are_omitted_and_no_subtask_downstream_is() -> None:
     """All-to-all: who has nothing to read does not begin; every downstream subtask still takes its snapshot.
 
     Case: DefaultCheckpointPlanCalculatorTest.testAllToAllEdgeWithSomeSourcesFinished
@@ -72,7 +72,7 @@ def test_source_subtasks_without_anything_to_read_are_left_out_and_nobody_below_
 
 
 @pytest.mark.parametrize("finished", ["a", "b", "c"])
-def test_a_source_of_several_that_has_nothing_new_is_left_out(finished: str) -> None:
+def test_a_source_without_new_input_is_omitted(finished: str) -> None:
     """With several inputs only those with something to read begin; the operator that joins them is expected whole.
 
     Case: DefaultCheckpointPlanCalculatorTest.testComputeWithMultipleInputs

@@ -154,7 +154,7 @@ def test_a_store_that_fails_under_an_epoch_is_a_counted_failure(
     assert (aborted.status, aborted.failure_reason) == ("aborted", "IO_EXCEPTION")
 
 
-def test_a_decline_beyond_the_tolerated_ones_reaches_whoever_ran_the_epoch(tmp_path: Path) -> None:
+def test_a_decline_beyond_the_tolerable_number_reaches_the_caller_of_the_epoch(tmp_path: Path) -> None:
     """The error itself is raised, with what to do about a job that is FAILED by now.
 
     Case: CheckpointCoordinatorTest.testTriggerAndDeclineCheckpointThenFailureManagerThrowsException

@@ -94,7 +94,7 @@ def rows(job: SparklessJob) -> list[dict[str, int]]:
 # -- the worker ---------------------------------------------------------------------------------------------------
 
 
-def test_a_recreated_subtask_begins_from_the_same_base_as_the_one_it_replaces() -> None:
+def test_a_recreated_subtask_starts_from_the_same_base_as_its_predecessor() -> None:
     """The plan travels with the job, so an attempt that follows another knows the same context.
 
     Ray: JobWorker constructor, JobWorker.init
@@ -121,7 +121,7 @@ def test_a_context_that_is_missing_stops_the_job_instead_of_being_logged(job: Sp
     assert rows(job) == [{"k": 1, "rows": 1}]
 
 
-def test_a_rollback_begins_again_from_the_last_completed_checkpoint_under_a_new_id(job: SparklessJob) -> None:
+def test_a_rollback_restarts_from_the_last_completed_checkpoint_with_a_new_id(job: SparklessJob) -> None:
     """Ray: JobWorker.rollback"""
     failing, good = SparklessRunner(answers=declining((1, 0, Reason.OPERATOR_ERROR))), SparklessRunner()
     fails(job, failing)
@@ -143,7 +143,7 @@ def test_a_rollback_of_a_subtask_that_has_begun_is_refused_and_changes_nothing()
     assert task.coordinator.pending_ids == {4}
 
 
-def test_a_trigger_while_one_pends_is_answered_at_once(job: SparklessJob) -> None:
+def test_a_trigger_while_a_checkpoint_is_pending_is_refused_immediately(job: SparklessJob) -> None:
     """The same session gets its own checkpoint again; another one is told who is busy.
 
     Ray: JobWorker.triggerCheckpoint
@@ -208,7 +208,7 @@ def test_state_and_channel_data_of_an_expired_checkpoint_go_separately() -> None
     assert unreferenced([[own]], [[state, channel]]) == (prefix,)
 
 
-def test_a_request_is_one_per_subtask_however_many_copies_arrive_and_whenever() -> None:
+def test_copies_of_a_subtasks_request_count_once() -> None:
     """Ray: JobWorker.requestRollback, JobWorker.checkIfNeedRollback"""
     requests = Declines()
     assert not requests.has_requests
@@ -237,7 +237,7 @@ def test_the_context_is_saved_before_anything_runs_and_survives_the_process(job:
 # -- the masters --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_cause_is_reported_and_not_what_followed_from_it(job: SparklessJob) -> None:
+def test_the_first_cause_is_reported_instead_of_its_consequences(job: SparklessJob) -> None:
     """A cancel marker that was passed on is a consequence; upstream comes before downstream.
 
     Ray: the master's queue of rollback requests
@@ -285,7 +285,7 @@ def test_answers_of_another_checkpoint_or_of_unknown_subtasks_are_ignored() -> N
     }
 
 
-def test_a_command_that_was_begun_and_not_finished_is_finished_by_the_next_one(job: SparklessJob) -> None:
+def test_an_unfinished_command_is_finished_by_the_next_one(job: SparklessJob) -> None:
     """Commands are kept as what the manifest says is still to do, and replayed by whoever comes next.
 
     Ray: the master's unfinished commands
@@ -351,7 +351,7 @@ def test_a_rollback_whose_request_is_lost_is_made_by_the_next_start(
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
 
-def test_an_error_that_is_no_answer_ends_the_attempt_and_another_one_begins_from_the_same_base(tmp_path: Path) -> None:
+def test_an_error_that_is_not_a_decline_ends_the_attempt_and_the_next_starts_from_the_same_base(tmp_path: Path) -> None:
     """Nothing of the attempt that broke is taken over: the next one gives what an undisturbed one gives.
 
     Ray: JobWorker.rollback of a recreated worker

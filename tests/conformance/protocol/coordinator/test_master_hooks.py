@@ -100,7 +100,7 @@ def test_every_participant_is_called_for_every_checkpoint(tmp_path: Path) -> Non
         assert metadata.sources["other"].consumed != ()
 
 
-def test_every_participant_gets_back_what_it_stored(tmp_path: Path) -> None:
+def test_every_participant_gets_its_stored_state_back(tmp_path: Path) -> None:
     """The source its position, the sink the contents of its table: nothing is read or published twice.
 
     Case: CheckpointCoordinatorMasterHooksTest.testHooksAreCalledOnRestore
@@ -119,7 +119,7 @@ def test_every_participant_gets_back_what_it_stored(tmp_path: Path) -> None:
     assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
 
 
-def test_without_a_completed_checkpoint_every_participant_begins_anew(tmp_path: Path) -> None:
+def test_without_a_completed_checkpoint_every_participant_starts_empty(tmp_path: Path) -> None:
     """What an aborted first epoch had read and staged is forgotten.
 
     Case: CheckpointCoordinatorMasterHooksTest.testHookReset
@@ -162,7 +162,7 @@ def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_pa
 
 
 @pytest.mark.parametrize("rows", [Decimal(1), "many"], ids=["cannot be stored", "is of another type"])
-def test_what_a_participant_adds_and_cannot_be_stored_fails_the_checkpoint(tmp_path: Path, rows: object) -> None:
+def test_a_participants_state_that_cannot_be_stored_fails_the_checkpoint(tmp_path: Path, rows: object) -> None:
     """Case: CheckpointCoordinatorMasterHooksTest.testSerializationFailsOnTrigger
     Case: CheckpointCoordinatorMasterHooksTest.testTypeIncompatibleWithSerializerOnStore
     """
@@ -183,7 +183,7 @@ def test_what_a_participant_adds_and_cannot_be_stored_fails_the_checkpoint(tmp_p
     assert run(job).checkpoint_id == 2
 
 
-def test_a_position_nobody_takes_back_is_refused_unless_it_may_be_left(tmp_path: Path) -> None:
+def test_an_unclaimed_position_is_refused_unless_it_may_be_dropped(tmp_path: Path) -> None:
     """A source that is gone from the spec: nothing is planned, until a person says that its position may stay behind.
 
     Case: CheckpointCoordinatorMasterHooksTest.checkUnMatchedStateOnRestore

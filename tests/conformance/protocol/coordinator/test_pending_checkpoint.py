@@ -75,7 +75,7 @@ def test_a_checkpoint_completes_when_every_subtask_has_acknowledged() -> None:
     assert log.epoch(B) == 2
 
 
-def test_answers_nobody_waits_for_are_counted_and_ignored() -> None:
+def test_unexpected_answers_are_counted_and_ignored() -> None:
     """Of a subtask that is not expected; of an older try, or of another checkpoint; and a second copy.
 
     Case: CheckpointCoordinatorTest.testStateCleanupForLateOrUnknownMessages
@@ -93,7 +93,7 @@ def test_answers_nobody_waits_for_are_counted_and_ignored() -> None:
     }
 
 
-def test_what_a_late_try_has_written_is_garbage_of_its_checkpoint() -> None:
+def test_objects_written_by_a_late_try_are_garbage_of_its_checkpoint() -> None:
     """Its answers are refused, its prefix is listed: no state of a late message stays behind.
 
     A newer try that completes subsumes the older ones; they are all that can be in flight beside it.
@@ -162,7 +162,7 @@ def test_a_decline_aborts_its_checkpoint_with_its_own_reason(job: SparklessJob, 
     assert job.staged_files(1) == []
 
 
-def test_a_late_decline_of_an_aborted_checkpoint_does_not_touch_the_next_one() -> None:
+def test_a_late_decline_of_an_aborted_checkpoint_does_not_affect_the_next_one() -> None:
     """Neither as an answer that travels with the data, nor as an abort that comes too late.
 
     Case: CheckpointCoordinatorTest.testTriggerAndDeclineCheckpointComplex
@@ -238,7 +238,7 @@ def test_a_sink_the_checkpoint_does_not_have_cannot_confirm_it() -> None:
     refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
 
 
-def test_whoever_asks_again_learns_how_a_checkpoint_ended() -> None:
+def test_a_repeated_request_returns_how_the_checkpoint_ended() -> None:
     """Completed or aborted: the first answer stays the answer, for its session and for any other (I9).
 
     Case: PendingCheckpointTest.testCompletionFuture

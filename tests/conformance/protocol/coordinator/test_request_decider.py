@@ -50,7 +50,7 @@ def test_a_request_while_too_many_checkpoints_are_unfinished_behind_the_commit_p
 
 
 @pytest.mark.parametrize("since_ms", [0, 1, MINUTE_MS // 2, MINUTE_MS - 1])
-def test_a_request_that_comes_too_early_is_told_how_long_to_wait(since_ms: int) -> None:
+def test_a_request_that_comes_too_early_says_how_long_to_wait(since_ms: int) -> None:
     """Case: CheckpointRequestDeciderTest.testCheckpointTiming"""
     log = JobLog()
     log.epoch(A)

@@ -67,7 +67,7 @@ def test_one_checkpoint_is_pending_at_a_time(job: SparklessJob) -> None:
     assert triggered(job, second).checkpoint_id == 2
 
 
-def test_a_triggered_checkpoint_that_is_discarded_makes_way_for_the_next_request(job: SparklessJob) -> None:
+def test_a_discarded_checkpoint_allows_the_next_trigger(job: SparklessJob) -> None:
     """Case: CheckpointCoordinatorTriggeringTest.discardingTriggeringCheckpointWillExecuteNextCheckpointRequest"""
     first, second = Session.cli(), Session.cli()
     triggered(job, first)
@@ -145,9 +145,7 @@ def test_a_trigger_that_cannot_store_its_plan_leaves_nothing_and_does_not_hinder
     assert triggered(job).checkpoint_id == 1
 
 
-def test_a_trigger_whose_id_cannot_be_taken_leaves_it_for_the_next(
-    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trigger_that_fails_leaves_its_id_for_the_next(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """I5: the id comes from the transition itself, so one that does not land takes none.
 
     Case: CheckpointCoordinatorTest.testTriggerCheckpointWithCounterIOException
@@ -233,7 +231,7 @@ def test_with_nothing_to_run_no_checkpoint_is_opened(job: SparklessJob) -> None:
     refused(log, InvalidRequest, lambda: log.trigger(A, expected=()))
 
 
-def test_with_nothing_to_run_a_store_that_takes_no_writes_is_not_noticed(
+def test_with_nothing_to_run_a_read_only_store_goes_unnoticed(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A schedule over a silent source fails nothing and counts nothing, however often it asks.

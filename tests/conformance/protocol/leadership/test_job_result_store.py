@@ -88,7 +88,7 @@ def test_a_job_that_has_not_ended_has_no_result() -> None:
     assert dirty_results(log.state.results) == ()
 
 
-def test_only_results_whose_clean_up_is_not_over_are_dirty() -> None:
+def test_only_results_with_outstanding_clean_up_are_dirty() -> None:
     """Case: JobResultStoreContractTest.testGetDirtyResultsWithDirtyAndCleanEntry"""
     log = JobLog()
     log.cancel(A)
@@ -152,7 +152,7 @@ def test_cleaning_twice_is_fine(end: End) -> None:
 
 
 @pytest.mark.parametrize("incarnation", [0, 2])
-def test_cleaning_what_has_no_result_is_refused(incarnation: int) -> None:
+def test_cleaning_an_incarnation_without_a_result_is_refused(incarnation: int) -> None:
     """Case: JobResultStoreContractTest.testCleaningNonExistentEntryThrowsException"""
     log = JobLog()
     refused(log, NotFound, lambda: log.clean(A, 1))
@@ -186,7 +186,7 @@ def test_a_start_waits_for_the_clean_up_and_opens_the_next_incarnation() -> None
     assert (log.pending.base, log.pending.checkpoint_id, log.pending.epoch) == (1, 3, 2)
 
 
-def test_the_newest_results_are_kept() -> None:
+def test_the_newest_results_are_retained() -> None:
     """I2: the manifest stays small; an incarnation below the current one is over, known or not."""
     log = JobLog()
     for _ in range(MAX_RESULTS + 3):
@@ -236,7 +236,7 @@ def test_a_result_says_which_format_it_is_written_in() -> None:
 @pytest.mark.parametrize(
     ("said", "clean_up"), [("dirty", CleanUp.DIRTY), ("clean", CleanUp.CLEAN), ("DIRTY", None), ("", None), ("x", None)]
 )
-def test_whether_a_result_is_dirty_is_said_in_one_of_two_words(said: str, clean_up: CleanUp | None) -> None:
+def test_the_clean_up_of_a_result_is_stored_as_dirty_or_clean(said: str, clean_up: CleanUp | None) -> None:
     """Where Flink tells a dirty entry from a clean one by the end of its file name, a field does; nothing is guessed.
 
     Case: FileSystemJobResultStoreFileOperationsTest.testHasValidDirtyJobResultStoreEntryExtension

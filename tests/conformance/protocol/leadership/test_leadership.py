@@ -70,7 +70,7 @@ def _revoked(log: JobLog, mine: PendingCheckpoint, hint: str) -> None:
 # -- status, before, during and after --------------------------------------------------------------------------------
 
 
-def test_a_job_that_nobody_has_led_is_initializing(job: SparklessJob) -> None:
+def test_a_job_without_a_leader_so_far_is_initializing(job: SparklessJob) -> None:
     """Created or not, and again after a start: until a session has claimed the timeline in this incarnation.
 
     Case: JobMasterServiceLeadershipRunnerTest.testInitialJobStatusIsInitializing
@@ -90,7 +90,7 @@ def test_a_job_that_nobody_has_led_is_initializing(job: SparklessJob) -> None:
     assert job.master.status().job_status == "initializing"
 
 
-def test_a_job_tells_of_itself_before_anything_of_it_exists(job: SparklessJob) -> None:
+def test_a_job_has_a_phase_before_it_exists(job: SparklessJob) -> None:
     """Status, details and history answer, and change nothing.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobInformationOperationsDuringInitialization
@@ -157,7 +157,7 @@ def test_a_cancel_reaches_the_process_that_runs_the_epoch(job: SparklessJob, mon
 
 
 @pytest.mark.parametrize("again", [1, 2])
-def test_a_cancel_that_cannot_end_says_why(job: SparklessJob, again: int) -> None:
+def test_a_cancel_that_cannot_finish_gives_the_reason(job: SparklessJob, again: int) -> None:
     """The error of what it waits for is its own; the job is canceled nevertheless.
 
     Case: JobMasterServiceLeadershipRunnerTest.testCancellationFailsWhenExceptionOccurs
@@ -199,7 +199,7 @@ def test_a_grant_asks_for_the_result_first(job: SparklessJob, end: str) -> None:
 # -- revoke ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_an_outdated_leader_holds_opens_nothing_any_more() -> None:
+def test_the_token_of_an_outdated_leader_grants_nothing() -> None:
     """Its token is refused wherever it is shown; the new one's holds.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterGatewayIsInvalidatedOnLeadershipChanges
@@ -218,7 +218,7 @@ def test_what_an_outdated_leader_holds_opens_nothing_any_more() -> None:
     assert isinstance(log.rebind(AIR_2), Transition)
 
 
-def test_an_outdated_leader_does_not_make_itself_known_as_the_leader() -> None:
+def test_an_outdated_leader_does_not_claim_leadership() -> None:
     """Who leads is what the newest grant says, whatever an older one still announces.
 
     Case: JobMasterServiceLeadershipRunnerTest.testLeaderAddressOfOutdatedLeaderIsIgnored
@@ -359,7 +359,7 @@ def bad_row(plan: EpochPlan) -> None:
         (bad_row, SubtaskDeclined, "BAD_RECORD", "failed"),
     ],
 )
-def test_what_a_run_fails_with_reaches_who_asked_for_it(
+def test_the_error_of_a_run_reaches_its_caller(
     job: SparklessJob, failure: Callable[[EpochPlan], None], error: type[Exception], reason: str, status: str
 ) -> None:
     """When it could not even begin, and when it failed on the way.
@@ -394,7 +394,7 @@ def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob
         job.master.trigger(Session.cli())
 
 
-def test_what_the_closing_of_a_job_fails_with_reaches_who_asked_for_it(job: SparklessJob) -> None:
+def test_an_error_while_closing_a_job_reaches_the_caller(job: SparklessJob) -> None:
     """The end itself is durable; the next command closes what is left.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessClosingExceptionIsForwardedToResultFuture

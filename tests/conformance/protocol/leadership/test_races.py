@@ -195,7 +195,7 @@ def events(config: StoreConfig) -> Counter[str]:
     return Counter(type(entry.event).__name__ for entry in entries(config))
 
 
-def test_of_many_triggers_one_is_granted_and_the_others_are_busy(config: StoreConfig) -> None:
+def test_one_of_many_concurrent_triggers_is_granted_and_the_others_are_busy(config: StoreConfig) -> None:
     """I3: one leader at a time; three rounds, each ended by whoever is first to sweep.
 
     Between the rounds every process sweeps: exactly one revokes, the others find nothing pending.
@@ -210,7 +210,7 @@ def test_of_many_triggers_one_is_granted_and_the_others_are_busy(config: StoreCo
     assert granted_ids == [1, 2, 3] and tokens == sorted(set(tokens))
 
 
-def test_of_complete_and_abort_exactly_one_wins(config: StoreConfig) -> None:
+def test_exactly_one_of_complete_and_abort_wins(config: StoreConfig) -> None:
     """I9, with the completing process and three that sweep it, five times over."""
     owner, other = ("trigger", "complete", "confirm") * 5, ("look", "sweep", "confirm") * 5
     rounds = raced(config, [owner] + [other] * (RACERS - 1))
@@ -225,7 +225,7 @@ def test_of_complete_and_abort_exactly_one_wins(config: StoreConfig) -> None:
     assert completed | aborted == {1, 2, 3, 4, 5} and not completed & aborted
 
 
-def test_a_job_ends_once_whoever_ends_it_and_nothing_is_granted_after_it(config: StoreConfig) -> None:
+def test_a_job_ends_once_and_nothing_is_granted_after_it(config: StoreConfig) -> None:
     """A cancel and a grant at once: both return, in one order or the other; no process waits for another.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceLeadershipRunnerCloseWhenElectionServiceGrantLeaderShip

@@ -64,7 +64,7 @@ def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob
     assert job.master.verify(2, deep=True).checkpoints == (2,)
 
 
-def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: SparklessJob) -> None:
+def test_a_process_that_ends_between_epochs_leaves_a_job_that_continues(job: SparklessJob) -> None:
     """Nothing is told to anybody: whoever comes next reads the head.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
@@ -76,7 +76,7 @@ def test_a_process_that_ends_between_epochs_leaves_a_job_that_goes_on(job: Spark
 
 
 @pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
-def test_a_process_that_is_told_to_end_gives_its_epoch_up_and_the_job_goes_on(
+def test_a_terminated_process_aborts_its_epoch_and_the_job_continues(
     job: SparklessJob, signal: type[BaseException]
 ) -> None:
     """What it was doing is told by nobody but itself: uncounted, and nothing of it is visible.

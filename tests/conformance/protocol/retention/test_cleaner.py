@@ -60,7 +60,7 @@ def test_nothing_at_or_above_the_lowest_pending_checkpoint_is_cleaned(lowest: in
     assert {_checkpoint(entry.prefix) for entry in leaders} == expected
 
 
-def test_one_drop_that_fails_is_logged_and_the_others_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_deletion_is_logged_and_the_others_succeed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The epoch succeeds, the newest checkpoint is there, and what was left is deleted the next time.
 
     Case: StandaloneCompletedCheckpointStoreTest.testAddCheckpointWithFailedRemove
@@ -83,7 +83,7 @@ def test_one_drop_that_fails_is_logged_and_the_others_go(tmp_path: Path, caplog:
     assert first not in {stat.key for stat in store.list("chk-")}
 
 
-def test_a_store_that_is_down_is_not_asked_for_every_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_store_is_not_called_for_every_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After a few failures the rest waits, still listed, for the next time."""
     job, session, listed = _with_due_garbage(tmp_path)
     assert len(listed) > MAX_FAILED_DROPS

@@ -118,7 +118,7 @@ def test_all_retained_checkpoints_are_listed_in_the_order_of_their_ids() -> None
     assert ids(epochs(4).state.checkpoints) == [1, 2, 3, 4]
 
 
-def test_what_is_read_back_is_sorted_or_refused(tmp_path: Path) -> None:
+def test_checkpoints_read_back_are_sorted_or_refused(tmp_path: Path) -> None:
     """I5: the manifest's bytes are checked when they are read: an order that nobody can have written is corrupt.
 
     Case: DefaultCompletedCheckpointStoreTest.testRecoverSortedCheckpoints
@@ -143,7 +143,7 @@ def test_savepoints_stay_and_so_does_the_newest_checkpoint() -> None:
     assert left(state, last=1) == [3, 4, 5]
 
 
-def test_what_is_not_beyond_the_policy_is_not_dropped() -> None:
+def test_checkpoints_within_the_policy_are_not_dropped() -> None:
     """Exactly so many as the policy keeps: nothing is due, and asking for one is refused.
 
     Case: DefaultCompletedCheckpointStoreTest.testNotSubsumedIfNotNeeded
@@ -153,7 +153,7 @@ def test_what_is_not_beyond_the_policy_is_not_dropped() -> None:
     refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3))
 
 
-def test_pinned_and_unconfirmed_checkpoints_stay_until_they_are_let_go() -> None:
+def test_pinned_and_unconfirmed_checkpoints_are_retained_until_released() -> None:
     """I8: a reader's pin and a sink that has not confirmed are roots; with the latter goes what its table shows."""
     log = epochs(3)
     log.pin(B, 1, "reader")
@@ -265,7 +265,7 @@ def test_people_see_that_a_checkpoint_was_dropped(tmp_path: Path) -> None:
     assert statuses == {2: "completed", 1: "subsumed"}
 
 
-def test_a_commit_that_succeeds_lets_the_old_ones_go(tmp_path: Path) -> None:
+def test_a_successful_commit_releases_the_old_checkpoints(tmp_path: Path) -> None:
     """Publish before delete: only once the new one is the head is the old one dropped.
 
     Case: DefaultCompletedCheckpointStoreTest.testAddCheckpointSuccessfullyShouldRemoveOldOnes
@@ -277,7 +277,7 @@ def test_a_commit_that_succeeds_lets_the_old_ones_go(tmp_path: Path) -> None:
     assert ids(job.context.head().state.checkpoints) == [2]
 
 
-def test_a_commit_that_fails_keeps_every_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_commit_retains_every_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transition that would add the new one did not land: head, retained checkpoints and files are as before.
 
     Case: DefaultCompletedCheckpointStoreTest.testAddCheckpointFailedShouldNotRemoveOldOnes
@@ -313,7 +313,7 @@ def test_a_corrupt_entry_fails_the_next_epoch_and_is_never_skipped(tmp_path: Pat
     assert job.context.head().version == version, "nothing was triggered on an older one"
 
 
-def test_a_torn_manifest_head_fails_and_the_version_before_is_not_taken(tmp_path: Path) -> None:
+def test_a_torn_manifest_head_fails_without_falling_back_to_the_previous_version(tmp_path: Path) -> None:
     """I1: the head decides; one that cannot be read stops the job."""
     job = job_with_epochs(tmp_path, 1)
     newest = next(iter(job.context.store.list(MANIFEST_PREFIX, limit=1)))
@@ -341,7 +341,7 @@ def test_a_job_that_has_ended_takes_no_further_checkpoint(end: str) -> None:
     assert ids(log.state.checkpoints) == [1]
 
 
-def test_a_job_that_failed_or_was_canceled_keeps_what_it_had(tmp_path: Path) -> None:
+def test_a_failed_or_canceled_job_retains_its_checkpoints(tmp_path: Path) -> None:
     """What ends here is a run of a job, not its history: every retained checkpoint can still be restored.
 
     Case: DefaultCompletedCheckpointStoreTest.testShutdownShouldNotDiscardStateHandleWhenJobIsNotGloballyTerminalState

@@ -32,7 +32,7 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.tasks.state_lineage import GROUPS, SCHEMA, StateLineage, table
 
 
-def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_last(tmp_path: Path) -> None:
+def test_a_run_is_retained_while_any_retained_checkpoint_refers_to_it(tmp_path: Path) -> None:
     """Two runs, each needed by who refers to it.
 
     Case: SharedStateRegistryTest.testRegistryNormal
@@ -48,7 +48,7 @@ def test_a_run_stays_while_any_kept_checkpoint_refers_to_it_and_goes_with_the_la
     assert lineage.garbage() == base | delta
 
 
-def test_forgetting_what_nobody_knows_changes_nothing() -> None:
+def test_dropping_an_unknown_run_changes_nothing() -> None:
     """Neither an unknown checkpoint nor an unknown key is an error.
 
     Case: SharedStateRegistryTest.testUnregisterWithUnexistedKey
@@ -61,7 +61,7 @@ def test_forgetting_what_nobody_knows_changes_nothing() -> None:
     assert unreferenced([], []) == ()
 
 
-def test_changes_on_one_base_keep_it_and_a_new_base_lets_it_go(tmp_path: Path) -> None:
+def test_changes_on_a_base_retain_it_and_a_new_base_releases_it(tmp_path: Path) -> None:
     """A base and its deltas are what a materialised state and its change log are: each outlives who first wrote it.
 
     Case: SharedStateRegistryTest.testRegisterChangelogStateBackendHandles
@@ -78,7 +78,7 @@ def test_changes_on_one_base_keep_it_and_a_new_base_lets_it_go(tmp_path: Path) -
     assert lineage.garbage(3) == {base, delta}, "the newer base replaces both"
 
 
-def test_what_a_savepoint_refers_to_stays_although_no_checkpoint_uses_it_any_more() -> None:
+def test_objects_of_a_savepoint_are_retained_after_no_checkpoint_uses_them() -> None:
     """The savepoint's runs are the user's: they are garbage only when the savepoint itself is gone.
 
     Case: SharedStateRegistryTest.testUnregisterUnusedSavepointState
@@ -97,7 +97,7 @@ def test_what_a_savepoint_refers_to_stays_although_no_checkpoint_uses_it_any_mor
     assert any(_run(1).startswith(prefix) for prefix in disposed)
 
 
-def test_a_file_that_two_subtasks_share_goes_with_the_last_part_of_it(tmp_path: Path) -> None:
+def test_a_file_shared_by_two_subtasks_is_deleted_with_its_last_part(tmp_path: Path) -> None:
     """After a rescale one file serves several subtasks, each for its own key groups: it is one object all the same.
 
     Case: SharedStateRegistryTest.testFireMergingOperatorStateRegister
@@ -119,7 +119,7 @@ def test_a_file_that_two_subtasks_share_goes_with_the_last_part_of_it(tmp_path: 
     assert lineage.garbage(4) == {shared.key}
 
 
-def test_small_runs_are_merged_and_the_merged_ones_go(tmp_path: Path) -> None:
+def test_small_runs_are_merged_and_then_deleted(tmp_path: Path) -> None:
     """More deltas than a restore should open become one; the base stays."""
     lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(1000))
@@ -152,7 +152,7 @@ def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
     assert lineage.garbage(3, 4) == set()
 
 
-def test_rows_in_flight_belong_to_one_checkpoint_and_go_with_it(tmp_path: Path) -> None:
+def test_rows_in_flight_belong_to_one_checkpoint_and_are_deleted_with_it(tmp_path: Path) -> None:
     """Channel files are never carried by reference: the next epoch processes what is in them."""
     job = SparklessJob.create(tmp_path, {"{last: 1}": "{last: 9}"})
     keys = []

@@ -113,7 +113,7 @@ def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 7])
-def test_what_is_to_be_read_is_split_anew_each_object_to_one_subtask(parallelism: int) -> None:
+def test_input_is_split_again_with_each_object_assigned_to_one_subtask(parallelism: int) -> None:
     """Splits are the only state that is dealt out: in order, each once, whatever the parallelism was before.
 
     Case: StateAssignmentOperationTest.testRepartitionSplitDistributeStates

@@ -46,7 +46,7 @@ def test_a_cause_with_a_reason_of_its_own_keeps_it() -> None:
     assert commands[-1] == DeclineCheckpoint(ID, reason, "an input ended")
 
 
-def test_closing_a_running_snapshot_keeps_what_was_measured_marked_incomplete() -> None:
+def test_closing_a_running_snapshot_reports_its_measurements_as_incomplete() -> None:
     """Case: AsyncCheckpointRunnableTest.testReportIncompleteStats"""
     snapshot = AsyncSnapshot(ID)
     assert snapshot.close() == GONE
@@ -63,7 +63,7 @@ def test_acknowledged_state_is_never_discarded() -> None:
 
 
 @pytest.mark.parametrize("ended_by", ["close", "failure"])
-def test_what_is_stored_after_a_discard_is_dropped_and_not_acknowledged(ended_by: str) -> None:
+def test_objects_stored_after_a_discard_are_dropped_and_not_acknowledged(ended_by: str) -> None:
     snapshot = AsyncSnapshot(ID)
     _ = snapshot.close() if ended_by == "close" else snapshot.failed("no space", running=True)
     assert snapshot.completed() == (DiscardSnapshot(ID),)

@@ -111,7 +111,7 @@ def test_an_abort_with_cleanup_removes_the_result() -> None:
         writer.take_result(ME, ID)
 
 
-def test_an_abort_without_cleanup_keeps_the_result_for_whoever_takes_it() -> None:
+def test_an_abort_without_cleanup_keeps_the_result_available() -> None:
     """Case: ChannelStateWriterImplTest.testAbortDoesNotClearsResults"""
     writer = _writer()
     writer.start(ME, ID)
@@ -121,7 +121,7 @@ def test_an_abort_without_cleanup_keeps_the_result_for_whoever_takes_it() -> Non
         writer.take_result(ME, ID)
 
 
-def test_an_abort_of_what_nobody_started_is_ignored() -> None:
+def test_an_abort_of_a_checkpoint_that_was_not_started_is_ignored() -> None:
     """Case: ChannelStateWriterImplTest.testAbortIgnoresMissing"""
     writer = _writer()
     assert writer.abort(ME, ID, OWN, "division by zero", cleanup=True) == ()
@@ -129,7 +129,7 @@ def test_an_abort_of_what_nobody_started_is_ignored() -> None:
     assert not writer.take_result(ME, CheckpointId(43)).done
 
 
-def test_an_old_checkpoint_is_aborted_and_the_next_one_is_whole() -> None:
+def test_an_old_checkpoint_is_aborted_and_the_next_one_completes() -> None:
     """Case: ChannelStateWriterImplTest.testAbortOldAndStartNewCheckpoint"""
     spill, old, new = SpillFile(_writer()), ID, CheckpointId(43)
     spill.writer.start(ME, old)
@@ -199,7 +199,7 @@ def test_nothing_can_be_added_before_the_start() -> None:
     assert writer.held == ()
 
 
-def test_what_was_not_started_cannot_be_finished() -> None:
+def test_a_checkpoint_that_was_not_started_cannot_be_finished() -> None:
     """Case: ChannelStateWriterImplTest.testFinishNotStarted"""
     writer = _writer(ME, "window/0")
     with wording.raises(ProtocolViolation):
@@ -211,7 +211,7 @@ def test_what_was_not_started_cannot_be_finished() -> None:
         writer.finish_input(ME, ID)
 
 
-def test_a_failure_that_nobody_has_learnt_of_is_raised_at_the_close() -> None:
+def test_an_unreported_failure_is_raised_at_the_close() -> None:
     """Case: ChannelStateWriterImplTest.testRethrowOnClose
     Case: ChannelStateWriteRequestExecutorImplTest.testRecordsException
     """
@@ -222,7 +222,7 @@ def test_a_failure_that_nobody_has_learnt_of_is_raised_at_the_close() -> None:
     assert spill.writer.close() == ()
 
 
-def test_a_failure_that_its_result_has_told_is_not_raised_at_the_close() -> None:
+def test_a_failure_reported_by_its_result_is_not_raised_at_the_close() -> None:
     """A refused snapshot is a value: the subtask declines with the result's failure, it does not break."""
     spill = _failed_write()
     assert _reason(spill.writer.take_result(ME, ID)) is ASYNC
@@ -251,7 +251,7 @@ def _failed_write() -> SpillFile:
     return spill
 
 
-def test_results_that_nobody_takes_are_limited() -> None:
+def test_the_number_of_untaken_results_is_limited() -> None:
     """Case: ChannelStateWriterImplTest.testLimit"""
     writer = _writer(ME, "window/0")
     for checkpoint_id in range(1, MAX_LIVE_RESULTS + 1):
@@ -545,7 +545,7 @@ def test_the_file_does_not_depend_on_which_subtask_was_first() -> None:
 
 
 @TWO_OR_MORE
-def test_what_the_other_subtasks_say_after_a_failure_changes_nothing(subtasks: int) -> None:
+def test_calls_of_other_subtasks_after_a_failure_change_nothing(subtasks: int) -> None:
     """Case: ChannelStateCheckpointWriterTest.testTaskFailThenCompleteOtherTask"""
     names = _names(subtasks)
     file, results = _files(*names)

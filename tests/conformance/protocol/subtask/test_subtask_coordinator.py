@@ -112,7 +112,7 @@ def test_marks_of_aborted_ids_are_bounded_and_the_oldest_goes_first() -> None:
     assert subtask.coordinator.aborted_ids == set(range(newest - MAX_ABORT_MARKS + 1, newest + 1))
 
 
-def test_an_id_whose_mark_may_be_evicted_is_taken_for_aborted() -> None:
+def test_an_id_whose_mark_may_have_been_evicted_counts_as_aborted() -> None:
     """What cannot be told from an aborted checkpoint any more is not taken; what can, is."""
     for aborted, taken in [([6, 7, 8], False), ([9], False), ([7], True)]:
         subtask = SubtaskDriver()
@@ -223,7 +223,7 @@ def test_an_abort_reaches_only_the_local_state_when_the_subtask_does_not_run() -
     assert subtask.coordinator.aborted_ids == frozenset()
 
 
-def test_an_abort_by_notification_leaves_the_result_to_whoever_takes_it() -> None:
+def test_an_abort_by_notification_keeps_the_result_available() -> None:
     subtask = SubtaskDriver()
     subtask.init(unaligned(42))
     subtask.abort_notified(42)
@@ -279,7 +279,7 @@ def test_an_abort_on_a_barrier_takes_the_snapshot_of_the_same_checkpoint_with_it
     assert len(subtask.all(DeclineCheckpoint)) == 1
 
 
-def test_a_synchronous_part_that_fails_leaves_nothing_declines_and_cancels_the_barrier_on_its_way() -> None:
+def test_a_failed_synchronous_part_is_discarded_declined_and_its_barrier_cancelled() -> None:
     subtask = SubtaskDriver()
     subtask.in_flight = [data()]
     subtask.freeze_error = CheckpointFailureReason.TASK_CHECKPOINT_FAILURE

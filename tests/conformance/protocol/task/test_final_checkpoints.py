@@ -71,7 +71,7 @@ def test_a_subtask_ends_only_after_a_checkpoint_that_was_begun_after_its_data() 
     assert task.life.state is TaskState.FINISHED
 
 
-def test_a_subtask_waits_for_what_it_is_still_uploading_and_closes_then() -> None:
+def test_a_subtask_waits_for_running_uploads_before_it_closes() -> None:
     """Whatever becomes of an upload, the subtask ends; what was acknowledged meanwhile stays.
 
     Case: StreamTaskFinalCheckpointsTest.testWaitingForPendingCheckpointsOnFinished
@@ -91,7 +91,7 @@ def test_a_subtask_waits_for_what_it_is_still_uploading_and_closes_then() -> Non
 
 
 @pytest.mark.parametrize("kind", ["aligned", "timeoutable", "unaligned"])
-def test_checkpoints_go_on_while_inputs_end_one_after_another(kind: str) -> None:
+def test_checkpoints_continue_while_inputs_end_one_after_another(kind: str) -> None:
     """An ended channel is not waited for; when all have ended, the subtask is triggered like a source.
 
     Case: StreamTaskFinalCheckpointsTest.testTriggeringAlignedNoTimeoutCheckpointWithFinishedChannels

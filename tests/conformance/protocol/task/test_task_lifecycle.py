@@ -49,7 +49,7 @@ Reason = CheckpointFailureReason
 ENDS: list[Callable[[TaskLifecycle], object]] = [TaskLifecycle.finish, TaskLifecycle.fail, TaskLifecycle.close]
 
 
-def test_a_completion_told_again_or_replayed_by_an_abort_counts_once() -> None:
+def test_a_repeated_or_replayed_completion_counts_once() -> None:
     """I11: an abort carries the latest completed id, which repairs a completion that was lost.
 
     Case: StreamTaskTest.testSkipRepeatCheckpointComplete
@@ -64,7 +64,7 @@ def test_a_completion_told_again_or_replayed_by_an_abort_counts_once() -> None:
     assert task.life.last_reported == 8
 
 
-def test_what_completed_before_the_restored_checkpoint_is_not_told() -> None:
+def test_completions_before_the_restored_checkpoint_are_not_reported() -> None:
     """Case: StreamTaskTest.testIgnoreCompleteCheckpointBeforeStartup"""
     task = TaskDriver(restored=3)
     task.complete(2)
@@ -75,14 +75,14 @@ def test_what_completed_before_the_restored_checkpoint_is_not_told() -> None:
     assert task.told(Told.ABORTED) == [4, 7]
 
 
-def test_a_replayed_completion_is_told_before_the_abort_that_carries_it() -> None:
+def test_a_replayed_completion_is_reported_before_its_abort() -> None:
     task = TaskDriver()
     task.abort(7, latest_completed=6)
     told = [(command.what, command.checkpoint_id) for command in task.said if isinstance(command, NotifyOperators)]
     assert told == [(Told.COMPLETE, 6), (Told.ABORTED, 7)]
 
 
-def test_a_confirmation_says_complete_first_and_subsumed_then() -> None:
+def test_a_confirmation_reports_complete_before_subsumed() -> None:
     """The order of the confirmation message, also when the completion itself is known already."""
     task = TaskDriver()
     task.execute(task.life.confirm(CheckpointId(5), CheckpointId(4)))
@@ -140,7 +140,7 @@ def test_a_checkpoint_triggered_before_the_restore_is_declined_and_cancelled_dow
         (TaskLifecycle.fail, Reason.TASK_FAILURE),
     ],
 )
-def test_a_subtask_at_its_end_says_why_it_takes_no_checkpoint(
+def test_a_subtask_at_its_end_refuses_a_checkpoint_with_a_reason(
     end: Callable[[TaskLifecycle], object], reason: CheckpointFailureReason
 ) -> None:
     task = TaskDriver()
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_a_closed_subtask_takes_no_snapshot_and_breaks_nothing(
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_closed_operators_are_told_nothing_and_the_local_state_everything(
+def test_closed_operators_get_no_notification_and_local_state_gets_all(
     end: Callable[[TaskLifecycle], object],
 ) -> None:
     """Case: StreamTaskTest.testNotifyCheckpointOnClosedOperator"""
@@ -303,7 +303,7 @@ def test_a_snapshot_that_cannot_be_frozen_is_declined_and_its_parts_are_dropped(
     assert task.life.running
 
 
-def test_nobody_waits_for_the_barrier_of_a_snapshot_that_failed() -> None:
+def test_receivers_do_not_wait_for_the_barrier_of_a_failed_snapshot() -> None:
     """The barrier is on its way before the freeze; the cancel marker behind it keeps receivers from waiting.
 
     Case: StreamTaskTest.testTaskAvoidHangingAfterSnapshotStateThrownException
@@ -328,7 +328,7 @@ def test_one_part_of_an_upload_that_fails_cancels_its_siblings() -> None:
     assert snapshot.failed("and so was the state", running=True) == ()
 
 
-def test_what_fails_in_the_background_is_declined_in_its_own_words() -> None:
+def test_a_background_failure_is_declined_with_its_own_message() -> None:
     """Case: StreamTaskTest.testUncaughtExceptionInAsynchronousCheckpointingOperation
     Case: StreamTaskTest.testAsyncExceptionHandlerHandleExceptionForwardsMessageProperly
     """
@@ -352,7 +352,7 @@ def test_the_time_of_the_restore_is_measured_apart() -> None:
     assert b'"restore_ms": ' in metrics.encode(StoreRequests())
 
 
-def test_an_error_while_giving_up_an_epoch_does_not_hide_the_one_that_ended_it(
+def test_an_error_while_aborting_an_epoch_does_not_hide_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store is down when the abort is written; the lease ends by itself, and the next start sweeps.

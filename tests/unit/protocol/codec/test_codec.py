@@ -192,7 +192,7 @@ def test_entries_are_written_as_they_were() -> None:
     assert [decode_entry(line) for line in lines] == ENTRIES
 
 
-def test_what_happened_is_read_without_the_state_that_it_led_to() -> None:
+def test_an_event_is_read_without_the_resulting_state() -> None:
     """Of an entry and of its tombstone alike; a state that nobody asks for may be torn, an event may not."""
     for entry in ENTRIES:
         told = LoggedEvent(entry.version, entry.event)
@@ -209,7 +209,7 @@ def test_what_happened_is_read_without_the_state_that_it_led_to() -> None:
         decode_event(dumped({name: value for name, value in whole.items() if name != "event"}))
 
 
-def test_what_happened_is_read_from_the_beginning_of_an_entry_alone() -> None:
+def test_an_event_is_read_from_the_first_bytes_of_an_entry() -> None:
     """Most of a large entry is its state; None where the beginning does not tell, for then the whole does."""
     for entry in ENTRIES:
         body = encode_entry(entry)
@@ -239,7 +239,7 @@ def buried(entry: LogEntry) -> Tombstone:
     return found
 
 
-def test_a_tombstone_keeps_what_is_asked_of_old_versions() -> None:
+def test_a_tombstone_retains_what_old_versions_are_read_for() -> None:
     """I6: a key is never freed, and what a replay, a report and a lost writer need is still there."""
     for entry in ENTRIES:
         found = buried(entry)
@@ -396,7 +396,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("state.pins", [{"name": "r", "checkpoint_id": 1}]),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_place(path: str, value: object) -> None:
+def test_a_mismatch_is_reported_with_its_path(path: str, value: object) -> None:
     """Strict: nothing is guessed, and the message says where and what was expected."""
     with wording.raises(StateCorrupt):
         decode_entry(dumped(changed(path, value)))

@@ -42,11 +42,11 @@ _RECORDS = st.lists(
 
 @given(_RECORDS)
 @example([{"at": "ab"}, {"at": "acb"}])
-def test_what_is_packed_comes_back_as_it_was_types_included(records: list[object]) -> None:
+def test_unpacking_restores_values_and_types(records: list[object]) -> None:
     assert dumps(unpack(pack(records)), sort_keys=True) == dumps(records, sort_keys=True)
 
 
-def test_records_become_columns_that_say_once_what_is_alike() -> None:
+def test_records_become_columns_that_store_shared_values_once() -> None:
     one = {"id": 1, "run": {"dag": "a", "at": "chk-1/_metadata"}, "flag": True, "summary": {"rows": 1, "late": 0}}
     two = {"id": 2, "run": {"dag": "a", "at": "chk-12/_metadata"}, "flag": True, "summary": {"rows": 2}}
     assert pack([one, two]) == {
@@ -61,7 +61,7 @@ def test_records_become_columns_that_say_once_what_is_alike() -> None:
     assert pack([one]) == [one] and pack([one, one]) == [one, one]
 
 
-def test_what_is_no_column_is_left_to_the_strict_reader() -> None:
+def test_values_that_are_not_columns_are_left_to_the_strict_reader() -> None:
     for value in (None, 7, ["x"], [{}, 7]):
         assert unpack(value) == value
 
@@ -93,7 +93,7 @@ def test_a_broken_column_is_state_corrupt(column: object) -> None:
         decode_entry(dumps(document).encode())
 
 
-def test_a_handle_says_its_digest_once_and_nothing_else_is_touched() -> None:
+def test_a_handle_stores_its_digest_once_and_nothing_else_changes() -> None:
     handle = {"key": f"inputs/{'a' * 64}.json", "sha256": "a" * 64, "size": 7}
     short = {**handle, "key": "inputs/{sha256}.json"}
     file = {**handle, "rows": 1}

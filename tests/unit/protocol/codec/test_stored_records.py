@@ -68,7 +68,7 @@ STORED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_what_is_declared_is_stored_and_read_back() -> None:
+def test_declared_fields_are_stored_and_read_back() -> None:
     assert to_json(WHOLE) == STORED
     assert decode(Whole, encode(WHOLE), "whole") == WHOLE
 
@@ -108,7 +108,7 @@ def test_a_row_may_end_before_fields_that_have_defaults() -> None:
         ({"part": {"format": "part/2", "groups": 4, "valid": [1, 4]}}, ".part.groups"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_place(change: dict[str, Any], place: str) -> None:
+def test_a_mismatch_is_reported_with_its_path(change: dict[str, Any], place: str) -> None:
     with wording.raises(StateCorrupt) as refused:
         from_json(Whole, STORED | change, "whole")
     assert place in str(refused.value)

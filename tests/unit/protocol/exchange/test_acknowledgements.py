@@ -52,7 +52,7 @@ def declined(*answers: SubtaskAnswer) -> SubtaskDeclined:
     return caught.value
 
 
-def test_a_whole_epoch_is_verified_in_whatever_order_its_answers_arrive() -> None:
+def test_a_complete_epoch_is_verified_in_any_order_of_answers() -> None:
     for answers in permutations(WHOLE):
         verified = check(*answers)
         assert verified.acknowledgements == WHOLE
@@ -102,7 +102,7 @@ def test_a_consumed_attempt_that_is_not_the_acknowledged_one_declines() -> None:
     assert error.details["reason"] == "ATTEMPTS_MIXED"
 
 
-def test_a_consumed_attempt_of_nobody_expected_declines() -> None:
+def test_a_consumed_attempt_of_an_unexpected_subtask_declines() -> None:
     declined(SOURCE_0, SOURCE_1, ack(1, 0, "t0", (0, 5, "s5")))
 
 
@@ -111,13 +111,13 @@ def test_measurements_may_differ_between_copies_and_the_first_counts() -> None:
     assert verified.acknowledgements[0] == SOURCE_0
 
 
-def test_a_decline_says_why_before_what_is_missing_or_mixed() -> None:
+def test_a_decline_takes_precedence_over_missing_or_mixed_answers() -> None:
     error = declined(SOURCE_0, replace(SOURCE_0, attempt_digest="x"), decline(0, 1, "BAD_RECORD", "day-3.csv line 7"))
     assert error.details["reason"] == "BAD_RECORD"
     assert error.details["payload"] == {"line": 7}
 
 
-def test_a_decline_for_corrupt_state_is_that_error_with_what_to_type() -> None:
+def test_a_decline_for_corrupt_state_is_raised_as_that_error_with_a_hint() -> None:
     """Exit 7 and no retry: another epoch would meet the same bytes."""
     refusal = replace(decline(1, 0, "STATE_CORRUPT", "run r.parquet"), payload={"hint": "milepost verify flights"})
     with wording.raises(StateCorrupt) as caught:
@@ -126,7 +126,7 @@ def test_a_decline_for_corrupt_state_is_that_error_with_what_to_type() -> None:
     assert caught.value.details["reason"] == "STATE_CORRUPT"
 
 
-def test_the_cause_goes_before_the_echo_of_a_cancel_marker() -> None:
+def test_the_cause_takes_precedence_over_a_forwarded_cancel_marker() -> None:
     echo = decline(0, 0, "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER")
     cause = decline(1, 0, "SQL_ERROR")
     for answers in permutations((echo, cause, decline(2, 0, "BAD_RECORD"))):

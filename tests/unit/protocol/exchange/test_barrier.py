@@ -73,7 +73,7 @@ def _declined(check: ChannelCheck) -> CheckpointFailureReason:
 
 
 @given(st.lists(st.lists(st.binary(max_size=8), max_size=4), min_size=1, max_size=4), st.randoms())
-def test_whole_channels_align_in_any_order_of_arrival(channels: list[list[bytes]], random: object) -> None:
+def test_complete_channels_align_in_any_order_of_arrival(channels: list[list[bytes]], random: object) -> None:
     check = ChannelCheck(ME, len(channels))
     order = list(range(len(channels)))
     random.shuffle(order)  # type: ignore[attr-defined]
@@ -171,7 +171,7 @@ def test_two_attempts_have_equal_digests_only_if_all_their_channels_and_acks_are
     assert same.digest != _ack(_barrier(0, [b"a"]), consumed={0: "other"}).digest
 
 
-def test_what_equal_attempts_measured_is_told_and_tells_them_not_apart() -> None:
+def test_measurements_are_reported_and_do_not_distinguish_equal_attempts() -> None:
     """I12: times travel beside an acknowledgement; who compares attempts does not look at them."""
     one, other = (_ack(_barrier(0, [b"a"]), measured={"total_ms": spent_ms}) for spent_ms in (7, 8))
     assert one.digest == other.digest
@@ -220,7 +220,7 @@ def test_an_acknowledgement_before_its_barrier_twice_or_missing_is_refused() -> 
         assert outcome.reason is CheckpointFailureReason.CHANNEL_INCOMPLETE
 
 
-def test_an_acknowledgement_of_another_barrier_than_the_one_that_came_is_a_digest_mismatch() -> None:
+def test_an_acknowledgement_of_another_barrier_is_a_digest_mismatch() -> None:
     """The buffers of one attempt followed by the acknowledgement of another."""
     check = ChannelCheck(ME, 1)
     check.barrier(0, _barrier(0, []))
@@ -243,7 +243,7 @@ def test_an_acknowledgement_of_an_unknown_channel_is_refused() -> None:
     assert _declined(check) is CheckpointFailureReason.CHANNEL_INCOMPLETE
 
 
-def test_two_attempts_of_one_sender_consumed_by_two_subtasks_are_found_at_the_driver() -> None:
+def test_the_driver_detects_two_attempts_of_a_sender_consumed_by_two_subtasks() -> None:
     """I12: each receiver saw a consistent attempt; only comparing all copies of all acks shows the mix."""
     one, other = _ack(_barrier(0, [b"a"])), _ack(_barrier(0, [b"b"]))
     first = _ack(_barrier(0, [], level=1, channels={}), consumed={0: one.digest})

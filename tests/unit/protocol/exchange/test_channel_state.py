@@ -118,19 +118,19 @@ def _file(*subtasks: str) -> tuple[ChannelStateFile, dict[str, ChannelStateResul
     return file, results
 
 
-def test_a_file_is_for_somebody() -> None:
+def test_a_file_needs_a_subtask() -> None:
     with wording.raises(ProtocolViolation):
         ChannelStateFile(ID, [])
 
 
-def test_a_subtask_takes_part_once_and_only_if_it_is_awaited() -> None:
+def test_a_subtask_participates_once_and_only_if_it_is_expected() -> None:
     file, _ = _file(ME)
     for subtask in (ME, STRANGER):
         with wording.raises(ProtocolViolation):
             file.register(subtask, ChannelStateResult())
 
 
-def test_a_failed_file_takes_nothing_and_ends_once() -> None:
+def test_a_failed_file_accepts_nothing_and_ends_once() -> None:
     file, results = _file(ME)
     assert file.fail(CAUSE) == ()
     late = (data(),)
@@ -167,7 +167,7 @@ def _writing() -> tuple[SpillFile, ChannelStateResult]:
 
 
 @pytest.mark.parametrize("given_up_by", ["abort", "close"])
-def test_the_end_of_a_write_of_a_checkpoint_that_was_given_up_changes_nothing(given_up_by: str) -> None:
+def test_the_end_of_a_write_of_an_aborted_checkpoint_changes_nothing(given_up_by: str) -> None:
     for stored_after_all in (True, False):
         spill, result = _writing()
         writer = spill.writer
@@ -185,7 +185,7 @@ def test_the_end_of_a_write_of_a_checkpoint_that_was_given_up_changes_nothing(gi
 
 
 @pytest.mark.parametrize("newer_is", ["started", "aborted"])
-def test_a_checkpoint_that_is_being_written_is_whole_whatever_becomes_of_newer_ones(newer_is: str) -> None:
+def test_a_checkpoint_being_written_completes_independently_of_newer_ones(newer_is: str) -> None:
     spill, result = _writing()
     newer = CheckpointId(6)
     if newer_is == "started":

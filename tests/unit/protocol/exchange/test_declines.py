@@ -30,7 +30,7 @@ def collected(*declines: Decline) -> Declines:
     return requests
 
 
-def test_a_subtask_that_asks_again_is_one_request() -> None:
+def test_repeated_requests_of_a_subtask_count_once() -> None:
     requests = Declines()
     assert not requests.has_requests
     assert requests.request(decline(0, 1)) and not requests.request(decline(0, 1))
@@ -67,7 +67,7 @@ def test_the_order_in_which_requests_arrive_changes_nothing(asked: list[Decline]
     assert sum(request.copies for request in collected(*asked).requests()) == len(asked)
 
 
-def test_a_subtask_that_was_begun_again_is_a_rollback_to_the_base_of_its_epoch() -> None:
+def test_a_recreated_subtask_is_rolled_back_to_the_base_of_its_epoch() -> None:
     """A lost attempt leaves no measurement, its successor's number counts it; speculative copies are one more."""
     one, two, three = SubtaskKey(0, 1), SubtaskKey(1, 0), SubtaskKey(1, 1)
     measured = [(two, 1), (three, 0), (one, 0), (one, 2), (one, 1)]

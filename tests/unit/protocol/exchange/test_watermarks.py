@@ -16,7 +16,7 @@ MAYBE = st.none() | st.integers(-(10**9), 10**9)
 
 
 @given(MAYBE, MAYBE, st.integers(0, 10**6))
-def test_a_source_watermark_never_goes_back(previous: int | None, newest: int | None, delay: int) -> None:
+def test_a_source_watermark_never_decreases(previous: int | None, newest: int | None, delay: int) -> None:
     after = source_watermark(previous, newest, delay)
     assert after == latest(previous, after)
     if newest is not None:
@@ -39,7 +39,7 @@ def test_an_operator_waits_for_its_slowest_input(inputs: list[int | None]) -> No
 
 
 @given(MAYBE, MAYBE, st.lists(MAYBE, max_size=4))
-def test_a_firing_watermark_never_goes_back_and_never_passes_a_row_in_flight(
+def test_a_firing_watermark_never_decreases_and_never_passes_a_row_in_flight(
     previous: int | None, reached: int | None, in_flight: list[int | None]
 ) -> None:
     """DESIGN 4.3: windows and timers wait for rows in flight; what has fired stays fired."""

@@ -58,5 +58,5 @@ def test_a_reason_without_a_remedy_has_none() -> None:
         (KeyboardInterrupt(), "by a person, or a signal"),
     ],
 )
-def test_the_detail_of_an_abort_is_what_the_error_says_without_its_frame(error: BaseException, detail: str) -> None:
+def test_the_detail_of_an_abort_is_the_errors_own_text(error: BaseException, detail: str) -> None:
     assert detail_for(error) == detail

@@ -96,7 +96,7 @@ def test_a_failure_rate_counts_within_its_interval_only() -> None:
         (StoreUnavailable("a sink did not answer", completed=4), False),
     ],
 )
-def test_only_what_another_attempt_may_cure_is_restarted(error: CheckpointError, curable: bool) -> None:
+def test_only_failures_that_another_attempt_may_fix_are_restarted(error: CheckpointError, curable: bool) -> None:
     """Retry loops must not multiply: what fails in the same way again is not asked again."""
     assert is_curable(error) is curable
     decision, _ = restart_after(FixedDelay(3, 0), RestartHistory(), error, 0, 0.0)

@@ -32,7 +32,7 @@ def running(session: str = A, rebinds: int = 1) -> JobLog:
     return log
 
 
-def test_complete_moves_the_head_and_records_what_the_history_shows() -> None:
+def test_complete_moves_the_head_and_records_the_history() -> None:
     """I7: the event carries key, size and SHA-256 of `_metadata`."""
     log = running()
     pending = log.pending
@@ -117,7 +117,7 @@ def test_a_complete_of_a_checkpoint_another_session_completed_is_fenced() -> Non
     refused(log, Fenced, lambda: log.complete(B, pending))
 
 
-def test_a_late_complete_is_accepted_while_nobody_swept() -> None:
+def test_a_late_complete_is_accepted_unless_it_was_swept() -> None:
     """The deadline ends the lease, not the work."""
     log = running()
     log.now_ms += 2 * TIMEOUT_MS
@@ -173,7 +173,7 @@ def test_an_adopted_checkpoint_stays_its_own_sessions() -> None:
         assert again.outcome is Outcome.ALREADY_COMPLETED
 
 
-def test_a_sweep_whose_holder_came_back_must_judge_again() -> None:
+def test_a_sweep_whose_holder_is_active_again_must_judge_again() -> None:
     """I10: the token that was judged is not in force any more."""
     log = running()
     judged = log.pending
@@ -182,7 +182,7 @@ def test_a_sweep_whose_holder_came_back_must_judge_again() -> None:
     refused(log, CommitConflict, lambda: log.abort(B, token=int(judged.token), swept=True))
 
 
-def test_abort_lists_all_prefixes_and_records_what_the_history_shows() -> None:
+def test_abort_lists_all_prefixes_and_records_the_history() -> None:
     """I6, I8: the log is the history: reason, detail, leader, run, trigger time."""
     log = JobLog()
     log.trigger(AIR_1, RUN_1)

@@ -158,7 +158,7 @@ def test_a_cli_session_may_trigger_again_after_an_abort_and_after_a_completion()
     assert isinstance(log.trigger(A), Transition)
 
 
-def test_a_covered_run_is_told_so_and_nothing_is_triggered() -> None:
+def test_a_covered_run_is_reported_and_nothing_is_triggered() -> None:
     """DESIGN 8.3, rule 2."""
     log = JobLog()
     log.epoch(AIR_1, RUN_1)

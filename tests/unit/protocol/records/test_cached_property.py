@@ -53,7 +53,7 @@ def test_an_object_does_not_wait_for_another_whose_store_is_slow() -> None:
         assert waits.result(60) == "slow"
 
 
-def test_threads_that_compute_a_cached_property_at_once_get_one_answer() -> None:
+def test_threads_that_compute_a_cached_property_concurrently_get_one_value() -> None:
     both = threading.Barrier(2, timeout=60)
 
     def compute() -> object:

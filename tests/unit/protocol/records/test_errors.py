@@ -5,7 +5,7 @@ from __future__ import annotations
 from milepost.protocol.records.errors import NotFound
 
 
-def test_an_error_in_full_is_its_message_and_the_hint_behind_it() -> None:
+def test_a_full_message_is_the_message_followed_by_the_hint() -> None:
     error = NotFound("there is no job x.", hint="milepost jobs")
     assert (error.full_message(), error.full_message("\n")) == (
         "there is no job x. milepost jobs",

@@ -23,7 +23,7 @@ from milepost_testkit import wording
 VERSIONS = st.integers(1, 10**19 - 1)
 
 
-def test_the_keys_are_these_for_ever() -> None:
+def test_the_keys_never_change() -> None:
     """A change of a key is a change of the format."""
     prefix = "chk-00000000000000000042/t00000000000000000107/"
     assert manifest_key(1) == "manifest/09999999999999999999.json"

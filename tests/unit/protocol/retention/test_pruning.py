@@ -14,7 +14,7 @@ from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, epochs
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
 
-def test_files_go_after_the_grace_period_and_not_a_millisecond_before() -> None:
+def test_files_may_be_pruned_exactly_from_the_end_of_the_grace_period() -> None:
     """Whoever looked at the table before the listing has read what it found."""
     state = epochs(2).state
     listed = state.version - 1
@@ -22,7 +22,7 @@ def test_files_go_after_the_grace_period_and_not_a_millisecond_before() -> None:
     assert not may_prune(state, None, listed, 1_000, 999 + GRACE_MS, GRACE_MS)
 
 
-def test_of_those_who_lead_only_one_that_was_granted_its_token_later_deletes() -> None:
+def test_only_a_leader_with_a_later_token_deletes() -> None:
     log = epochs(2)
     leader = log.state.timeline().leader
     assert leader is not None and leader.session_id == A
@@ -75,7 +75,7 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
     assert due(0, 5 * every_ms)
 
 
-def test_the_first_epoch_of_a_job_looks_and_a_job_without_one_does_not() -> None:
+def test_the_first_epoch_of_a_job_scans() -> None:
     """Nothing before it says when the last look was."""
     assert is_scan_due(epochs(1).state, GRACE_MS)
     assert not is_scan_due(epochs(0).state, GRACE_MS)

@@ -20,7 +20,7 @@ def staged(log: JobLog, checkpoint: CompletedCheckpoint, token: int) -> ObjectSt
     return staged_status(log.state, checkpoint.checkpoint_id, FencingToken(token), outcome, listed(log))
 
 
-def test_what_a_losing_try_staged_at_a_sink_goes_with_its_prefix() -> None:
+def test_files_staged_by_a_losing_try_are_deleted_with_its_prefix() -> None:
     """I3, I8: contents name what won alone; while the checkpoint is pending nobody knows which that is."""
     log = JobLog()
     log.trigger(A)
@@ -37,7 +37,7 @@ def test_what_a_losing_try_staged_at_a_sink_goes_with_its_prefix() -> None:
     assert staged(log, done, first) is ObjectStatus.UNREACHABLE
 
 
-def test_what_was_staged_by_a_token_that_was_never_granted_is_somebody_elses() -> None:
+def test_files_staged_by_a_token_that_was_never_granted_are_foreign() -> None:
     log = JobLog()
     log.epoch(A)
     assert staged(log, log.state.checkpoints[0], 99) is ObjectStatus.FOREIGN
@@ -64,7 +64,7 @@ def test_registered_tables_are_a_log_of_their_own() -> None:
         assert object_status(log.state, odd, (), listed(log)) is ObjectStatus.FOREIGN
 
 
-def test_beside_a_pending_checkpoint_of_a_fork_everything_newer_is_in_use() -> None:
+def test_everything_newer_than_a_forks_pending_checkpoint_is_in_use() -> None:
     """I8: also what the live timeline has completed and aborted meanwhile."""
     log = JobLog()
     log.epoch(A)

@@ -38,7 +38,7 @@ def test_each_tier_keeps_the_newest_of_its_newest_intervals(times: list[int], ti
 
 
 @given(times=TIMES, tiers=TIERS, more=TIERS)
-def test_a_wider_policy_keeps_all_that_a_narrower_one_keeps(
+def test_a_wider_policy_retains_everything_a_narrower_one_does(
     times: list[int], tiers: tuple[int, int, int], more: tuple[int, int, int]
 ) -> None:
     checkpoints = [
@@ -55,7 +55,7 @@ def test_a_tier_below_nothing_is_refused(hourly: int, daily: int) -> None:
         RetentionPolicy(1, hourly, daily)
 
 
-def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
+def test_an_ancestry_continues_across_dropped_checkpoints() -> None:
     """It is a matter of timelines: a walk from parent to parent would end at the first hole."""
     log = epochs(3)
     log.rollback(A, 2)
@@ -70,7 +70,7 @@ def test_a_lineage_has_no_hole_where_retention_has_taken_checkpoints() -> None:
 
 
 @pytest.mark.parametrize("own", [0, 1])
-def test_a_lineage_from_the_empty_state_has_nothing_behind_it(own: int) -> None:
+def test_an_ancestry_ends_at_the_empty_state(own: int) -> None:
     """Whether or not the timeline that it was begun from is still listed."""
     log = epochs(3)
     log.rollback(A, 2)
@@ -97,7 +97,7 @@ def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together(
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 4, 5)
 
 
-def test_what_a_backfill_has_replayed_takes_no_place_of_the_line_that_it_replaced() -> None:
+def test_a_backfills_replay_does_not_displace_the_line_that_it_replaced() -> None:
     """So it can be undone, and that as well, until the live line has gone on for as long as is retained."""
     log = epochs(4)
     fork = log.fork(B, 1)
@@ -121,7 +121,7 @@ def test_what_a_backfill_has_replayed_takes_no_place_of_the_line_that_it_replace
     assert subsumable(log.state, RetentionPolicy(2)) == (1, 2, 3, 5, 6, 7, 8, 9)
 
 
-def test_what_a_rollback_leaves_of_the_fork_that_it_goes_into_pushes_nothing_out() -> None:
+def test_a_rollback_into_a_fork_displaces_no_checkpoint() -> None:
     log = epochs(3)
     fork = log.fork(B, 1)
     for _ in range(4):
@@ -177,7 +177,7 @@ def test_a_lineage_survives_the_timelines_in_its_middle() -> None:
     assert log.state.timeline().parent == ("main", 1)
 
 
-def test_what_an_open_fork_has_completed_stays_until_it_is_disposed_of() -> None:
+def test_checkpoints_of_an_open_fork_are_retained_until_its_disposal() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     for _ in range(3):
@@ -223,7 +223,7 @@ def test_the_session_that_leads_subsumes_nothing_while_a_table_is_realigned() ->
     assert isinstance(log.subsume(A, (1,)), Transition)
 
 
-def test_what_the_tables_show_is_kept_while_a_sink_is_down() -> None:
+def test_checkpoints_shown_by_tables_are_retained_while_a_sink_is_unavailable() -> None:
     """I8, I14: the newest checkpoint that all sinks have confirmed, however many have been completed since."""
     log = epochs(2)
     for _ in range(3):
@@ -236,7 +236,7 @@ def test_what_the_tables_show_is_kept_while_a_sink_is_down() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2, 3, 4)
 
 
-def test_of_two_sinks_that_are_down_what_either_shows_is_kept() -> None:
+def test_checkpoints_shown_by_either_of_two_unavailable_sinks_are_retained() -> None:
     """I8, I14: each has its own place among the unconfirmed."""
     log = JobLog()
     for number in range(1, 5):
@@ -247,7 +247,7 @@ def test_of_two_sinks_that_are_down_what_either_shows_is_kept() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (1,), "2 is what other shows, 3 what lake does"
 
 
-def test_a_table_that_waits_behind_a_switch_still_finds_what_it_shows() -> None:
+def test_the_checkpoint_of_a_table_that_waits_for_a_switch_is_retained() -> None:
     """I8, I14: the first epoch after a rollback continues a checkpoint of the line that was left."""
     log = epochs(4)
     log.rollback(B, 2)
@@ -258,7 +258,7 @@ def test_a_table_that_waits_behind_a_switch_still_finds_what_it_shows() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 3, 4)
 
 
-def test_a_replay_leaves_nothing_behind_that_its_tip_needs() -> None:
+def test_a_replay_drops_nothing_that_its_head_needs() -> None:
     """I14: contents belong to each checkpoint, so a table can be put at any that is kept, without those between."""
     log = epochs(2)
     fork = log.fork(B, 2)

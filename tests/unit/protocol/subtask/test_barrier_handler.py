@@ -134,7 +134,7 @@ def test_a_channel_that_ended_carries_nothing_more() -> None:
         _refused(handler, event)
 
 
-def test_a_closed_handler_takes_nothing_but_late_timers() -> None:
+def test_a_closed_handler_accepts_only_late_timers() -> None:
     handler = _alternating()
     assert handler.announcement(0, 0, TIMEOUTABLE, 0) == (ArmTimer(ONE, TIMEOUT_MS),)
     assert handler.close() == (CancelTimer(ONE),)
@@ -150,7 +150,7 @@ def test_a_closed_handler_takes_nothing_but_late_timers() -> None:
         _refused(handler, event)
 
 
-def test_one_barrier_of_a_channel_is_taken_once() -> None:
+def test_a_repeated_barrier_of_a_channel_is_refused() -> None:
     handler = _alternating()
     handler.announcement(0, 3, TIMEOUTABLE, 0)
     _refused(handler, lambda: handler.announcement(0, 3, TIMEOUTABLE, 0))
@@ -164,7 +164,7 @@ def test_an_unaligned_barrier_is_not_announced() -> None:
     _refused(handler, lambda: handler.announcement(0, 0, UNALIGNED, 0))
 
 
-def test_a_handler_that_only_aligns_refuses_what_is_unaligned() -> None:
+def test_a_handler_that_only_aligns_refuses_unaligned_barriers() -> None:
     handler = _aligned()
     _refused(handler, lambda: handler.barrier(0, UNALIGNED, 0))
     assert handler.barrier(0, TIMEOUTABLE, 0) == (BlockChannel(0),)
@@ -228,7 +228,7 @@ def test_an_announced_checkpoint_is_cancelled_also_before_its_first_barrier() ->
     assert handler.all_received(ONE)
 
 
-def test_nothing_is_known_of_a_checkpoint_that_has_not_begun() -> None:
+def test_all_received_refuses_a_checkpoint_that_has_not_started() -> None:
     handler = _alternating(1)
     with wording.raises(ProtocolViolation):
         handler.all_received(ONE)
@@ -256,7 +256,7 @@ def test_what_two_channels_agree_on_is_measured_once() -> None:
     assert AlignmentTimes(start_delay_ms=3).end(9) == AlignmentTimes(duration_ms=0, start_delay_ms=3)
 
 
-def test_no_reset_leaves_a_channel_behind() -> None:
+def test_a_reset_refuses_channels_still_blocked_or_recording() -> None:
     """A channel that stayed blocked would never be read again."""
     blocked, recorded = InputChannels(2), InputChannels(2)
     assert list(blocked.block(1)) == [BlockChannel(1)]

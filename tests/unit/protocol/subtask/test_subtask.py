@@ -227,7 +227,7 @@ def test_a_second_trigger_waits_for_the_first_to_be_frozen() -> None:
     assert isinstance(coordinator.frozen(CheckpointId(1))[0], SubmitUpload)
 
 
-def test_what_was_frozen_for_a_checkpoint_aborted_meanwhile_is_dropped() -> None:
+def test_frozen_state_of_a_checkpoint_aborted_in_the_meantime_is_discarded() -> None:
     coordinator = SubtaskCoordinator("join/0")
     coordinator.checkpoint_state(barrier(1))
     coordinator.notify_aborted(CheckpointId(1), running=True)
@@ -254,7 +254,7 @@ def test_recording_may_end_after_the_snapshot_was_triggered() -> None:
 
 
 @pytest.mark.parametrize("given_up_by", ["abort on barrier", "close"])
-def test_the_end_of_recording_says_nothing_once_the_checkpoint_is_given_up(given_up_by: str) -> None:
+def test_the_end_of_recording_does_nothing_after_an_abort(given_up_by: str) -> None:
     coordinator = SubtaskCoordinator("join/0")
     coordinator.init_input_checkpoint(unaligned(1))
     if given_up_by == "close":

@@ -45,7 +45,7 @@ def test_a_job_finishes_only_after_a_final_checkpoint_that_every_sink_has_confir
     assert isinstance(log.finish(A, 1), Transition), "anybody may say so: the head is the final checkpoint"
 
 
-def test_a_cancel_gives_up_what_is_pending_on_every_timeline() -> None:
+def test_a_cancel_aborts_pending_checkpoints_on_every_timeline() -> None:
     """One transition; each of them leaves its prefixes as garbage and is remembered as aborted."""
     log = JobLog()
     log.epoch(A)
@@ -68,7 +68,7 @@ def test_a_cancel_gives_up_what_is_pending_on_every_timeline() -> None:
     assert log.state.failures.consecutive == 0
 
 
-def test_a_canceled_session_neither_subsumes_nor_deletes_any_more() -> None:
+def test_a_canceled_session_neither_subsumes_nor_deletes() -> None:
     """An ended job has no leader: what it keeps, it keeps for its next incarnation."""
     log = JobLog()
     log.epoch(A)
@@ -78,7 +78,7 @@ def test_a_canceled_session_neither_subsumes_nor_deletes_any_more() -> None:
     assert isinstance(log.forget(A, (log.state.garbage[0].prefix,), 0), AlreadyDone)
 
 
-def test_a_detail_of_any_length_is_cut_and_never_in_the_way() -> None:
+def test_a_detail_of_any_length_is_cut_and_never_fails() -> None:
     log = JobLog()
     log.cancel(A, "\udcff" + "x" * 5_000)
     assert len(log.state.results[0].detail) == 2_000

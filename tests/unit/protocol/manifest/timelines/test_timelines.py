@@ -77,7 +77,7 @@ def test_a_rollback_can_be_rolled_back() -> None:
     assert log.state.checkpoints[-1].parent == 4
 
 
-def test_a_timeline_that_is_left_without_a_checkpoint_of_its_own_leaves_the_list() -> None:
+def test_an_abandoned_timeline_without_checkpoints_of_its_own_is_dropped() -> None:
     log = epochs(4)
     log.rollback(B, 3)
     between = log.state.live
@@ -101,7 +101,7 @@ def test_a_rollback_to_the_empty_state_keeps_nothing_of_the_lineage() -> None:
     assert roles(log)["main"] == "abandoned"
 
 
-def test_the_way_back_replaces_what_the_old_timeline_still_owed_its_sinks() -> None:
+def test_a_rollback_replaces_the_commits_that_the_old_timeline_still_owed() -> None:
     """I14: a commit of an older checkpoint may come before the sink follows; after it, none is due."""
     log = epochs(3, confirm=False)
     log.rollback(B, 1)
@@ -109,7 +109,7 @@ def test_the_way_back_replaces_what_the_old_timeline_still_owed_its_sinks() -> N
     assert outcome(log.confirm(A, 3)) is Outcome.ALREADY_CONFIRMED
 
 
-def test_to_the_present_head_there_is_nothing_to_roll_back() -> None:
+def test_a_rollback_to_the_current_head_does_nothing() -> None:
     """A retried request finds its own result, and does not ask whether the head was another one before it."""
     log = epochs(3)
     log.rollback(B, 1)
@@ -131,7 +131,7 @@ def test_a_rollback_of_a_head_that_has_moved_is_a_conflict() -> None:
 
 
 @pytest.mark.parametrize("to", [1, 9])
-def test_a_rollback_to_what_is_not_retained_is_not_found(to: int) -> None:
+def test_a_rollback_to_a_checkpoint_that_is_not_retained_is_not_found(to: int) -> None:
     log = epochs(3)
     log.subsume(A, (1,), last=2)
     refused(log, NotFound, lambda: log.rollback(B, to))
@@ -197,7 +197,7 @@ def test_without_sinks_nothing_has_to_follow() -> None:
     assert isinstance(log.trigger(A), Transition)
 
 
-def test_that_a_sink_has_followed_is_a_fact_recorded_once_whoever_says_it() -> None:
+def test_following_a_switch_is_a_fact_recorded_once_from_any_session() -> None:
     """I11: accepted from any session, monotone; what an older switch asked for is asked for no more."""
     log = epochs(3)
     log.rollback(B, 2, sinks=("a", "b"))
@@ -242,7 +242,7 @@ def test_each_move_of_a_table_has_a_number_above_all_before_it() -> None:
     assert completed[-1] < forward < log.state.checkpoints[-1].version < log.state.reconciliation.decision
 
 
-def test_a_table_that_somebody_moved_follows_the_live_head_under_a_decision_of_its_own() -> None:
+def test_an_externally_moved_table_follows_the_live_head_under_its_own_decision() -> None:
     """I14: the head, the timelines and who leads stay as they are; only that table moves, whatever it shows."""
     log = epochs(3)
     before = log.state
@@ -269,7 +269,7 @@ def test_nothing_is_triggered_on_the_live_timeline_before_the_table_is_realigned
     assert isinstance(log.trigger(A), Transition)
 
 
-def test_what_the_realigned_sink_had_yet_to_confirm_is_void_and_what_the_others_had_stays_due() -> None:
+def test_commits_of_a_realigned_sink_are_void_and_those_of_others_stay_due() -> None:
     """I14: the contents of the head have all of it; the other tables have not been touched."""
     log = JobLog()
     for _ in range(3):
@@ -285,7 +285,7 @@ def test_what_the_realigned_sink_had_yet_to_confirm_is_void_and_what_the_others_
     assert [one.unconfirmed for one in log.state.unconfirmed()] == [("other",)]
 
 
-def test_a_realignment_waits_for_a_pending_epoch_and_for_nobody_else() -> None:
+def test_a_realignment_waits_only_for_a_pending_epoch() -> None:
     """The epoch would add to contents that its table is about to leave; forks and freezes are of no table."""
     log = epochs(2)
     log.trigger(A)
@@ -330,7 +330,7 @@ def test_a_table_that_keeps_its_sink_from_following_a_switch_is_realigned() -> N
     assert (log.state.reconciliation.sinks, log.state.reconciliation.realigned) == (("a", "d"), ("d",))
 
 
-def test_a_realignment_that_is_not_carried_out_stands_over_a_switch() -> None:
+def test_an_unfinished_realignment_survives_a_switch() -> None:
     """A person has said that the job's state counts; a switch says what that is."""
     log = epochs(3)
     log.realign(B, "a")
@@ -371,7 +371,7 @@ def test_neither_end_nor_clean_up_before_every_sink_has_followed() -> None:
     assert isinstance(log.clean(B), Transition)
 
 
-def test_a_session_of_the_timeline_that_was_left_neither_triggers_nor_subsumes_nor_deletes() -> None:
+def test_a_session_of_an_abandoned_timeline_neither_triggers_nor_subsumes_nor_deletes() -> None:
     """I3: it leads nothing, its plan was made from another head, and its checkpoint is not pending."""
     log = epochs(3)
     stale = log.trigger_request(A)
@@ -392,7 +392,7 @@ def test_a_run_whose_epoch_was_rolled_back_stays_covered() -> None:
     assert outcome(log.trigger(AIR_1, RUN_1)) is Outcome.COVERED
 
 
-def test_a_fork_is_worked_on_while_the_schedule_goes_on() -> None:
+def test_a_fork_runs_alongside_the_schedule() -> None:
     """It publishes nothing and moves none of the job's counters."""
     log = epochs(3)
     fork = log.fork(B, 1)
@@ -432,7 +432,7 @@ def test_what_stops_the_schedule_does_not_stop_a_fork() -> None:
     assert log.state.status is JobStatus.FAILED
 
 
-def test_what_fails_on_a_fork_is_no_failure_of_the_job() -> None:
+def test_a_failure_on_a_fork_is_not_a_failure_of_the_job() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     log.trigger(B, timeline=fork)
@@ -455,7 +455,7 @@ def test_an_ended_job_runs_no_epoch_on_a_fork() -> None:
     refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
 
 
-def test_what_is_installed_in_an_ended_job_is_given_up_like_anything_else() -> None:
+def test_an_import_into_an_ended_job_can_be_aborted() -> None:
     """Whoever copied it may be gone: a sweep must not wait for the next incarnation."""
     log = epochs(2)
     log.cancel(A)
@@ -478,7 +478,7 @@ def test_a_fork_takes_one_session_at_a_time() -> None:
     assert outcome(log.trigger(B, timeline=fork)) is Outcome.ALREADY_TRIGGERED
 
 
-def test_a_fork_starts_at_what_is_retained_or_at_nothing() -> None:
+def test_a_fork_starts_at_a_retained_checkpoint_or_at_the_empty_state() -> None:
     log = epochs(2)
     refused(log, NotFound, lambda: log.fork(B, 3))
     fork = log.fork(B, 0)
@@ -494,7 +494,7 @@ def test_only_so_many_forks_are_open() -> None:
     log.fork(B, 1)
 
 
-def test_a_rollback_to_a_checkpoint_of_a_fork_takes_the_fork() -> None:
+def test_a_rollback_to_a_checkpoint_of_a_fork_abandons_the_fork() -> None:
     """How a restored savepoint, or a state built from a table, becomes the job's: fork at 0, complete, roll back."""
     log = epochs(2)
     fork = log.fork(B, 0)
@@ -565,7 +565,7 @@ def test_an_ended_job_stays_at_the_checkpoint_it_ended_at_whatever_a_fork_has_re
     assert isinstance(log.fast_forward(B, fork, 2, tip), Transition)
 
 
-def test_a_disposed_fork_gives_up_what_is_pending_and_fences_its_session() -> None:
+def test_disposing_of_a_fork_aborts_its_checkpoint_and_fences_its_session() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     kept = log.epoch_on(B, fork)
@@ -590,7 +590,7 @@ def test_a_fork_without_a_checkpoint_leaves_the_list_when_it_is_disposed_of() ->
     assert roles(log) == {"main": "live"}
 
 
-def test_a_frozen_timeline_takes_triggers_of_one_session_for_a_time() -> None:
+def test_only_one_session_may_trigger_on_a_frozen_timeline() -> None:
     log = epochs(2)
     log.freeze(B, 10_000)
     error = refused(log, Busy, lambda: log.trigger(A))
@@ -604,7 +604,7 @@ def test_a_frozen_timeline_takes_triggers_of_one_session_for_a_time() -> None:
     assert log.state.timeline().frozen is None, "what is over is forgotten"
 
 
-def test_what_is_pending_when_the_timeline_is_frozen_goes_on() -> None:
+def test_a_checkpoint_that_is_pending_when_the_timeline_is_frozen_continues() -> None:
     log = epochs(1)
     log.trigger(A)
     log.freeze(B)

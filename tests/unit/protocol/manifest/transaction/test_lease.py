@@ -73,7 +73,7 @@ def test_a_heartbeat_that_has_begun_must_go_on(
     assert lease_status(log.pending, LeaseFacts(take_over, now_ms - age_ms), now_ms) is status
 
 
-def test_a_living_lease_answers_busy_with_who_holds_it_and_how_long() -> None:
+def test_a_held_lease_is_busy_and_names_holder_and_remaining_time() -> None:
     log = pending_job()
     with wording.raises(Busy) as caught:
         sweep_decision(log.state, NEWCOMER, LeaseFacts(), log.now_ms)
@@ -112,9 +112,7 @@ def test_a_checkpoint_whose_gate_had_failed_is_abandoned_for_that_reason() -> No
         (LeaseFacts(take_over=True), 0, CheckpointFailureReason.LEADER_TAKEN_OVER),
     ],
 )
-def test_a_holder_that_is_gone_does_not_fail_the_job(
-    facts: LeaseFacts, after_ms: int, reason: CheckpointFailureReason
-) -> None:
+def test_a_dead_holder_does_not_fail_the_job(facts: LeaseFacts, after_ms: int, reason: CheckpointFailureReason) -> None:
     """After a crash: run again, same tables; no `resume`, though no failure is tolerated."""
     log = pending_job()
     log.now_ms += after_ms
@@ -136,7 +134,7 @@ def test_a_holder_that_is_too_slow_has_failed() -> None:
     assert decision.reason.counted
 
 
-def test_a_newcomer_on_a_fork_judges_what_is_pending_there() -> None:
+def test_a_new_session_on_a_fork_judges_its_pending_checkpoint() -> None:
     """Each timeline has its own lease: what runs on one keeps nobody from the other."""
     log = JobLog()
     log.epoch(A)

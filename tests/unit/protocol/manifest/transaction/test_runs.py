@@ -77,7 +77,7 @@ def test_a_logical_date_that_names_no_moment_is_refused(logical_date: str) -> No
         ask(after_scheduled(), "other", "scheduled", logical_date)
 
 
-def test_the_last_scheduled_date_never_goes_back() -> None:
+def test_the_last_scheduled_date_never_decreases() -> None:
     earlier = airflow_run("x", "scheduled", "2013-05-01T00:00:00+00:00")
     later = airflow_run("x", "scheduled", "2013-05-03T00:00:00+00:00")
     assert later_scheduled_date(MAY_2, earlier) == MAY_2

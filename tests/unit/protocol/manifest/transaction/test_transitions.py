@@ -31,7 +31,7 @@ def test_every_event_has_a_rule_for_the_job() -> None:
 
 
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *JobStatus], EVENT_TYPES)))
-def test_what_is_not_in_the_job_table_is_refused(status: JobStatus | None, event_type: type[Event]) -> None:
+def test_events_outside_the_job_table_are_refused(status: JobStatus | None, event_type: type[Event]) -> None:
     """An illegal event raises; a legal one leads where the table says."""
     event = SAMPLES[event_type]
     fitting = [rule for rule in JOB_RULES if rule.before is status and rule.event is event_type]
@@ -45,7 +45,7 @@ def test_what_is_not_in_the_job_table_is_refused(status: JobStatus | None, event
 
 
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *CheckpointStatus], EVENT_TYPES)))
-def test_what_is_not_in_the_checkpoint_table_is_refused(
+def test_events_outside_the_checkpoint_table_are_refused(
     status: CheckpointStatus | None, event_type: type[Event]
 ) -> None:
     event = SAMPLES[event_type]

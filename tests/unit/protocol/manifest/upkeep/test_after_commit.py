@@ -137,7 +137,7 @@ def test_retention_keeps_savepoints() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
 
 
-def test_retention_keeps_what_other_timelines_stand_on() -> None:
+def test_retention_keeps_the_bases_of_other_timelines() -> None:
     """I8: every timeline's head, and the base of its pending checkpoint."""
     log = epochs(4)
     log.trigger(A)
@@ -151,14 +151,14 @@ def test_a_policy_that_would_drop_the_newest_is_refused(last: int) -> None:
         RetentionPolicy(last)
 
 
-def test_a_key_is_garbage_only_when_no_kept_checkpoint_refers_to_it() -> None:
+def test_a_key_is_garbage_only_if_no_retained_checkpoint_refers_to_it() -> None:
     """I8: runs are carried by reference, so reachability decides, not the prefix."""
     shared, old, new = run_key(1, 3, "shared"), run_key(1, 3, "old"), run_key(2, 7, "new")
     assert unreferenced([[shared, new]], [[old, shared], [old]]) == (old,)
     assert unreferenced([], []) == ()
 
 
-def test_a_token_directory_that_nothing_kept_needs_is_one_entry() -> None:
+def test_a_token_directory_that_no_retained_checkpoint_needs_is_one_entry() -> None:
     """I8: the manifest value must not grow with the number of files of a subsumed checkpoint."""
     old, carried = run_key(1, 3, "state/u/old"), run_key(1, 3, "state/u/carried")
     own = [old, carried, run_key(1, 3, "_metadata"), *(run_key(1, 3, f"metrics/0-{n}-a0.json") for n in range(100))]
@@ -169,7 +169,7 @@ def test_a_token_directory_that_nothing_kept_needs_is_one_entry() -> None:
     assert unreferenced([], [["inputs/" + "a" * 64 + ".json"]]) == ()
 
 
-def test_whole_directories_are_taken_as_garbage_unless_something_retained_lies_in_them() -> None:
+def test_directories_are_garbage_as_a_whole_unless_they_contain_retained_objects() -> None:
     """I8: the directory of a token, or of its metrics; never that of a whole checkpoint."""
     log = epochs(3)
     first, second, _ = log.state.checkpoints
@@ -181,7 +181,7 @@ def test_whole_directories_are_taken_as_garbage_unless_something_retained_lies_i
         refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)))
 
 
-def test_only_what_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
+def test_only_output_that_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
     """I9: an aborted checkpoint's tokens and a retained one's losers; of a subsumed one nobody knows: keep."""
     log = JobLog()
     log.trigger(A)
@@ -226,7 +226,7 @@ def test_subsumption_is_left_to_the_session_that_leads() -> None:
     assert outcome(log.subsume(A, (1,))) is Outcome.NOT_LEADER
 
 
-def test_what_the_policy_or_a_root_keeps_cannot_be_subsumed() -> None:
+def test_checkpoints_retained_by_policy_or_root_cannot_be_subsumed() -> None:
     log = epochs(2)
     log.epoch(A, confirm=False)
     refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)))
@@ -255,7 +255,7 @@ def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
     )
 
 
-def test_the_metadata_of_a_kept_checkpoint_cannot_become_garbage() -> None:
+def test_the_metadata_of_a_retained_checkpoint_cannot_become_garbage() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
@@ -288,7 +288,7 @@ def test_garbage_is_deleted_by_a_later_leader_after_the_grace_period() -> None:
     assert outcome(log.forget(B, (old.prefix,), GRACE_MS)) is Outcome.NOTHING_TO_FORGET
 
 
-def test_garbage_of_the_present_leader_waits_for_a_later_one() -> None:
+def test_garbage_of_the_current_leader_waits_for_a_later_one() -> None:
     """I8: its own readers and Spark job may still look at it."""
     log = aborted_then_led_by(B)
     own = [entry for entry in log.state.garbage if entry.since_version > log.state.garbage[0].since_version]
@@ -298,7 +298,7 @@ def test_garbage_of_the_present_leader_waits_for_a_later_one() -> None:
     refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS))
 
 
-def test_garbage_beside_a_pending_checkpoint_of_another_timeline_is_live() -> None:
+def test_garbage_near_a_pending_checkpoint_of_another_timeline_is_live() -> None:
     """I8: everything from the lowest pending id on is live, across timelines."""
     log = aborted_then_led_by(B)
     log.trigger(B)

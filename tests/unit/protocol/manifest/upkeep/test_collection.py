@@ -16,7 +16,7 @@ def stray(checkpoint_id: int = 1, token: int = 2, name: str = "late.parquet") ->
     return f"chk-{checkpoint_id:020d}/t{token:020d}/{name}"
 
 
-def test_a_session_that_leads_nothing_lists_what_a_walk_of_this_version_did_not_reach() -> None:
+def test_a_session_without_leadership_lists_objects_unreached_by_a_walk_of_this_version() -> None:
     log = epochs(2)
     leader = log.state.timeline().leader
     version = log.state.version
@@ -38,7 +38,7 @@ def test_a_walk_of_an_older_version_proves_nothing() -> None:
     refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version))
 
 
-def test_what_could_be_live_cannot_be_listed() -> None:
+def test_objects_that_could_be_live_cannot_be_listed() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
@@ -90,7 +90,7 @@ def test_an_epoch_that_was_triggered_before_the_listing_keeps_the_entry_until_it
     assert entry in collectable(log.state, log.now_ms, GRACE_MS), "this epoch began when it was listed already"
 
 
-def test_what_lies_beside_a_pending_checkpoint_is_never_collected() -> None:
+def test_objects_near_a_pending_checkpoint_are_never_collected() -> None:
     log = JobLog()
     log.trigger(A)
     log.rebind(A)

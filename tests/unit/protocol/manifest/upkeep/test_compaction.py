@@ -14,7 +14,7 @@ from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
 
 
-def test_all_that_is_older_than_everything_retained_may_go_and_nothing_else() -> None:
+def test_only_entries_older_than_everything_retained_may_be_compacted() -> None:
     log = epochs(3)
     first, _, newest = log.state.checkpoints
     assert horizon(log.state) == first.token
@@ -28,7 +28,7 @@ def test_all_that_is_older_than_everything_retained_may_go_and_nothing_else() ->
     assert compactable(log.state, 1_000) == range(1, newest.token)
 
 
-def test_of_a_job_without_checkpoints_all_but_the_head_and_what_is_pending_may_go() -> None:
+def test_without_checkpoints_all_but_the_head_and_pending_grants_may_be_compacted() -> None:
     log = JobLog()
     assert list(compactable(log.state, 10)) == []
     for _ in range(2):
@@ -40,7 +40,7 @@ def test_of_a_job_without_checkpoints_all_but_the_head_and_what_is_pending_may_g
     assert horizon(log.state) == log.pending.prefixes[0]
 
 
-def test_the_opening_of_an_open_fork_and_a_switch_that_a_sink_has_yet_to_follow_stay_whole() -> None:
+def test_the_opening_of_an_open_fork_and_an_unfollowed_switch_stay_whole() -> None:
     log = JobLog()
     fork = log.fork(B, 0)
     opened = log.state.version
@@ -74,7 +74,7 @@ def test_nothing_is_compacted_while_an_end_has_something_to_clean_up() -> None:
     assert list(compactable(log.state, 10)) != []
 
 
-def test_how_far_the_log_is_compacted_is_a_fact_from_any_session_and_never_goes_back() -> None:
+def test_compaction_progress_is_a_fact_from_any_session_and_never_decreases() -> None:
     log = epochs(3)
     log.compact(B, 2)
     assert (log.events[-1], log.state.compacted) == (LogCompacted(log.now_ms, 2, SessionId(B)), 2)
@@ -97,7 +97,7 @@ def test_a_subsumption_carries_the_fact_so_that_compaction_needs_no_entries_of_i
     assert log.state.compacted == 2
 
 
-def test_a_state_that_says_that_what_is_needed_is_compacted_was_not_written_by_this_protocol() -> None:
+def test_a_state_that_marks_needed_entries_as_compacted_is_corrupt() -> None:
     log = epochs(2)
     assert faults(log.state) == []
     for compacted in (-1, log.state.checkpoints[0].token, log.state.version):

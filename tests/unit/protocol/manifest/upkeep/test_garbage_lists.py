@@ -68,7 +68,7 @@ def test_a_savepoints_root_stays_an_entry_of_the_state() -> None:
         log.list_garbage(A, (f"savepoints/after/{'a' * 32}/",), listed="2" * 64)
 
 
-def test_only_a_later_leader_deletes_what_a_list_names_and_only_after_the_grace() -> None:
+def test_only_a_later_leader_deletes_listed_keys_and_only_after_the_grace_period() -> None:
     log, keys = with_list()
     session = SessionId(A)
 
@@ -117,7 +117,7 @@ def test_a_list_waits_for_every_checkpoint_that_was_pending_when_it_was_named() 
     assert log.state.garbage_lists == ()
 
 
-def test_a_fold_changes_nothing_of_what_is_garbage_and_hurries_nothing() -> None:
+def test_a_fold_changes_neither_the_garbage_nor_its_grace_period() -> None:
     log, keys = with_list()
     log.now_ms += 1_000
     log.list_garbage(B, (stray(9),), listed="2" * 64)
@@ -134,7 +134,7 @@ def test_a_fold_changes_nothing_of_what_is_garbage_and_hurries_nothing() -> None
     assert again.outcome is Outcome.NOTHING_TO_FOLD
 
 
-def test_a_fold_of_what_is_listed_in_another_way_by_now_is_refused() -> None:
+def test_a_fold_of_changed_entries_is_refused() -> None:
     log, keys = with_list()
     before = log.state
     log.now_ms += GRACE_MS
@@ -241,7 +241,7 @@ def test_whatever_the_pace_the_state_names_few_lists(steps: list[int], keys: int
         assert len(state.garbage_lists) <= PERIODS_PER_GRACE + 1 + MAX_LISTS + 2 * full
 
 
-def test_a_list_is_read_as_it_was_written_and_nothing_else_is_taken_for_it() -> None:
+def test_only_the_list_that_was_written_is_read() -> None:
     keys = (stray(1), stray(2, checkpoint=3))
     digest, body = encode_list(keys, 7)
     named = GarbageList(digest, 2, 0, CheckpointId(3), 8, 1)

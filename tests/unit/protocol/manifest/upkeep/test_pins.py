@@ -16,7 +16,7 @@ from milepost.protocol.retention.retention import RetentionPolicy, retention_roo
 from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
 
 
-def test_a_pinned_checkpoint_is_a_root_until_it_is_let_go() -> None:
+def test_a_pinned_checkpoint_is_a_root_until_it_is_unpinned() -> None:
     """I8: whatever the policy says."""
     log = epochs(3)
     assert isinstance(log.pin(B, 1), Transition)
@@ -46,7 +46,7 @@ def test_the_same_reader_holds_longer_or_another_one() -> None:
     assert [pin.checkpoint_id for pin in log.state.pins] == [2]
 
 
-def test_a_reader_that_died_holds_nothing_for_ever() -> None:
+def test_the_pin_of_a_dead_reader_expires() -> None:
     """Its time is over by the store's clock: the next trigger takes the pin off the list, and not earlier."""
     log = epochs(2)
     log.pin(B, 1)
@@ -77,7 +77,7 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
     assert root in [entry.prefix for entry in log.state.garbage]
 
 
-def test_what_is_not_retained_cannot_be_held() -> None:
+def test_a_checkpoint_that_is_not_retained_cannot_be_pinned() -> None:
     log = epochs(2)
     log.subsume(A, (1,))
     refused(log, NotFound, lambda: log.pin(B, 1))

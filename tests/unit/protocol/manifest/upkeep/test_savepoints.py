@@ -62,7 +62,7 @@ def test_a_disposed_savepoint_below_the_job_is_garbage_in_the_same_transition() 
     assert entry in collectable(log.state, late, 10) and entry not in collectable(log.state, late, 11)
 
 
-def test_one_elsewhere_is_never_the_jobs_garbage() -> None:
+def test_a_savepoint_elsewhere_is_never_the_jobs_garbage() -> None:
     log = epochs(1)
     before = log.state.garbage
     log.record_savepoint(A, 1, location="s3://other/before", document=INSIDE)
@@ -90,7 +90,7 @@ def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is
     refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
 
 
-def test_the_files_of_a_listed_savepoint_and_of_one_being_copied_are_no_garbage() -> None:
+def test_files_of_a_listed_or_currently_copied_savepoint_are_not_garbage() -> None:
     log = epochs(1)
     log.pin(A, 1, copy_pin_name(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
@@ -107,7 +107,7 @@ def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
     refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)))
 
 
-def test_where_an_object_of_a_savepoint_stands() -> None:
+def test_the_status_of_a_savepoints_objects() -> None:
     def listed() -> GarbageKeys:
         return GarbageKeys(frozenset(entry.prefix for entry in log.state.garbage))
 
@@ -131,7 +131,7 @@ def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
     assert unreferenced([keys[:1]], [keys]) == ()
 
 
-def test_what_installs_needs_a_fork_and_runs_nothing_of_a_job_that_has_ended() -> None:
+def test_an_import_needs_a_fork_and_a_clean_end() -> None:
     """A finished incarnation never runs again (I4); what the next one starts from may be copied in before."""
     log = epochs(1)
     refused(log, InvalidRequest, lambda: log.trigger(A, imports=True))
@@ -182,7 +182,7 @@ def test_a_document_outside_of_the_savepoint_is_refused() -> None:
 
 
 @pytest.mark.parametrize("checkpoint_id", [0, 2, 9])
-def test_a_savepoint_of_what_is_not_retained_is_not_found(checkpoint_id: int) -> None:
+def test_a_savepoint_of_a_checkpoint_that_is_not_retained_is_not_found(checkpoint_id: int) -> None:
     log = epochs(1)
     refused(log, NotFound, lambda: log.record_savepoint(A, checkpoint_id))
 
