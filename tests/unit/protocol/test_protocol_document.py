@@ -1,4 +1,4 @@
-"""The tables of PROTOCOL.md are those by which the code decides: documents that list what code lists drift."""
+"""The tables of PROTOCOL.md are equal to those in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aligned checkpoints: a channel waits at its barrier until every channel is there."""
+"""Aligned checkpoints: each channel waits at its barrier until all barriers have arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Barriers and cancel markers of two checkpoints on one channel, in every order that matters."""
+"""Barriers and cancel markers of two checkpoints on one channel, in every relevant order."""
 
 from __future__ import annotations
 

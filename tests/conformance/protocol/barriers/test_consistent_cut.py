@@ -1,4 +1,4 @@
-"""The point of all barriers: snapshot and channel state together are what precedes the barrier, on every channel."""
+"""Consistent cut: snapshot and channel state together are everything before the barrier, on every channel."""
 
 from __future__ import annotations
 

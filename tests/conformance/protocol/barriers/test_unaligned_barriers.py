@@ -1,4 +1,4 @@
-"""Unaligned checkpoints: the snapshot is at the first barrier, what precedes the others is channel state."""
+"""Unaligned checkpoints: snapshot at the first barrier; channel state is everything before the others."""
 
 from __future__ import annotations
 

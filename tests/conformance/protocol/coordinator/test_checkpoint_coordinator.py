@@ -1,4 +1,4 @@
-"""The coordinator's bookkeeping: what people see of a checkpoint, what a deadline ends, what is shared and stays."""
+"""Bookkeeping of the coordinator: reports, deadlines, and state shared between checkpoints."""
 
 from __future__ import annotations
 

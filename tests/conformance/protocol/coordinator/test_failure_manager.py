@@ -1,4 +1,4 @@
-"""How failed epochs add up to a FAILED job: on the coordinator, and on epochs that run."""
+"""Counting failed epochs towards a FAILED job: in the coordinator, and for epochs that run."""
 
 from __future__ import annotations
 

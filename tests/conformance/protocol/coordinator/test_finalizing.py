@@ -1,4 +1,4 @@
-"""All subtasks have answered, and the checkpoint still cannot be completed: what goes, and what must be kept."""
+"""Failures to complete a checkpoint after all acknowledgements: what is deleted, and what must be retained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store, later
 
 READS_BACK = 5
-"""How often a put without an answer is looked for; afterwards the store answers again, so an abort would land."""
+"""Number of read-backs of a put without an answer; then the store answers again, so an abort would land."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A pending checkpoint: whose answers it takes, what an abort discards, and what each participant still owes it."""
+"""A pending checkpoint: accepted answers, what an abort discards, and missing acknowledgements."""
 
 from __future__ import annotations
 

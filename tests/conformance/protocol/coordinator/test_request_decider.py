@@ -1,4 +1,4 @@
-"""Which request for a checkpoint is served: one at a time, by time and by what waits; there is no queue of our own."""
+"""Which checkpoint request is served: one at a time, by time and by waiting sinks. There is no queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next epoch restores the newest completed checkpoint: with another parallelism, and with a changed job graph."""
+"""The next epoch restores the newest completed checkpoint, with another parallelism or a changed job graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a checkpoint is triggered, when it is not, and what a trigger that fails leaves behind: nothing."""
+"""When a checkpoint is triggered, and when it is not. A failed trigger leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -53,10 +53,10 @@ pytestmark = pytest.mark.long
 
 RACERS = 4
 WAIT_S = 240.0
-"""How long one process waits for the others before the test is given up."""
+"""How long one process waits for the others before the test fails."""
 
 Told = tuple[int, str, str]
-"""(round, what was asked, how it ended): `won`, what was already done, or the class of the error."""
+"""(round, request, outcome): `won`, the reason why it was done already, or the class of the error."""
 
 
 @dataclass

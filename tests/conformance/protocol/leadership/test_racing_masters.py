@@ -23,11 +23,11 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 pytestmark = pytest.mark.long
 
 TIMES = {"run": 1, "take over": 1, "restart": 1, "abort": 10}
-"""How often each process does its part, per two objects; one that mostly finds nothing pending asks more often."""
+"""Calls per process, per two objects; a process that mostly finds nothing pending calls more often."""
 
 WAIT_S = 240.0
 TYPED = (Busy, Fenced, CommitConflict, JobNotRunnable)
-"""What a rival may be told. Anything else fails the test."""
+"""Errors that a rival may get. Any other error fails the test."""
 
 
 def attempt(master: JobMaster, what: str) -> str:

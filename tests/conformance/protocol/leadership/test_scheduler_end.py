@@ -1,4 +1,4 @@
-"""What becomes of a job's checkpoints when the job, or the process that runs it, ends or fails."""
+"""Checkpoints of a job after the job, or the process that runs it, ends or fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cleaner may delete: only what is older than everything in use, and one failure is not the end (I8)."""
+"""A cleaner deletes only what is older than everything in use, and continues after a failure (I8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer of channel state, its order of ids and its shared file: Flink's ChannelStateWriter and what backs it."""
+"""Channel-state writer, its order of ids and its shared file: the rules of Flink's ChannelStateWriter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one subtask does for its checkpoints: the rules of Flink's SubtaskCheckpointCoordinator, on ours."""
+"""One subtask's checkpoints: the rules of Flink's SubtaskCheckpointCoordinator, applied to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of the data: the last snapshot, the final checkpoint, and what waits for what (Flink's FLIP-147 rules)."""
+"""End of data: the last snapshot, the final checkpoint, and their order (the rules of Flink's FLIP-147)."""
 
 from __future__ import annotations
 

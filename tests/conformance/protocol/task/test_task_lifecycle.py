@@ -1,4 +1,4 @@
-"""From a subtask's restore to its end: the rules of Flink's StreamTask, on ours."""
+"""Lifecycle of a subtask from restore to end: the rules of Flink's StreamTask, applied to ours."""
 
 from __future__ import annotations
 

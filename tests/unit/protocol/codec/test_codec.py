@@ -193,7 +193,7 @@ def test_entries_are_written_as_they_were() -> None:
 
 
 def test_an_event_is_read_without_the_resulting_state() -> None:
-    """Of an entry and of its tombstone alike; a state that nobody asks for may be torn, an event may not."""
+    """For an entry and its tombstone alike. A torn state is ignored here, a torn event is not."""
     for entry in ENTRIES:
         told = LoggedEvent(entry.version, entry.event)
         assert decode_event(encode_entry(entry)) == told
@@ -397,7 +397,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
     ],
 )
 def test_a_mismatch_is_reported_with_its_path(path: str, value: object) -> None:
-    """Strict: nothing is guessed, and the message says where and what was expected."""
+    """Strict decoding: nothing is guessed, and the message gives the path and the expectation."""
     with wording.raises(StateCorrupt):
         decode_entry(dumped(changed(path, value)))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one job are alike: the manifest says of each only what is new."""
+"""Packing of similar checkpoints: the manifest stores only what differs."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ MACHINE = "d1213117-6545-4d73-8eb5-c075e6db23f0/pid:[4026531836]"
 
 
 def scheduled(log: JobLog, number: int) -> None:
-    """One epoch of a schedule, with four sinks and all that a summary says."""
+    """One epoch of a schedule, with four sinks and a full summary."""
     date = f"2026-11-22T16:{number % 60:02d}:00+00:00"
     session = f"airflow:flights__epoch/scheduled__{number}_{date}"
     log.trigger(session, replace(airflow_run(f"scheduled__{number}_{date}"), logical_date=date))

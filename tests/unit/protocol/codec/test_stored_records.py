@@ -1,4 +1,4 @@
-"""What a stored record may declare: kinds of fields, ranges, rows, a format, and what fields must keep together."""
+"""Declarations of stored records: field types, ranges, rows, formats and checks of several fields."""
 
 from __future__ import annotations
 

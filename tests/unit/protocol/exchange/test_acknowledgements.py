@@ -1,4 +1,4 @@
-"""All copies of all acknowledgements belong to one consistent set of attempts (I7, I12)."""
+"""All copies of all acknowledgements must form one consistent set of attempts (I7, I12)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_complete_epoch_is_verified_in_any_order_of_answers() -> None:
 
 
 def test_copies_of_one_attempt_are_duplicates() -> None:
-    """Flink's word: ignored, the state is kept."""
+    """As in Flink: the answer is ignored, its state is retained."""
     reordered = replace(STATEFUL, consumed=STATEFUL.consumed[::-1])
     verified = check(*WHOLE, SOURCE_0, SOURCE_0, reordered)
     assert verified.acknowledgements == WHOLE

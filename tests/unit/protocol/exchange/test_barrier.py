@@ -1,4 +1,4 @@
-"""Barriers and acknowledgements on the wire (I12): a channel is whole and of one attempt, or the subtask declines."""
+"""Barriers and acknowledgements on the wire (I12): each channel is complete, from one attempt, or declined."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_two_attempts_have_equal_digests_only_if_all_their_channels_and_acks_are
 
 
 def test_measurements_are_reported_and_do_not_distinguish_equal_attempts() -> None:
-    """I12: times travel beside an acknowledgement; who compares attempts does not look at them."""
+    """I12: measurements travel with an acknowledgement, but are not compared between attempts."""
     one, other = (_ack(_barrier(0, [b"a"]), measured={"total_ms": spent_ms}) for spent_ms in (7, 8))
     assert one.digest == other.digest
     told = distinct_acknowledgements(AckEvent.decode(AckEvent(one).encode()) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Channel state under any order of requests, legal or not: nothing leaks, and a refused request changes nothing."""
+"""Channel state under any order of legal and illegal requests: no leaks, and a refused request changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to roll back: deduplicated by who asks; one cause. Source: Ray's JobWorker.requestRollback."""
+"""Rollback requests: deduplicated by subtask, with one cause. Source: Ray's JobWorker.requestRollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermarks (DESIGN 8.1): never back, minimum over inputs, a source without one holds nobody back."""
+"""Watermarks (DESIGN 8.1): never decrease, minimum over inputs; a source without one delays nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reason an error gives the checkpoint that it ends."""
+"""Abort reason of a checkpoint by the error that ended it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How failures add up. Source: Flink CheckpointFailureManagerTest, by the names of PROTOCOL_CASES section 2."""
+"""Counting of failures. Source: Flink CheckpointFailureManagerTest, with the names of PROTOCOL_CASES section 2."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_counters_stay_small() -> None:
 
 
 def test_a_detail_can_always_be_stored() -> None:
-    """An abort must never fail because of what it says: neither by length nor by what a file may be called."""
+    """An abort must never fail because of its detail, whatever its length or the file names in it."""
     for detail in ("x" * 100_000, "bad file \udcff.csv"):
         failures = record_failure(Failures(), CheckpointId(1), DECLINED, detail, 0).failures
         assert failures.last_detail is not None

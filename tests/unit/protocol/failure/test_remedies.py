@@ -1,4 +1,4 @@
-"""What an error gives its checkpoint and its user: reason, detail, and what to do."""
+"""Reason, detail and remedy of an error, for its checkpoint and its user."""
 
 from __future__ import annotations
 

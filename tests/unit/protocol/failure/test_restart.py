@@ -1,4 +1,4 @@
-"""Restart strategies: when a failed epoch is run again. Source: Flink's restart strategies."""
+"""Restart strategies: when a failed epoch runs again. Source: Flink's restart strategies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOWN = StoreUnavailable("the store did not answer")
 
 
 def delays(strategy: RestartStrategy, at_ms: list[int], jitter: float = 0.0) -> list[int | None]:
-    """The delay after each failure; None: given up."""
+    """The delay after each failure; None: no further restart."""
     found: list[int | None] = []
     history = RestartHistory()
     for now_ms in at_ms:
@@ -97,7 +97,7 @@ def test_a_failure_rate_counts_within_its_interval_only() -> None:
     ],
 )
 def test_only_failures_that_another_attempt_may_fix_are_restarted(error: CheckpointError, curable: bool) -> None:
-    """Retry loops must not multiply: what fails in the same way again is not asked again."""
+    """Retry loops must not multiply: a failure that would repeat is not retried."""
     assert is_curable(error) is curable
     decision, _ = restart_after(FixedDelay(3, 0), RestartHistory(), error, 0, 0.0)
     assert isinstance(decision, RestartAfter if curable else GiveUp)

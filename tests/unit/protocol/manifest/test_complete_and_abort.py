@@ -1,4 +1,4 @@
-"""The commit point, and giving up: exactly one of the two wins (I7, I9)."""
+"""The commit point and aborts: exactly one of the two wins (I7, I9)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_repeated_complete_of_a_subsumed_checkpoint_is_already_done() -> None:
 
 
 def test_a_complete_of_an_earlier_try_is_fenced() -> None:
-    """I3: a zombie of the same session whose checkpoint has a newer token."""
+    """I3: a zombie of the same session, after its checkpoint got a newer token."""
     log = running()
     zombie = log.pending
     log.rebind(A)
@@ -148,7 +148,7 @@ def test_a_failed_gate_refuses_the_commit() -> None:
 
 @pytest.mark.parametrize("key", ["chk-00000000000000000001/_metadata", "{prefix}../t9/_metadata", "/etc/passwd"])
 def test_metadata_outside_of_the_tokens_prefix_is_a_violation(key: str) -> None:
-    """I7: nobody finds metadata by name, and a zombie's is never taken for the winner's."""
+    """I7: metadata is never looked up by name, so a zombie's cannot be mistaken for the winner's."""
     log = running()
     prefix = token_prefix(log.pending.checkpoint_id, log.pending.token)
     handle = ObjectHandle(key.replace("{prefix}", prefix), 1, "c" * 64)
@@ -174,7 +174,7 @@ def test_an_adopted_checkpoint_stays_its_own_sessions() -> None:
 
 
 def test_a_sweep_whose_holder_is_active_again_must_judge_again() -> None:
-    """I10: the token that was judged is not in force any more."""
+    """I10: the token that was judged is no longer in force."""
     log = running()
     judged = log.pending
     log.rebind(A)
@@ -294,7 +294,7 @@ def test_a_completed_epoch_forgives_the_failures_before_it() -> None:
     ],
 )
 def test_an_epoch_that_was_stopped_never_fails_the_job(reason: CheckpointFailureReason) -> None:
-    """After a kill -9 the next run goes on: no `resume`, with the default of no tolerated failure."""
+    """After a kill -9 the next run continues without `resume`, with the default of no tolerable failure."""
     log = JobLog()
     for _ in range(3):
         log.trigger(A)
@@ -335,7 +335,7 @@ def test_the_memory_of_sessions_is_bounded() -> None:
 
 
 def test_the_last_scheduled_date_follows_completed_scheduled_runs_only() -> None:
-    """DESIGN 8.3, rule 2; it never goes back."""
+    """DESIGN 8.3, rule 2; it never decreases."""
     log = JobLog()
     log.epoch("airflow:d/1", airflow_run("1", "scheduled", "2013-01-03T00:00:00+00:00"))
     log.epoch("airflow:d/2", airflow_run("2", "manual", "2013-02-01T00:00:00+00:00"))

@@ -1,4 +1,4 @@
-"""Each invariant of the manifest value is noticed when it is broken."""
+"""Every broken invariant of the manifest value is detected."""
 
 from __future__ import annotations
 

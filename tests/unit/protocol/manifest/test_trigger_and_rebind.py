@@ -114,7 +114,7 @@ def test_a_plan_made_from_another_head_is_refused() -> None:
 
 
 def test_a_failed_job_is_not_run_until_resumed() -> None:
-    """I4, DESIGN 8.2: later runs fail at once with the reason until `resume`."""
+    """I4, DESIGN 8.2: later runs fail immediately with the reason until `resume`."""
     log = JobLog()
     log.trigger(A)
     log.abort(A, reason=CheckpointFailureReason.BAD_RECORD, detail="line 7 of day-3.csv")
@@ -140,7 +140,7 @@ def test_resuming_a_running_job_changes_nothing() -> None:
 
 
 def test_a_run_whose_checkpoint_was_aborted_cannot_trigger_another() -> None:
-    """DESIGN 8.3, rule 3: a cleared run fails at once; a new id comes only from a new run."""
+    """DESIGN 8.3, rule 3: a cleared run fails immediately; only a new run gets a new id."""
     log = JobLog()
     log.trigger(AIR_1, RUN_1)
     log.abort(AIR_1)
@@ -169,7 +169,7 @@ def test_a_covered_run_is_reported_and_nothing_is_triggered() -> None:
 
 
 def test_more_than_three_unconfirmed_checkpoints_stop_triggering() -> None:
-    """I8: a sink that is down delays; the job does not run ever further ahead of it."""
+    """I8: an unavailable sink delays the job, which must not run ever further ahead of it."""
     log = JobLog()
     for _ in range(3):
         log.epoch(A, confirm=False)

@@ -1,4 +1,4 @@
-"""A property that is computed once: no object waits for another one, and no thread for a lock."""
+"""A property that is computed once: no object waits for another, and no thread for a lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOME = REPOSITORY / FOLDER / "protocol/records/cached_property.py"
 
 
 class Asked:
-    """What it is asked, it computes by `compute`."""
+    """Compute a value by calling `compute`."""
 
     def __init__(self, compute: Callable[[], object]) -> None:
         self._compute = compute

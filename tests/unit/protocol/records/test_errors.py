@@ -1,4 +1,4 @@
-"""An error says what happened, and what to do about it where that is known."""
+"""An error describes what happened, and the remedy if it is known."""
 
 from __future__ import annotations
 

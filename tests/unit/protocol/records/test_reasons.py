@@ -1,4 +1,4 @@
-"""Every reason is given somewhere, or says why nothing here can give it."""
+"""Every reason is used somewhere, or explains why nothing can give it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When published files of a table may be listed and deleted: who, how old, beside what (I8)."""
+"""When published files of a table may be listed and deleted: leadership, age, pending checkpoints (I8)."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def test_the_first_epoch_of_a_grace_period_looks_and_of_several_when_more_is_ret
 
 
 def test_the_first_epoch_of_a_job_scans() -> None:
-    """Nothing before it says when the last look was."""
+    """No earlier checkpoint tells when the last scan was."""
     assert is_scan_due(epochs(1).state, GRACE_MS)
     assert not is_scan_due(epochs(0).state, GRACE_MS)

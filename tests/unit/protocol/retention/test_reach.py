@@ -1,4 +1,4 @@
-"""Where a stored object stands once there are forks and rollbacks (I8)."""
+"""Status of stored objects in jobs with forks and rollbacks (I8)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def staged(log: JobLog, checkpoint: CompletedCheckpoint, token: int) -> ObjectSt
 
 
 def test_files_staged_by_a_losing_try_are_deleted_with_its_prefix() -> None:
-    """I3, I8: contents name what won alone; while the checkpoint is pending nobody knows which that is."""
+    """I3, I8: contents name only the winner's files; while the checkpoint is pending the winner is unknown."""
     log = JobLog()
     log.trigger(A)
     first = int(log.pending.token)
@@ -54,7 +54,7 @@ def test_marks_are_a_log_of_their_own() -> None:
 
 
 def test_registered_tables_are_a_log_of_their_own() -> None:
-    """I8: what only they name is collected, and they go with it; a look alike is somebody else's."""
+    """I8: objects that only these name are collected with them; one with a similar name is foreign."""
     log = JobLog()
     log.epoch(A)
     key = registered_table_key("lake", "a" * 64)

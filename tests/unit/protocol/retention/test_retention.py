@@ -1,4 +1,4 @@
-"""What retention keeps: the tiers against a plain model, and what every timeline and every sink still needs (I8)."""
+"""Retention: the tiers against a plain model, and what timelines and sinks still need (I8)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_ancestry_ends_at_the_empty_state(own: int) -> None:
 
 
 def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together() -> None:
-    """What was left behind stays while it is among the newest; the way further back stays besides."""
+    """An abandoned line is retained while it is among the newest; targets further back are retained as well."""
     log = epochs(5)
     log.rollback(A, 2)
     log.reconcile(A)
@@ -98,7 +98,7 @@ def test_the_policy_holds_for_the_live_lineage_and_for_all_checkpoints_together(
 
 
 def test_a_backfills_replay_does_not_displace_the_line_that_it_replaced() -> None:
-    """So it can be undone, and that as well, until the live line has gone on for as long as is retained."""
+    """So a rollback can be undone, and that again, until the live line has continued for the retained length."""
     log = epochs(4)
     fork = log.fork(B, 1)
     for _ in range(5):
@@ -190,7 +190,7 @@ def test_checkpoints_of_an_open_fork_are_retained_until_its_disposal() -> None:
 
 
 def test_nothing_newer_than_a_pending_checkpoint_is_subsumed() -> None:
-    """I8: everything from ``chk-<lowest pending>/`` on is live, whatever timeline it is of."""
+    """I8: everything from ``chk-<lowest pending>/`` on is live, on any timeline."""
     log = epochs(1)
     fork = log.fork(B, 1)
     log.trigger(B, timeline=fork)
@@ -202,7 +202,7 @@ def test_nothing_newer_than_a_pending_checkpoint_is_subsumed() -> None:
 
 
 def test_nothing_is_subsumed_while_a_sink_has_yet_to_follow_a_switch() -> None:
-    """I8, I14: its table shows any checkpoint of the line that was left, and goes on from there by the difference."""
+    """I8, I14: its table shows any checkpoint of the abandoned line, and moves on from there by the difference."""
     log = epochs(3)
     log.rollback(B, 2)
     assert subsumable(log.state, RetentionPolicy(1)) == ()
@@ -211,7 +211,7 @@ def test_nothing_is_subsumed_while_a_sink_has_yet_to_follow_a_switch() -> None:
 
 
 def test_the_session_that_leads_subsumes_nothing_while_a_table_is_realigned() -> None:
-    """I8: what the table shows is owed nothing any more, and is still what the difference is made from."""
+    """I8: the checkpoint that the table shows is owed nothing more, but the difference is computed from it."""
     log = epochs(1)
     log.epoch(A, confirm=False)
     assert subsumable(log.state, RetentionPolicy(1)) == ()
@@ -259,7 +259,7 @@ def test_the_checkpoint_of_a_table_that_waits_for_a_switch_is_retained() -> None
 
 
 def test_a_replay_drops_nothing_that_its_head_needs() -> None:
-    """I14: contents belong to each checkpoint, so a table can be put at any that is kept, without those between."""
+    """I14: each checkpoint has its own contents, so a table can move to any retained one directly."""
     log = epochs(2)
     fork = log.fork(B, 2)
     for _ in range(5):

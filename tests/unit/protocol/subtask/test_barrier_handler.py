@@ -1,4 +1,4 @@
-"""The barrier handler: what is legal, and what holds after every sequence of events."""
+"""The barrier handler: legal events, and invariants after every sequence of events."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ class Ledger:
 
 
 Happening = tuple[str, int, int, Alignment, int]
-"""What, channel, checkpoint id, alignment, time."""
+"""Event, channel, checkpoint id, alignment, time."""
 
 
 def _happen(handler: BarrierHandler, ledger: Ledger, happening: Happening) -> tuple[Command, ...]:
@@ -409,7 +409,7 @@ def test_after_any_events_nothing_is_triggered_twice_and_no_channel_stays_blocke
 def test_timer_and_late_barriers_together_trigger_once(
     order: list[int], times: list[int], fires: list[bool], announced: set[int], ends: set[int]
 ) -> None:
-    """Whatever the order of barriers, ends and the timer: one trigger, all channels there, nothing left behind."""
+    """In any order of barriers, ends and the timer: one trigger, all channels received, nothing left behind."""
     handler, ledger = _alternating(3), Ledger()
     for channel in sorted(announced - {order[index] for index in ends}):
         ledger.enter(handler.announcement(channel, 0, TIMEOUTABLE, 0))

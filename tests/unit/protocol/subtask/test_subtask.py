@@ -1,4 +1,4 @@
-"""Whatever the order of barriers, notifications and uploads: one snapshot per id, one end of it, and no leak."""
+"""In any order of barriers, notifications and uploads: one snapshot per id, one end of it, and no leak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Barrier handler, coordinator and channel state writer fit together, whatever channels carry and the clock says."""
+"""Barrier handler, coordinator and channel-state writer together, with arbitrary channels and clocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TIMEOUT_MS = 50
 
 
 class _Recorder(SubtaskDriver):
-    """A subtask whose in-flight data is recorded while it arrives, not at once."""
+    """A subtask whose in-flight data is recorded while it arrives, not all at once."""
 
     def __init__(self) -> None:
         super().__init__()

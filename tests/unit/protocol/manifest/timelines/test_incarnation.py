@@ -1,4 +1,4 @@
-"""Ends and starts that the coordinator refuses, and what it does to several timelines at once (I4)."""
+"""Ends and starts that the coordinator refuses, and their effect on several timelines (I4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each invariant of the timelines in a manifest value is noticed when it is broken."""
+"""Every broken invariant of a manifest value's timelines is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another timeline becomes the live one, by rollback or fast-forward, and the sinks follow (I3, I5, I8, I14)."""
+"""Switches of the live timeline by rollback or fast-forward, which the sinks follow (I3, I5, I8, I14)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_without_sinks_nothing_has_to_follow() -> None:
 
 
 def test_following_a_switch_is_a_fact_recorded_once_from_any_session() -> None:
-    """I11: accepted from any session, monotone; what an older switch asked for is asked for no more."""
+    """I11: accepted from any session, monotone; an older switch no longer requires anything."""
     log = epochs(3)
     log.rollback(B, 2, sinks=("a", "b"))
     old = log.state.version
@@ -243,7 +243,7 @@ def test_each_move_of_a_table_has_a_number_above_all_before_it() -> None:
 
 
 def test_an_externally_moved_table_follows_the_live_head_under_its_own_decision() -> None:
-    """I14: the head, the timelines and who leads stay as they are; only that table moves, whatever it shows."""
+    """I14: head, timelines and leader stay the same; only that table moves, whatever it shows."""
     log = epochs(3)
     before = log.state
     answer = log.realign(B, "lake")
@@ -258,7 +258,7 @@ def test_an_externally_moved_table_follows_the_live_head_under_its_own_decision(
 
 
 def test_nothing_is_triggered_on_the_live_timeline_before_the_table_is_realigned() -> None:
-    """I14: an epoch adds to what the table shows, and nobody knows what that is; a fork does not look at it."""
+    """I14: an epoch adds to what the table shows, which is unknown here; a fork does not read the table."""
     log = epochs(2)
     fork = log.fork(B, 1)
     log.realign(B)
@@ -331,7 +331,7 @@ def test_a_table_that_keeps_its_sink_from_following_a_switch_is_realigned() -> N
 
 
 def test_an_unfinished_realignment_survives_a_switch() -> None:
-    """A person has said that the job's state counts; a switch says what that is."""
+    """A person has decided that the job's state counts; a switch determines that state."""
     log = epochs(3)
     log.realign(B, "a")
     log.realign(B, "gone")
@@ -384,7 +384,7 @@ def test_a_session_of_an_abandoned_timeline_neither_triggers_nor_subsumes_nor_de
 
 
 def test_a_run_whose_epoch_was_rolled_back_stays_covered() -> None:
-    """What it read is read again by the next run: a run that is cleared has nothing of its own to do."""
+    """The next run reads its input again; a cleared run has no work of its own."""
     log = epochs(1)
     log.epoch(AIR_1, RUN_1)
     log.rollback(B, 1)
@@ -456,7 +456,7 @@ def test_an_ended_job_runs_no_epoch_on_a_fork() -> None:
 
 
 def test_an_import_into_an_ended_job_can_be_aborted() -> None:
-    """Whoever copied it may be gone: a sweep must not wait for the next incarnation."""
+    """The session that copied it may have died; a sweep must not wait for the next incarnation."""
     log = epochs(2)
     log.cancel(A)
     log.clean(A)

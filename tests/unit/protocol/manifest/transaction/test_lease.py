@@ -1,4 +1,4 @@
-"""When a pending checkpoint may be taken from its session (I10)."""
+"""When another session may take over a pending checkpoint (I10)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_lease_without_heartbeat_lives_until_its_deadline(
 def test_a_heartbeat_that_has_begun_must_go_on(
     age_ms: int, after_ms: int, take_over: bool, status: LeaseStatus
 ) -> None:
-    """One that is 60 s old ends the lease; a fresh one at the deadline means too slow, not gone."""
+    """A heartbeat that is 60 s old ends the lease; a fresh one at the deadline means too slow, not dead."""
     log = pending_job()
     now_ms = log.now_ms + after_ms
     assert lease_status(log.pending, LeaseFacts(take_over, now_ms - age_ms), now_ms) is status
@@ -135,7 +135,7 @@ def test_a_holder_that_is_too_slow_has_failed() -> None:
 
 
 def test_a_new_session_on_a_fork_judges_its_pending_checkpoint() -> None:
-    """Each timeline has its own lease: what runs on one keeps nobody from the other."""
+    """Each timeline has its own lease: an epoch on one timeline does not block the other."""
     log = JobLog()
     log.epoch(A)
     fork = log.fork(A, 1)

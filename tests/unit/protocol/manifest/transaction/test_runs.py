@@ -44,7 +44,7 @@ def ask(log: JobLog, run_id: str, run_type: str, logical_date: str | None) -> in
 def test_a_dated_run_is_covered_up_to_the_last_completed_scheduled_date(
     run_type: str, logical_date: str | None, checkpoint_id: int | None
 ) -> None:
-    """Not later than: equal is covered. A manual run stands for now, so it never is by its date."""
+    """An equal date is covered. A manual run stands for the current time, so its date never covers it."""
     assert ask(after_scheduled(), "other", run_type, logical_date) == checkpoint_id
 
 

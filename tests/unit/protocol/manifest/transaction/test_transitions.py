@@ -1,4 +1,4 @@
-"""The tables are the machine."""
+"""The transition tables are the state machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_event_has_a_rule_for_the_job() -> None:
 
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *JobStatus], EVENT_TYPES)))
 def test_events_outside_the_job_table_are_refused(status: JobStatus | None, event_type: type[Event]) -> None:
-    """An illegal event raises; a legal one leads where the table says."""
+    """An illegal event raises; a legal one leads to the status in the table."""
     event = SAMPLES[event_type]
     fitting = [rule for rule in JOB_RULES if rule.before is status and rule.event is event_type]
     legal = {rule.after for rule in fitting if rule.holds(event)}
@@ -98,7 +98,7 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
 
 @pytest.mark.parametrize(("checkpoint_id", "status"), [(1, "subsumed"), (3, "aborted")])
 def test_a_transition_about_a_checkpoint_whose_life_is_over_is_never_written(checkpoint_id: int, status: str) -> None:
-    """Whatever a caller forgot to check: the table is asked before anything is written."""
+    """Even if a caller forgets a check, the table is consulted before anything is written."""
     log = JobLog()
     log.epoch(A)
     log.epoch(A)

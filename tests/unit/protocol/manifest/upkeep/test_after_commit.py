@@ -54,7 +54,7 @@ def test_a_confirmation_is_accepted_once_from_anybody_and_stays() -> None:
 
 
 def test_one_confirmation_names_every_sink_that_has_committed() -> None:
-    """I11: those that had confirmed before are not told again."""
+    """I11: sinks that had confirmed before are not reported again."""
     log = JobLog()
     log.trigger(A)
     log.complete(A, sinks=("lake", "late", "top"))
@@ -116,7 +116,7 @@ def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() 
 
 
 def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
-    """I8: roots are kept whatever the policy says, and so is what a table shows that waits for one."""
+    """I8: roots are retained regardless of the policy, and so is what a table shows while it waits for one."""
     log = JobLog()
     for number in range(7):
         log.epoch(A, confirm=number != 2)
@@ -182,7 +182,7 @@ def test_directories_are_garbage_as_a_whole_unless_they_contain_retained_objects
 
 
 def test_only_output_that_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
-    """I9: an aborted checkpoint's tokens and a retained one's losers; of a subsumed one nobody knows: keep."""
+    """I9: tokens of an aborted checkpoint and losing tokens of a retained one; a subsumed one is unknown: retain."""
     log = JobLog()
     log.trigger(A)
     losing = log.pending.token
@@ -245,7 +245,7 @@ def test_checkpoints_retained_by_policy_or_root_cannot_be_subsumed() -> None:
     ],
 )
 def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
-    """I8: only what lies below a checkpoint older than every pending one; an input record is never subsumed."""
+    """I8: only objects below a checkpoint older than every pending one; an input record is never subsumed."""
     log = epochs(3)
     log.trigger(A)
     refused(
@@ -263,7 +263,7 @@ def test_the_metadata_of_a_retained_checkpoint_cannot_become_garbage() -> None:
 
 
 def aborted_then_led_by(session: str) -> JobLog:
-    """A job with the garbage of an aborted checkpoint 1, and a later leader whose epoch is over."""
+    """A job with garbage of an aborted checkpoint 1, and a later leader whose epoch has ended."""
     log = JobLog()
     log.trigger(A)
     log.abort(A, reason=CheckpointFailureReason.LEADER_LOST)

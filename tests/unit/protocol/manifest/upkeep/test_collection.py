@@ -1,4 +1,4 @@
-"""A collection leads nothing: it lists on proof of one version, and forgets what nobody can look at any more (I8)."""
+"""Garbage collection without leadership: listed on proof of one version, dropped once no reader can exist (I8)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_list_is_bounded() -> None:
 
 
 def test_an_entry_is_collected_after_the_grace_period_without_any_later_leader() -> None:
-    """I8: a job that nobody runs any more can be cleaned; the leader's rule alone would wait for a leader for ever."""
+    """I8: a job that no longer runs can be cleaned; under the leader's rule garbage would wait forever."""
     log = epochs(2)
     log.list_garbage(B, (stray(),))
     entry = log.state.garbage[-1]

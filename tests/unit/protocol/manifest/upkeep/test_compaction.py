@@ -1,4 +1,4 @@
-"""Which entries of the log may become tombstones, and how the state says how far that is (I6)."""
+"""Which log entries may become tombstones, and how the state records that (I6)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_opening_of_an_open_fork_and_an_unfollowed_switch_stay_whole() -> No
 
 
 def test_nothing_is_compacted_while_an_end_has_something_to_clean_up() -> None:
-    """What the cancel gave up is discarded by whoever comes next, and its entry says what that is."""
+    """The next session discards what the cancel aborted, as listed in its entry."""
     log = epochs(2)
     log.compact(B, 1)
     log.trigger(A)

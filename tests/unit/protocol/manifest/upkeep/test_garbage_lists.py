@@ -1,4 +1,4 @@
-"""Garbage in lists of its own: the state stays small, and I8's two phases hold as they do for single entries."""
+"""Garbage in separate lists: the state stays small, and I8's two phases hold as for single entries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stray(number: int, checkpoint: int = 1) -> str:
 
 
 def with_list(count: int = 4) -> tuple[JobLog, tuple[str, ...]]:
-    """A job of three epochs whose first checkpoint left so many keys in one list."""
+    """A job of three epochs whose first checkpoint left this many keys in one list."""
     log = JobLog()
     for _ in range(3):
         log.epoch(A)
@@ -55,7 +55,7 @@ def test_a_subsumption_names_a_list_and_no_key() -> None:
 
 
 def test_a_savepoints_root_stays_an_entry_of_the_state() -> None:
-    """Whether a root is listed decides what may be recorded there, and nothing but the state is asked for that."""
+    """Whether a root is listed decides what may be recorded there, and only the state is read for that."""
     log = JobLog()
     log.epoch(A)
     log.epoch(A)

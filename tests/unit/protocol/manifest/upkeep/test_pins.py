@@ -1,4 +1,4 @@
-"""Readers of a checkpoint hold it while they read (I8)."""
+"""Readers pin a checkpoint while they read it (I8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
 
 
 def test_a_pinned_checkpoint_is_a_root_until_it_is_unpinned() -> None:
-    """I8: whatever the policy says."""
+    """I8: regardless of the policy."""
     log = epochs(3)
     assert isinstance(log.pin(B, 1), Transition)
     assert retention_roots(log.state) == {1, 3}

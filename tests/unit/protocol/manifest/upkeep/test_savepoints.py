@@ -1,4 +1,4 @@
-"""Savepoints: listed when their copy is complete, and a root of retention while they are listed (I8)."""
+"""Savepoints: listed once their copy is complete, and a root of retention while listed (I8)."""
 
 from __future__ import annotations
 
