@@ -1,4 +1,4 @@
-"""A job whose manifest lives in memory: the real coordinator, folded over requests with short defaults."""
+"""A job with an in-memory manifest: the real coordinator, applied to requests with short defaults."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ AIR_2, RUN_2 = "airflow:flights__epoch/manual__2", airflow_run("manual__2")
 
 @dataclass
 class JobLog:
-    """The log of one job; each method is one request of one session at the present time.
+    """The log of one job. Each method submits one request of one session at the current time.
 
     Attributes:
         state: at the head. events: since version 1. now_ms: the store's clock; tests move it.
@@ -99,8 +99,8 @@ class JobLog:
         self.state = created.state
         self.events.append(created.event)
 
-    def ask(self, request: Request) -> Answer:
-        """Decide a request on the head; a transition becomes the head."""
+    def submit(self, request: Request) -> Answer:
+        """Decide a request on the head. A transition becomes the new head."""
         answer = decide(self.state, request, self.now_ms)
         if isinstance(answer, Transition):
             assert answer.state.version == self.state.version + 1
@@ -111,7 +111,7 @@ class JobLog:
 
     @property
     def pending(self) -> PendingCheckpoint:
-        """What is pending on the live timeline."""
+        """The pending checkpoint of the live timeline."""
         return self.pending_on(self.state.live)
 
     def pending_on(self, timeline: str) -> PendingCheckpoint:
@@ -135,11 +135,11 @@ class JobLog:
         return TriggerRequest(**(values | changes))
 
     def trigger(self, session: str, run: Run = CLI_RUN, **changes: Any) -> Answer:
-        return self.ask(self.trigger_request(session, run, **changes))
+        return self.submit(self.trigger_request(session, run, **changes))
 
     def rebind(self, session: str, checkpoint_id: int | None = None, timeout_ms: int = TIMEOUT_MS) -> Answer:
-        wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
-        return self.ask(RebindRequest(SessionId(session), holder(session), wanted, timeout_ms))
+        target_id = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
+        return self.submit(RebindRequest(SessionId(session), holder(session), target_id, timeout_ms))
 
     def rebind_on(self, session: str, timeline: str) -> Answer:
         return self.rebind(session, int(self.pending_on(timeline).checkpoint_id))
@@ -158,7 +158,7 @@ class JobLog:
         return CompleteRequest(**(values | changes))
 
     def complete(self, session: str, pending: PendingCheckpoint | None = None, **changes: Any) -> Answer:
-        return self.ask(
+        return self.submit(
             self.complete_request(session, self.pending if pending is None else pending, **changes),
         )
 
@@ -174,14 +174,16 @@ class JobLog:
         detail: str = "it failed",
         veto: ObjectHandle | None = None,
     ) -> Answer:
-        wanted = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
+        target_id = self.pending.checkpoint_id if checkpoint_id is None else CheckpointId(checkpoint_id)
         judged = None if token is None else FencingToken(token)
-        return self.ask(
-            AbortRequest(SessionId(session), wanted, reason, detail, tolerable, token=judged, swept=swept, veto=veto),
+        return self.submit(
+            AbortRequest(
+                SessionId(session), target_id, reason, detail, tolerable, token=judged, swept=swept, veto=veto
+            ),
         )
 
     def confirm(self, session: str, checkpoint_id: int, *sinks: str) -> Answer:
-        return self.ask(ConfirmSinksRequest(SessionId(session), CheckpointId(checkpoint_id), sinks or ("lake",)))
+        return self.submit(ConfirmSinksRequest(SessionId(session), CheckpointId(checkpoint_id), sinks or ("lake",)))
 
     def subsume(
         self,
@@ -191,76 +193,76 @@ class JobLog:
         last: int = 1,
         hourly: int = 0,
         daily: int = 0,
-        listed: str | None = None,
+        list_sha256: str | None = None,
         compacted: int = 0,
         confirms: ConfirmSinksRequest | None = None,
     ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
         policy = RetentionPolicy(last, hourly, daily)
-        return self.ask(
-            SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, listed, compacted, confirms),
+        return self.submit(
+            SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, list_sha256, compacted, confirms),
         )
 
     def forget(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
     ) -> Answer:
         request = GarbageDeletedRequest(SessionId(session), prefixes, grace_ms, lists)
-        return self.ask(request)
+        return self.submit(request)
 
     def list_garbage(
-        self, session: str, garbage: tuple[str, ...], walked_version: int | None = None, listed: str | None = None
+        self, session: str, garbage: tuple[str, ...], walked_version: int | None = None, list_sha256: str | None = None
     ) -> Answer:
         version = self.state.version if walked_version is None else walked_version
-        return self.ask(ListGarbageRequest(SessionId(session), version, garbage, listed))
+        return self.submit(ListGarbageRequest(SessionId(session), version, garbage, list_sha256))
 
     def forget_collected(
         self, session: str, prefixes: tuple[str, ...], grace_ms: int, lists: tuple[ListProgress, ...] = ()
     ) -> Answer:
-        return self.ask(ForgetCollectedRequest(SessionId(session), prefixes, grace_ms, lists))
+        return self.submit(ForgetCollectedRequest(SessionId(session), prefixes, grace_ms, lists))
 
     def compact(self, session: str, through: int) -> Answer:
-        return self.ask(RecordCompactionRequest(SessionId(session), through))
+        return self.submit(RecordCompactionRequest(SessionId(session), through))
 
-    def fold(self, session: str, garbage: int = 0, keys: tuple[str, ...] = (), listed: str = "f" * 64) -> Answer:
-        """Fold the first entries and all lists that are not begun, whose keys are given, into one list."""
-        lists = tuple(one for one in self.state.garbage_lists if not one.done and keys)
+    def fold(self, session: str, garbage: int = 0, keys: tuple[str, ...] = (), list_sha256: str = "f" * 64) -> Answer:
+        """Fold the first entries, and all lists without progress (whose keys are given), into one list."""
+        lists = tuple(garbage_list for garbage_list in self.state.garbage_lists if not garbage_list.done and keys)
         plan = FoldPlan(self.state.garbage[:garbage], lists)
-        every = (*(entry.prefix for entry in plan.garbage), *keys)
-        return self.ask(FoldGarbageRequest(SessionId(session), plan, every, listed))
+        all_keys = (*(entry.prefix for entry in plan.garbage), *keys)
+        return self.submit(FoldGarbageRequest(SessionId(session), plan, all_keys, list_sha256))
 
     def resume(self, session: str) -> Answer:
-        return self.ask(ResumeRequest(SessionId(session)))
+        return self.submit(ResumeRequest(SessionId(session)))
 
     def cancel(self, session: str, detail: str = "canceled by a person") -> Answer:
-        return self.ask(CancelRequest(SessionId(session), detail))
+        return self.submit(CancelRequest(SessionId(session), detail))
 
     def finish(self, session: str, final: int | None = None, detail: str = "everything is read") -> Answer:
-        wanted = self.state.timeline().head if final is None else CheckpointId(final)
-        return self.ask(FinishRequest(SessionId(session), wanted, detail))
+        final_id = self.state.timeline().head if final is None else CheckpointId(final)
+        return self.submit(FinishRequest(SessionId(session), final_id, detail))
 
     def clean(self, session: str, incarnation: int | None = None) -> Answer:
-        wanted = self.state.incarnation if incarnation is None else incarnation
-        return self.ask(CleanRequest(SessionId(session), wanted))
+        target = self.state.incarnation if incarnation is None else incarnation
+        return self.submit(CleanRequest(SessionId(session), target))
 
     def start(self, session: str) -> Answer:
-        return self.ask(StartRequest(SessionId(session)))
+        return self.submit(StartRequest(SessionId(session)))
 
     def pin(self, session: str, checkpoint_id: int, name: str = "reader", hold_ms: int = MINUTE_MS) -> Answer:
-        return self.ask(PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
+        return self.submit(PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
 
     def unpin(self, session: str, name: str = "reader") -> Answer:
-        return self.ask(UnpinRequest(SessionId(session), name))
+        return self.submit(UnpinRequest(SessionId(session), name))
 
     def rollback(
         self, session: str, to: int, expected_head: int | None = None, sinks: tuple[str, ...] = ("lake",)
     ) -> Answer:
         expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
         request = RollbackRequest(SessionId(session), CheckpointId(to), expected, sinks, "a wrong rule")
-        return self.ask(request)
+        return self.submit(request)
 
     def fork(self, session: str, at: int) -> TimelineId:
         """Open a fork and return its id."""
-        answer = self.ask(ForkRequest(SessionId(session), CheckpointId(at)))
+        answer = self.submit(ForkRequest(SessionId(session), CheckpointId(at)))
         assert isinstance(answer, Transition)
         return self.state.timelines[-1].timeline_id
 
@@ -276,35 +278,35 @@ class JobLog:
         main = heads[self.state.live] if expected_main_head is None else CheckpointId(expected_main_head)
         tip = heads.get(TimelineId(fork), CheckpointId(0)) if expected_fork_head is None else expected_fork_head
         request = FastForwardRequest(SessionId(session), TimelineId(fork), main, CheckpointId(tip), sinks, "replayed")
-        return self.ask(request)
+        return self.submit(request)
 
     def dispose_fork(self, session: str, fork: str) -> Answer:
-        return self.ask(DisposeForkRequest(SessionId(session), TimelineId(fork)))
+        return self.submit(DisposeForkRequest(SessionId(session), TimelineId(fork)))
 
     def freeze(self, session: str, hold_ms: int = MINUTE_MS) -> Answer:
-        return self.ask(FreezeRequest(SessionId(session), hold_ms))
+        return self.submit(FreezeRequest(SessionId(session), hold_ms))
 
     def thaw(self, session: str) -> Answer:
-        return self.ask(ThawRequest(SessionId(session)))
+        return self.submit(ThawRequest(SessionId(session)))
 
     def reconcile(self, session: str, sink: str = "lake", decision: int | None = None) -> Answer:
         due = self.state.reconciliation
-        wanted = (due.decision if due is not None else self.state.version) if decision is None else decision
-        return self.ask(ReconcileSinkRequest(SessionId(session), wanted, sink))
+        decision_version = (due.decision if due is not None else self.state.version) if decision is None else decision
+        return self.submit(ReconcileSinkRequest(SessionId(session), decision_version, sink))
 
     def realign(self, session: str, sink: str = "lake", expected_head: int | None = None) -> Answer:
         expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
-        return self.ask(RealignSinkRequest(SessionId(session), sink, expected, "a restore"))
+        return self.submit(RealignSinkRequest(SessionId(session), sink, expected, "a restore"))
 
     def record_savepoint(
         self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any
     ) -> Answer:
         document = ObjectHandle("savepoint.json", 100, "d" * 64)
         request = RecordSavepointRequest(SessionId(session), name, CheckpointId(checkpoint_id), location, document)
-        return self.ask(replace(request, **changes))
+        return self.submit(replace(request, **changes))
 
     def dispose_savepoint(self, session: str, name: str = "before") -> Answer:
-        return self.ask(DisposeSavepointRequest(SessionId(session), name))
+        return self.submit(DisposeSavepointRequest(SessionId(session), name))
 
     def epoch_on(self, session: str, fork: str, *, sinks: tuple[str, ...] = ("lake",)) -> int:
         """Run one whole epoch on a fork and return its checkpoint id."""
@@ -326,7 +328,7 @@ class JobLog:
 
 @dataclass
 class StoredLog(JobLog):
-    """A log that can be stored where a job has its manifest: a history of many epochs, of which none is run.
+    """A log that can be stored as a job's manifest: a history of many epochs, none of which ran.
 
     Attributes:
         states: after each event.
@@ -338,28 +340,28 @@ class StoredLog(JobLog):
         super().__post_init__()
         self.states.append(self.state)
 
-    def ask(self, request: Request) -> Answer:
-        answer = super().ask(request)
+    def submit(self, request: Request) -> Answer:
+        answer = super().submit(request)
         if isinstance(answer, Transition):
             self.states.append(answer.state)
         return answer
 
     def store_in(self, store: ObjectStore) -> None:
-        """Write every version. There must be none yet."""
+        """Write every version to a store without a manifest."""
         for state, event in zip(self.states, self.events, strict=True):
             entry = LogEntry(state.version, f"write-{state.version}", event, state)
             store.create(manifest_key(state.version), encode_entry(entry))
 
 
 def epochs(count: int, *, confirm: bool = True) -> JobLog:
-    """Return the log of a job after so many epochs of one session."""
+    """Return the log of a job after N epochs of one session."""
     log = JobLog()
     for _ in range(count):
         log.epoch(A, confirm=confirm)
     return log
 
 
-def refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object]) -> CheckpointError:
+def assert_refused(log: JobLog, error: type[CheckpointError], call: Callable[[], object]) -> CheckpointError:
     """Assert that a call raises with its golden wording, and that neither state nor log changed."""
     before, events = log.state, list(log.events)
     with wording.raises(error) as caught:

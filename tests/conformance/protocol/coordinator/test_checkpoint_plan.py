@@ -17,7 +17,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKe
 from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.source_spec import SourceSpec
-from milepost_testkit.jobs.job_log import EXPECTED, A, JobLog, refused
+from milepost_testkit.jobs.job_log import EXPECTED, A, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -107,7 +107,7 @@ def test_an_epoch_with_a_subtask_that_did_not_run_cannot_complete() -> None:
     """
     log = JobLog()
     log.trigger(A)
-    error = refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:-1]))
+    error = assert_refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:-1]))
     assert error.details["reason"] == CheckpointFailureReason.ACKNOWLEDGEMENT_MISSING.value
 
 

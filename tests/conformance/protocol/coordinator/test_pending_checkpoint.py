@@ -27,7 +27,7 @@ from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import EXPECTED, A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import EXPECTED, A, B, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -68,7 +68,7 @@ def test_a_checkpoint_completes_when_every_subtask_has_acknowledged() -> None:
     for missing in range(len(ANSWERS)):
         assert declined(*ANSWERS[:missing], *ANSWERS[missing + 1 :]) == "ACKNOWLEDGEMENT_MISSING"
         some = EXPECTED[:missing] + EXPECTED[missing + 1 :]
-        refused(log, SubtaskDeclined, lambda some=some: log.complete(A, acknowledged=some))
+        assert_refused(log, SubtaskDeclined, lambda some=some: log.complete(A, acknowledged=some))
     verified = verify(CHECKPOINT, TOKEN, EXPECTED, reversed(ANSWERS))
     assert isinstance(log.complete(A, acknowledged=verified.subtasks()), Transition)
     assert (log.state.timeline().head, log.state.timeline().pending) == (1, None)
@@ -106,7 +106,7 @@ def test_objects_written_by_a_late_try_are_garbage_of_its_checkpoint() -> None:
     old = log.pending
     log.rebind(A)
     new = log.pending
-    refused(log, Fenced, lambda: log.complete(A, old))
+    assert_refused(log, Fenced, lambda: log.complete(A, old))
     log.complete(A, new)
     prefixes = {entry.prefix for entry in log.state.garbage}
     assert token_prefix(old.checkpoint_id, old.token) in prefixes
@@ -130,9 +130,9 @@ def test_messages_about_checkpoints_that_do_not_exist_change_nothing() -> None:
         lambda: log.rebind(A, 9),
         lambda: log.confirm(A, 9),
     ):
-        refused(log, ProtocolViolation, call)
+        assert_refused(log, ProtocolViolation, call)
     log.abort(A)
-    refused(log, Fenced, lambda: log.complete(A, pending))
+    assert_refused(log, Fenced, lambda: log.complete(A, pending))
     assert declined(decline(CheckpointFailureReason.BAD_RECORD, checkpoint_id=9)) == "ACKNOWLEDGEMENT_MISSING"
 
 
@@ -235,7 +235,7 @@ def test_a_sink_the_checkpoint_does_not_have_cannot_confirm_it() -> None:
     """Case: PendingCheckpointTest.testAcknowledgeUnknownCoordinator"""
     log = JobLog()
     log.epoch(A, confirm=False)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
 
 
 def test_a_repeated_request_returns_how_the_checkpoint_ended() -> None:
@@ -254,7 +254,7 @@ def test_a_repeated_request_returns_how_the_checkpoint_ended() -> None:
     log.trigger(A)
     second = log.pending
     log.abort(A)
-    refused(log, Fenced, lambda: log.complete(A, second))
+    assert_refused(log, Fenced, lambda: log.complete(A, second))
     gone = log.abort(A, 2)
     assert isinstance(gone, AlreadyDone) and gone.outcome is Outcome.NOT_PENDING
 
@@ -271,7 +271,7 @@ def test_a_checkpoint_can_be_subsumed_and_a_savepoint_cannot() -> None:
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
     log.record_savepoint(A, 1)
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2)))
     assert isinstance(log.subsume(A, (2,)), Transition)
     assert [checkpoint.checkpoint_id for checkpoint in log.state.checkpoints] == [1, 3]
 

@@ -10,7 +10,7 @@ from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.records.errors import Busy, JobNotRunnable
 from milepost.protocol.retention.retention import MAX_UNCONFIRMED
-from milepost_testkit.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
@@ -27,7 +27,7 @@ def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) 
     log = JobLog()
     log.trigger(AIR_1, RUN_1)
     for session, run in ((AIR_2, RUN_2), (A, None)):
-        error = refused(log, Busy, lambda s=session, r=run: log.trigger(s, r) if r else log.trigger(s))
+        error = assert_refused(log, Busy, lambda s=session, r=run: log.trigger(s, r) if r else log.trigger(s))
         assert error.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
     end = log.complete if ends == "complete" else log.abort
     assert isinstance(end(AIR_1), Transition)
@@ -43,7 +43,7 @@ def test_a_request_while_too_many_checkpoints_are_unfinished_behind_the_commit_p
     log = JobLog()
     for _ in range(MAX_UNCONFIRMED + 1):
         log.epoch(A, confirm=False)
-    error = refused(log, JobNotRunnable, lambda: log.trigger(B))
+    error = assert_refused(log, JobNotRunnable, lambda: log.trigger(B))
     assert error.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
     log.confirm(B, 1)
     assert isinstance(log.trigger(B), Transition)
@@ -55,7 +55,7 @@ def test_a_request_that_comes_too_early_says_how_long_to_wait(since_ms: int) -> 
     log = JobLog()
     log.epoch(A)
     log.now_ms += since_ms
-    error = refused(log, Busy, lambda: log.trigger(B, min_pause_ms=MINUTE_MS))
+    error = assert_refused(log, Busy, lambda: log.trigger(B, min_pause_ms=MINUTE_MS))
     assert (error.details["reason"], error.details["wait_ms"]) == (
         "MINIMUM_TIME_BETWEEN_CHECKPOINTS",
         MINUTE_MS - since_ms,

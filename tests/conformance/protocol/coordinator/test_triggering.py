@@ -23,7 +23,7 @@ from milepost.protocol.records.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abo
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, refused
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, JobLog, airflow_run, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
@@ -121,7 +121,7 @@ def test_the_minimum_pause_begins_when_a_checkpoint_completes() -> None:
     log.now_ms += 5 * MINUTE_MS
     log.complete(A)
     log.confirm(A, 1)
-    error = refused(log, Busy, lambda: log.trigger(A, min_pause_ms=MINUTE_MS))
+    error = assert_refused(log, Busy, lambda: log.trigger(A, min_pause_ms=MINUTE_MS))
     assert error.details["reason"] == "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
     assert error.details["wait_ms"] == MINUTE_MS
     log.now_ms += MINUTE_MS
@@ -195,8 +195,8 @@ def test_a_job_that_has_ended_triggers_nothing(status: JobStatus) -> None:
     """
     log = ended(status)
     scheduled = airflow_run("r", "scheduled", "2013-01-01T00:00:00+00:00")
-    refused(log, JobNotRunnable, lambda: log.trigger(A))
-    refused(log, JobNotRunnable, lambda: log.trigger("airflow:d/r", scheduled))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger("airflow:d/r", scheduled))
 
 
 def test_a_checkpoint_that_was_triggered_when_the_job_ended_never_completes() -> None:
@@ -211,8 +211,8 @@ def test_a_checkpoint_that_was_triggered_when_the_job_ended_never_completes() ->
     event = log.events[-1]
     assert isinstance(event, JobCanceled)
     assert [one.reason for one in event.aborted] == [CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN]
-    refused(log, Fenced, lambda: log.rebind(A, 1))
-    refused(log, Fenced, lambda: log.complete(A, pending))
+    assert_refused(log, Fenced, lambda: log.rebind(A, 1))
+    assert_refused(log, Fenced, lambda: log.complete(A, pending))
     assert (log.state.status, log.state.failures.consecutive) == (JobStatus.CANCELED, 0)
 
 
@@ -228,7 +228,7 @@ def test_with_nothing_to_run_no_checkpoint_is_opened(job: SparklessJob) -> None:
     wording.matches("run", nothing.message)
     assert job.context.head() == before
     log = JobLog()
-    refused(log, InvalidRequest, lambda: log.trigger(A, expected=()))
+    assert_refused(log, InvalidRequest, lambda: log.trigger(A, expected=()))
 
 
 def test_with_nothing_to_run_a_read_only_store_goes_unnoticed(

@@ -29,7 +29,7 @@ from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolV
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import A, B, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 End = Callable[[JobLog], object]
@@ -63,7 +63,7 @@ def test_a_result_is_stored_dirty_by_the_transition_that_ends_the_incarnation(en
     stored = result_of(log.state.results, 1)
     assert stored is not None and stored.clean_up is CleanUp.DIRTY
     assert dirty_results(log.state.results) == (stored,)
-    refused(log, JobNotRunnable, lambda: log.trigger(B))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B))
 
 
 @ENDS
@@ -75,7 +75,7 @@ def test_a_clean_result_is_still_a_result(end: End) -> None:
     stored = result_of(log.state.results, 1)
     assert stored is not None and stored.clean_up is CleanUp.CLEAN
     assert dirty_results(log.state.results) == ()
-    refused(log, JobNotRunnable, lambda: log.trigger(B))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B))
 
 
 def test_a_job_that_has_not_ended_has_no_result() -> None:
@@ -114,7 +114,7 @@ def test_an_incarnation_ends_once(end: End) -> None:
     with wording.raises(ProtocolViolation):
         add_dirty_result(log.state.results, result())
     if log.state.status is JobStatus.CANCELED:
-        refused(log, JobNotRunnable, lambda: log.finish(B))
+        assert_refused(log, JobNotRunnable, lambda: log.finish(B))
     else:
         again = log.finish(B)
         assert isinstance(again, AlreadyDone) and again.outcome is Outcome.ALREADY_ENDED
@@ -155,9 +155,9 @@ def test_cleaning_twice_is_fine(end: End) -> None:
 def test_cleaning_an_incarnation_without_a_result_is_refused(incarnation: int) -> None:
     """Case: JobResultStoreContractTest.testCleaningNonExistentEntryThrowsException"""
     log = JobLog()
-    refused(log, NotFound, lambda: log.clean(A, 1))
+    assert_refused(log, NotFound, lambda: log.clean(A, 1))
     log.cancel(A)
-    refused(log, NotFound, lambda: log.clean(A, incarnation))
+    assert_refused(log, NotFound, lambda: log.clean(A, incarnation))
 
 
 def test_a_result_is_not_clean_while_a_completed_checkpoint_is_unpublished() -> None:
@@ -165,7 +165,7 @@ def test_a_result_is_not_clean_while_a_completed_checkpoint_is_unpublished() -> 
     log = JobLog()
     log.epoch(A, confirm=False)
     log.cancel(B)
-    refused(log, JobNotRunnable, lambda: log.clean(B))
+    assert_refused(log, JobNotRunnable, lambda: log.clean(B))
     log.confirm(B, 1)
     assert isinstance(log.clean(B), Transition)
 
@@ -176,7 +176,7 @@ def test_a_start_waits_for_the_clean_up_and_opens_the_next_incarnation() -> None
     log.epoch(A)
     log.trigger(A)
     log.cancel(B)
-    refused(log, JobNotRunnable, lambda: log.start(B))
+    assert_refused(log, JobNotRunnable, lambda: log.start(B))
     log.clean(B)
     assert isinstance(log.start(B), Transition)
     assert (log.state.incarnation, log.state.status) == (2, JobStatus.RUNNING)

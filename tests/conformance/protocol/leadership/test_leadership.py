@@ -37,7 +37,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import AIR_1, AIR_2, RUN_1, RUN_2, A, B, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -210,9 +210,9 @@ def test_the_token_of_an_outdated_leader_grants_nothing() -> None:
     outdated = log.pending
     log.abort(AIR_2, reason=SWEPT, token=outdated.token, swept=True)
     log.trigger(AIR_2, RUN_2)
-    refused(log, Fenced, lambda: log.rebind(AIR_1, 1))
-    refused(log, Fenced, lambda: log.complete(AIR_1, outdated))
-    refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1))
+    assert_refused(log, Fenced, lambda: log.rebind(AIR_1, 1))
+    assert_refused(log, Fenced, lambda: log.complete(AIR_1, outdated))
+    assert_refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1))
     _revoked(log, outdated, NEW_RUN)
     assert revocation(log.state, log.pending) is None
     assert isinstance(log.rebind(AIR_2), Transition)
@@ -230,7 +230,7 @@ def test_an_outdated_leader_does_not_claim_leadership() -> None:
     log.trigger(B)
     leader = log.state.timeline().leader
     assert leader is not None and leader.session_id == B
-    refused(log, Fenced, lambda: log.rebind(A, int(log.pending.checkpoint_id)))
+    assert_refused(log, Fenced, lambda: log.rebind(A, int(log.pending.checkpoint_id)))
     assert log.state.timeline().leader == leader
     log.rebind(B)
     leader = log.state.timeline().leader
@@ -247,10 +247,10 @@ def test_the_result_of_an_outdated_leader_is_ignored() -> None:
     outdated = log.pending
     log.abort(B, reason=SWEPT, token=outdated.token, swept=True)
     log.epoch(B)
-    refused(log, Fenced, lambda: log.complete(A, outdated))
-    refused(log, Fenced, lambda: log.finish(A, 1))
+    assert_refused(log, Fenced, lambda: log.complete(A, outdated))
+    assert_refused(log, Fenced, lambda: log.finish(A, 1))
     log.trigger(B)
-    refused(log, Busy, lambda: log.finish(A, 2))
+    assert_refused(log, Busy, lambda: log.finish(A, 2))
     assert (log.state.status, log.state.results) == (JobStatus.RUNNING, ())
 
 
@@ -318,7 +318,7 @@ def test_a_grant_waits_until_the_older_one_is_revoked() -> None:
     """
     log = JobLog()
     log.trigger(A)
-    refused(log, Busy, lambda: log.trigger(B))
+    assert_refused(log, Busy, lambda: log.trigger(B))
     log.abort(B, reason=SWEPT, token=log.pending.token, swept=True)
     assert isinstance(log.trigger(B), Transition)
 

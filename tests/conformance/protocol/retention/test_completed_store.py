@@ -35,7 +35,7 @@ from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint
 from milepost.protocol.retention.retention import RetentionPolicy, plan_retention, select_checkpoints, subsumable
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import A, B, JobLog, assert_refused, epochs
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
 from milepost_testkit.stores.job_stores import break_store
@@ -150,7 +150,7 @@ def test_checkpoints_within_the_policy_are_not_dropped() -> None:
     """
     log = epochs(3)
     assert left(log.state, last=3) == [1, 2, 3]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3))
 
 
 def test_pinned_and_unconfirmed_checkpoints_are_retained_until_released() -> None:
@@ -333,11 +333,11 @@ def test_a_job_that_has_ended_takes_no_further_checkpoint(end: str) -> None:
         log.trigger(A)
         aborted = log.pending
         log.cancel(B, "not needed")
-        refused(log, Fenced, lambda: log.complete(A, aborted))
+        assert_refused(log, Fenced, lambda: log.complete(A, aborted))
     else:
         log.finish(A)
     assert log.state.status is JobStatus(end)
-    refused(log, JobNotRunnable, lambda: log.trigger(B))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B))
     assert ids(log.state.checkpoints) == [1]
 
 

@@ -139,7 +139,7 @@ def eventful() -> list[LogEntry]:
     log.trigger(B)
     log.abort(B, reason=CheckpointFailureReason.QUALITY_GATE_FAILED, veto=ObjectHandle(veto_key(8), 640, "e" * 64))
     keep()
-    log.list_garbage(B, ("chk-00000000000000000003/t00000000000000000010/more.parquet",), listed="1" * 64)
+    log.list_garbage(B, ("chk-00000000000000000003/t00000000000000000010/more.parquet",), list_sha256="1" * 64)
     keep()
     log.fold(B, garbage=1)
     keep()

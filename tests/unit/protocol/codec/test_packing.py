@@ -179,5 +179,5 @@ def test_an_entry_of_ten_checkpoints_and_four_sinks_stays_below_16_kilobytes() -
         log.trigger_request("airflow:flights__epoch/manual", airflow_run("manual")),
         expected=tuple(SubtaskKey(level, subtask) for level in range(3) for subtask in range(8)),
     )
-    log.ask(request)
+    log.submit(request)
     assert len(encode_entry(LogEntry(log.state.version, "f" * 32, log.events[-1], log.state))) <= 16_000

@@ -21,7 +21,7 @@ from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, m
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
-from milepost_testkit.jobs.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, refused
+from milepost_testkit.jobs.job_log import AIR_1, EXPECTED, RUN_1, TIMEOUT_MS, A, B, JobLog, airflow_run, assert_refused
 
 
 def running(session: str = A, rebinds: int = 1) -> JobLog:
@@ -91,30 +91,30 @@ def test_a_complete_of_an_earlier_try_is_fenced() -> None:
     log = running()
     zombie = log.pending
     log.rebind(A)
-    error = refused(log, Fenced, lambda: log.complete(A, zombie))
+    error = assert_refused(log, Fenced, lambda: log.complete(A, zombie))
     assert error.details["current"] == 4
 
 
 def test_a_token_that_was_never_granted_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.complete(A, token=77))
+    assert_refused(log, ProtocolViolation, lambda: log.complete(A, token=77))
 
 
 def test_a_complete_by_another_session_or_of_an_aborted_checkpoint_is_fenced() -> None:
     log = running()
     pending = log.pending
-    refused(log, Fenced, lambda: log.complete(B))
+    assert_refused(log, Fenced, lambda: log.complete(B))
     log.abort(A)
-    refused(log, Fenced, lambda: log.complete(A, pending))
+    assert_refused(log, Fenced, lambda: log.complete(A, pending))
     log.epoch(B)
-    refused(log, Fenced, lambda: log.complete(A, pending))
+    assert_refused(log, Fenced, lambda: log.complete(A, pending))
 
 
 def test_a_complete_of_a_checkpoint_another_session_completed_is_fenced() -> None:
     log = running()
     pending = log.pending
     log.complete(A)
-    refused(log, Fenced, lambda: log.complete(B, pending))
+    assert_refused(log, Fenced, lambda: log.complete(B, pending))
 
 
 def test_a_late_complete_is_accepted_unless_it_was_swept() -> None:
@@ -136,14 +136,14 @@ def test_a_clock_that_jumped_back_never_makes_a_duration_negative() -> None:
 def test_a_missing_acknowledgement_refuses_the_commit() -> None:
     """I7: every expected subtask acknowledged."""
     log = running()
-    error = refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:2]))
+    error = assert_refused(log, SubtaskDeclined, lambda: log.complete(A, acknowledged=EXPECTED[:2]))
     assert error.details["reason"] == "ACKNOWLEDGEMENT_MISSING"
 
 
 def test_a_failed_gate_refuses_the_commit() -> None:
     """I7: gate passed."""
     log = running()
-    refused(log, QualityGateFailed, lambda: log.complete(A, gate_passed=False))
+    assert_refused(log, QualityGateFailed, lambda: log.complete(A, gate_passed=False))
 
 
 @pytest.mark.parametrize("key", ["chk-00000000000000000001/_metadata", "{prefix}../t9/_metadata", "/etc/passwd"])
@@ -152,12 +152,12 @@ def test_metadata_outside_of_the_tokens_prefix_is_a_violation(key: str) -> None:
     log = running()
     prefix = token_prefix(log.pending.checkpoint_id, log.pending.token)
     handle = ObjectHandle(key.replace("{prefix}", prefix), 1, "c" * 64)
-    refused(log, ProtocolViolation, lambda: log.complete(A, metadata=handle))
+    assert_refused(log, ProtocolViolation, lambda: log.complete(A, metadata=handle))
 
 
 def test_a_sink_named_twice_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.complete(A, sinks=("lake", "lake")))
+    assert_refused(log, ProtocolViolation, lambda: log.complete(A, sinks=("lake", "lake")))
 
 
 def test_an_adopted_checkpoint_stays_its_own_sessions() -> None:
@@ -178,8 +178,8 @@ def test_a_sweep_whose_holder_is_active_again_must_judge_again() -> None:
     log = running()
     judged = log.pending
     log.rebind(A)
-    refused(log, CommitConflict, lambda: log.complete(B, judged, swept=True))
-    refused(log, CommitConflict, lambda: log.abort(B, token=int(judged.token), swept=True))
+    assert_refused(log, CommitConflict, lambda: log.complete(B, judged, swept=True))
+    assert_refused(log, CommitConflict, lambda: log.abort(B, token=int(judged.token), swept=True))
 
 
 def test_abort_lists_all_prefixes_and_records_the_history() -> None:
@@ -225,7 +225,7 @@ def test_a_repeated_abort_finds_nothing_pending() -> None:
 def test_an_abort_never_hits_another_sessions_checkpoint() -> None:
     """I9: neither by its own id, nor because another one is pending by now."""
     log = running()
-    refused(log, Fenced, lambda: log.abort(B))
+    assert_refused(log, Fenced, lambda: log.abort(B))
     log.abort(A)
     log.trigger(B)
     answer = log.abort(A, 1)
@@ -239,7 +239,7 @@ def test_an_abort_by_a_driver_that_was_replaced_is_fenced() -> None:
     log = running()
     token = int(log.pending.token)
     log.rebind(A)
-    refused(log, Fenced, lambda: log.abort(A, token=token))
+    assert_refused(log, Fenced, lambda: log.abort(A, token=token))
     assert isinstance(log.abort(A, token=int(log.pending.token)), Transition)
 
 
@@ -254,13 +254,13 @@ def test_a_sweep_aborts_another_sessions_checkpoint_under_the_judged_token() -> 
 
 def test_an_abort_of_a_checkpoint_never_triggered_is_a_violation() -> None:
     log = running()
-    refused(log, ProtocolViolation, lambda: log.abort(A, 9))
+    assert_refused(log, ProtocolViolation, lambda: log.abort(A, 9))
 
 
 def test_an_abort_with_impossible_values_is_refused() -> None:
     log = running()
-    refused(log, InvalidRequest, lambda: log.abort(B, swept=True))
-    refused(log, InvalidRequest, lambda: log.abort(A, tolerable=-1))
+    assert_refused(log, InvalidRequest, lambda: log.abort(B, swept=True))
+    assert_refused(log, InvalidRequest, lambda: log.abort(A, tolerable=-1))
 
 
 def test_the_failure_after_the_tolerated_ones_makes_the_job_failed() -> None:

@@ -35,8 +35,8 @@ from milepost_testkit.jobs.job_log import (
     B,
     JobLog,
     airflow_run,
+    assert_refused,
     holder,
-    refused,
 )
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET
 
@@ -102,7 +102,7 @@ def test_a_trigger_over_another_sessions_pending_checkpoint_is_busy() -> None:
     """I10: it has to be swept first."""
     log = JobLog()
     log.trigger(A)
-    refused(log, Busy, lambda: log.trigger(B))
+    assert_refused(log, Busy, lambda: log.trigger(B))
 
 
 def test_a_plan_made_from_another_head_is_refused() -> None:
@@ -110,7 +110,7 @@ def test_a_plan_made_from_another_head_is_refused() -> None:
     log = JobLog()
     stale = log.trigger_request(B)
     log.epoch(A)
-    refused(log, CommitConflict, lambda: log.ask(stale))
+    assert_refused(log, CommitConflict, lambda: log.submit(stale))
 
 
 def test_a_failed_job_is_not_run_until_resumed() -> None:
@@ -118,7 +118,7 @@ def test_a_failed_job_is_not_run_until_resumed() -> None:
     log = JobLog()
     log.trigger(A)
     log.abort(A, reason=CheckpointFailureReason.BAD_RECORD, detail="line 7 of day-3.csv")
-    error = refused(log, JobNotRunnable, lambda: log.trigger(B))
+    error = assert_refused(log, JobNotRunnable, lambda: log.trigger(B))
     assert "milepost resume flights" in error.hint
     log.resume(B)
     assert isinstance(log.trigger(B), Transition)
@@ -129,8 +129,8 @@ def test_a_finished_incarnation_is_never_run_again(status: JobStatus) -> None:
     """I4: a grant checks the job result first; `resume` does not reopen it either."""
     log = JobLog()
     log.state = replace(log.state, status=status)
-    refused(log, JobNotRunnable, lambda: log.trigger(A))
-    refused(log, JobNotRunnable, lambda: log.resume(A))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
+    assert_refused(log, JobNotRunnable, lambda: log.resume(A))
 
 
 def test_resuming_a_running_job_changes_nothing() -> None:
@@ -145,7 +145,7 @@ def test_a_run_whose_checkpoint_was_aborted_cannot_trigger_another() -> None:
     log.trigger(AIR_1, RUN_1)
     log.abort(AIR_1)
     log.epoch(B)
-    refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1))
+    assert_refused(log, Fenced, lambda: log.trigger(AIR_1, RUN_1))
     assert isinstance(log.trigger(AIR_2, RUN_2), Transition)
 
 
@@ -174,7 +174,7 @@ def test_more_than_three_unconfirmed_checkpoints_stop_triggering() -> None:
     for _ in range(3):
         log.epoch(A, confirm=False)
     log.epoch(A, confirm=False)
-    error = refused(log, JobNotRunnable, lambda: log.trigger(A))
+    error = assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
     assert error.details["unconfirmed"] == [1, 2, 3, 4]
     log.confirm(B, 1)
     assert isinstance(log.trigger(A), Transition)
@@ -184,7 +184,7 @@ def test_min_pause_counts_from_the_last_completion() -> None:
     log = JobLog()
     log.epoch(A)
     log.now_ms += MINUTE_MS - 1
-    error = refused(log, Busy, lambda: log.trigger(A, min_pause_ms=MINUTE_MS))
+    error = assert_refused(log, Busy, lambda: log.trigger(A, min_pause_ms=MINUTE_MS))
     assert error.details["reason"] == "MINIMUM_TIME_BETWEEN_CHECKPOINTS"
     assert error.details["wait_ms"] == 1
     log.now_ms += 1
@@ -212,7 +212,7 @@ def test_a_clock_that_jumped_back_does_not_stop_the_job_until_it_has_caught_up()
 )
 def test_a_trigger_with_a_value_out_of_bounds_is_refused(changes: dict[str, object]) -> None:
     log = JobLog()
-    refused(log, InvalidRequest, lambda: log.trigger(A, **changes))
+    assert_refused(log, InvalidRequest, lambda: log.trigger(A, **changes))
 
 
 def test_each_rebind_raises_the_token_renews_the_lease_and_adds_a_prefix() -> None:
@@ -244,24 +244,24 @@ def test_a_rebind_of_anothers_checkpoint_or_of_none_is_fenced() -> None:
     """I3: only the pending checkpoint that was given, and only the session's own."""
     log = JobLog()
     log.trigger(A)
-    refused(log, Fenced, lambda: log.rebind(B))
+    assert_refused(log, Fenced, lambda: log.rebind(B))
     log.abort(A)
-    refused(log, Fenced, lambda: log.rebind(A, 1))
+    assert_refused(log, Fenced, lambda: log.rebind(A, 1))
     log.epoch(B)
-    refused(log, Fenced, lambda: log.rebind(A, 2))
+    assert_refused(log, Fenced, lambda: log.rebind(A, 2))
 
 
 @pytest.mark.parametrize("checkpoint_id", [0, 2, 99])
 def test_a_rebind_of_a_checkpoint_never_triggered_is_a_violation(checkpoint_id: int) -> None:
     log = JobLog()
     log.trigger(A)
-    refused(log, ProtocolViolation, lambda: log.rebind(A, checkpoint_id))
+    assert_refused(log, ProtocolViolation, lambda: log.rebind(A, checkpoint_id))
 
 
 def test_a_rebind_without_a_timeout_is_refused() -> None:
     log = JobLog()
     log.trigger(A)
-    refused(log, InvalidRequest, lambda: log.rebind(A, timeout_ms=0))
+    assert_refused(log, InvalidRequest, lambda: log.rebind(A, timeout_ms=0))
 
 
 def test_a_cleared_run_epoch_of_a_completed_run_is_already_done() -> None:

@@ -9,7 +9,7 @@ from milepost.protocol.records.ids import session_digest
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost_testkit.jobs.job_log import A, B, JobLog, refused
+from milepost_testkit.jobs.job_log import A, B, JobLog, assert_refused
 
 
 def failed() -> JobLog:
@@ -23,10 +23,10 @@ def failed() -> JobLog:
 
 def test_a_failed_job_is_resumed_or_canceled_and_neither_started_nor_finished() -> None:
     log = failed()
-    refused(log, JobNotRunnable, lambda: log.start(B))
-    refused(log, JobNotRunnable, lambda: log.finish(B))
+    assert_refused(log, JobNotRunnable, lambda: log.start(B))
+    assert_refused(log, JobNotRunnable, lambda: log.finish(B))
     assert isinstance(log.cancel(B), Transition)
-    refused(log, JobNotRunnable, lambda: log.resume(B))
+    assert_refused(log, JobNotRunnable, lambda: log.resume(B))
 
 
 def test_a_job_that_runs_cannot_be_started() -> None:
@@ -35,12 +35,12 @@ def test_a_job_that_runs_cannot_be_started() -> None:
 
 def test_a_job_finishes_only_after_a_final_checkpoint_that_every_sink_has_confirmed() -> None:
     log = JobLog()
-    refused(log, Fenced, lambda: log.finish(A))
+    assert_refused(log, Fenced, lambda: log.finish(A))
     log.epoch(A, confirm=False)
-    refused(log, JobNotRunnable, lambda: log.finish(A))
+    assert_refused(log, JobNotRunnable, lambda: log.finish(A))
     log.confirm(A, 1)
     log.trigger(A)
-    refused(log, Busy, lambda: log.finish(A, 1))
+    assert_refused(log, Busy, lambda: log.finish(A, 1))
     log.abort(A)
     assert isinstance(log.finish(A, 1), Transition), "anybody may say so: the head is the final checkpoint"
 

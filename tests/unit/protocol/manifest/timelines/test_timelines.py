@@ -20,7 +20,7 @@ from milepost.protocol.records.errors import (
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost_testkit.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, assert_refused, epochs
 
 
 def roles(log: JobLog) -> dict[str, str]:
@@ -121,26 +121,26 @@ def test_a_rollback_under_a_pending_checkpoint_is_busy() -> None:
     log = epochs(2)
     log.trigger(A)
     for to in (1, 2):
-        error = refused(log, Busy, lambda to=to: log.rollback(B, to))
+        error = assert_refused(log, Busy, lambda to=to: log.rollback(B, to))
         assert f"milepost abort {log.state.job}" in error.hint and "--take-over" in error.hint
 
 
 def test_a_rollback_of_a_head_that_has_moved_is_a_conflict() -> None:
     log = epochs(3)
-    refused(log, CommitConflict, lambda: log.rollback(B, 1, expected_head=2))
+    assert_refused(log, CommitConflict, lambda: log.rollback(B, 1, expected_head=2))
 
 
 @pytest.mark.parametrize("to", [1, 9])
 def test_a_rollback_to_a_checkpoint_that_is_not_retained_is_not_found(to: int) -> None:
     log = epochs(3)
     log.subsume(A, (1,), last=2)
-    refused(log, NotFound, lambda: log.rollback(B, to))
+    assert_refused(log, NotFound, lambda: log.rollback(B, to))
 
 
 def test_a_sink_named_twice_is_refused() -> None:
     log = epochs(2)
-    refused(log, InvalidRequest, lambda: log.rollback(B, 1, sinks=("a", "a")))
-    refused(log, InvalidRequest, lambda: log.fast_forward(B, "main", sinks=("a", "a")))
+    assert_refused(log, InvalidRequest, lambda: log.rollback(B, 1, sinks=("a", "a")))
+    assert_refused(log, InvalidRequest, lambda: log.fast_forward(B, "main", sinks=("a", "a")))
 
 
 def test_a_job_that_failed_runs_again_after_a_rollback() -> None:
@@ -167,7 +167,7 @@ def test_failures_in_a_row_are_still_counted_after_a_rollback_of_a_job_that_runs
 def test_a_job_that_has_ended_stays_so_until_it_is_started() -> None:
     log = epochs(3)
     log.cancel(A)
-    error = refused(log, JobNotRunnable, lambda: log.rollback(B, 1))
+    error = assert_refused(log, JobNotRunnable, lambda: log.rollback(B, 1))
     assert "milepost cancel" in error.hint
     log.clean(A)
     log.rollback(B, 1)
@@ -181,10 +181,10 @@ def test_a_job_that_has_ended_stays_so_until_it_is_started() -> None:
 def test_nothing_is_triggered_before_every_sink_has_followed() -> None:
     log = epochs(3)
     log.rollback(B, 1, sinks=("a", "b"))
-    error = refused(log, JobNotRunnable, lambda: log.trigger(A))
+    error = assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
     assert error.details["decision"] == log.state.version
     log.reconcile(A, "a")
-    refused(log, JobNotRunnable, lambda: log.trigger(A))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
     log.reconcile(B, "b")
     assert log.state.reconciliation is None
     assert isinstance(log.trigger(A), Transition)
@@ -216,10 +216,10 @@ def test_following_a_switch_is_a_fact_recorded_once_from_any_session() -> None:
 @pytest.mark.parametrize("decision", [0, -1, 99])
 def test_a_switch_that_never_was_cannot_be_followed(decision: int) -> None:
     log = epochs(2)
-    refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=decision))
+    assert_refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=decision))
     log.rollback(B, 1)
     log.pin(B, 1)
-    refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=log.state.version))
+    assert_refused(log, ProtocolViolation, lambda: log.reconcile(A, decision=log.state.version))
 
 
 def test_each_move_of_a_table_has_a_number_above_all_before_it() -> None:
@@ -262,8 +262,8 @@ def test_nothing_is_triggered_on_the_live_timeline_before_the_table_is_realigned
     log = epochs(2)
     fork = log.fork(B, 1)
     log.realign(B)
-    refused(log, JobNotRunnable, lambda: log.trigger(A))
-    refused(log, JobNotRunnable, lambda: log.finish(A))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
+    assert_refused(log, JobNotRunnable, lambda: log.finish(A))
     assert log.epoch_on(B, fork) == 3
     log.reconcile(B)
     assert isinstance(log.trigger(A), Transition)
@@ -289,7 +289,7 @@ def test_a_realignment_waits_only_for_a_pending_epoch() -> None:
     """The epoch would add to contents that its table is about to leave; forks and freezes are of no table."""
     log = epochs(2)
     log.trigger(A)
-    refused(log, Busy, lambda: log.realign(B))
+    assert_refused(log, Busy, lambda: log.realign(B))
     log.abort(A)
     fork = log.fork(B, 1)
     log.trigger(B, timeline=fork)
@@ -301,7 +301,7 @@ def test_a_realignment_waits_only_for_a_pending_epoch() -> None:
 
 def test_a_realignment_decided_from_another_head_is_a_conflict() -> None:
     log = epochs(2)
-    refused(log, CommitConflict, lambda: log.realign(B, expected_head=1))
+    assert_refused(log, CommitConflict, lambda: log.realign(B, expected_head=1))
 
 
 def test_a_table_is_realigned_to_the_empty_state_before_the_first_epoch() -> None:
@@ -350,23 +350,23 @@ def test_a_table_is_realigned_whatever_the_status_of_the_job() -> None:
     assert failed.state.status is JobStatus.FAILED
     ended = epochs(2, confirm=False)
     ended.cancel(A)
-    refused(ended, JobNotRunnable, lambda: ended.clean(A))
+    assert_refused(ended, JobNotRunnable, lambda: ended.clean(A))
     ended.realign(B)
-    refused(ended, JobNotRunnable, lambda: ended.clean(A))
+    assert_refused(ended, JobNotRunnable, lambda: ended.clean(A))
     ended.reconcile(B)
     assert isinstance(ended.clean(A), Transition)
     ended.realign(B)
     assert (ended.state.status, ended.state.timeline().leader) == (JobStatus.CANCELED, None)
     ended.start(B)
-    refused(ended, JobNotRunnable, lambda: ended.trigger(B))
+    assert_refused(ended, JobNotRunnable, lambda: ended.trigger(B))
 
 
 def test_neither_end_nor_clean_up_before_every_sink_has_followed() -> None:
     log = epochs(2)
     log.rollback(B, 1)
-    refused(log, JobNotRunnable, lambda: log.finish(B))
+    assert_refused(log, JobNotRunnable, lambda: log.finish(B))
     log.cancel(B)
-    refused(log, JobNotRunnable, lambda: log.clean(B))
+    assert_refused(log, JobNotRunnable, lambda: log.clean(B))
     log.reconcile(B)
     assert isinstance(log.clean(B), Transition)
 
@@ -377,10 +377,10 @@ def test_a_session_of_an_abandoned_timeline_neither_triggers_nor_subsumes_nor_de
     stale = log.trigger_request(A)
     log.rollback(B, 1)
     log.reconcile(B)
-    refused(log, CommitConflict, lambda: log.trigger(A, base=stale.base))
+    assert_refused(log, CommitConflict, lambda: log.trigger(A, base=stale.base))
     assert outcome(log.subsume(A, (2,))) is Outcome.NOT_LEADER
-    refused(log, Fenced, lambda: log.trigger(A, timeline="main"))
-    refused(log, Fenced, lambda: log.trigger(A, timeline="t99"))
+    assert_refused(log, Fenced, lambda: log.trigger(A, timeline="main"))
+    assert_refused(log, Fenced, lambda: log.trigger(A, timeline="t99"))
 
 
 def test_a_run_whose_epoch_was_rolled_back_stays_covered() -> None:
@@ -414,7 +414,7 @@ def test_what_stops_the_schedule_does_not_stop_a_fork() -> None:
     """No covered run, no freeze, no sink that waits or has yet to follow, no pause, no FAILED job."""
     log = epochs(4, confirm=False)
     fork = log.fork(B, 1)
-    refused(log, JobNotRunnable, lambda: log.trigger(A))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(A))
     log.epoch_on(B, fork)
     log.rollback(A, 2)
     log.epoch_on(B, fork)
@@ -452,7 +452,7 @@ def test_an_ended_job_runs_no_epoch_on_a_fork() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     log.cancel(A)
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
 
 
 def test_an_import_into_an_ended_job_can_be_aborted() -> None:
@@ -473,14 +473,14 @@ def test_a_fork_takes_one_session_at_a_time() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     log.trigger(B, timeline=fork)
-    error = refused(log, Busy, lambda: log.trigger(A, timeline=fork))
+    error = assert_refused(log, Busy, lambda: log.trigger(A, timeline=fork))
     assert "--take-over" not in error.hint, "it is for the live timeline"
     assert outcome(log.trigger(B, timeline=fork)) is Outcome.ALREADY_TRIGGERED
 
 
 def test_a_fork_starts_at_a_retained_checkpoint_or_at_the_empty_state() -> None:
     log = epochs(2)
-    refused(log, NotFound, lambda: log.fork(B, 3))
+    assert_refused(log, NotFound, lambda: log.fork(B, 3))
     fork = log.fork(B, 0)
     log.epoch_on(B, fork)
     assert (log.state.checkpoints[-1].epoch, log.state.checkpoints[-1].parent) == (1, 0)
@@ -489,7 +489,7 @@ def test_a_fork_starts_at_a_retained_checkpoint_or_at_the_empty_state() -> None:
 def test_only_so_many_forks_are_open() -> None:
     log = epochs(1)
     forks = [log.fork(B, 1) for _ in range(8)]
-    refused(log, InvalidRequest, lambda: log.fork(B, 1))
+    assert_refused(log, InvalidRequest, lambda: log.fork(B, 1))
     log.dispose_fork(B, forks[0])
     log.fork(B, 1)
 
@@ -500,7 +500,7 @@ def test_a_rollback_to_a_checkpoint_of_a_fork_abandons_the_fork() -> None:
     fork = log.fork(B, 0)
     restored = log.epoch_on(B, fork)
     log.trigger(B, timeline=fork)
-    refused(log, Busy, lambda: log.rollback(B, restored))
+    assert_refused(log, Busy, lambda: log.rollback(B, restored))
     log.abort(B, restored + 1)
     answer = log.rollback(B, restored)
     assert isinstance(answer, Transition) and isinstance(answer.event, TimelineSwitched)
@@ -532,13 +532,13 @@ def test_a_fast_forward_is_refused_while_either_timeline_moves() -> None:
     log = epochs(2)
     fork = log.fork(B, 1)
     tip = log.epoch_on(B, fork)
-    refused(log, CommitConflict, lambda: log.fast_forward(B, fork, 1, tip))
-    refused(log, CommitConflict, lambda: log.fast_forward(B, fork, 2, 1))
+    assert_refused(log, CommitConflict, lambda: log.fast_forward(B, fork, 1, tip))
+    assert_refused(log, CommitConflict, lambda: log.fast_forward(B, fork, 2, 1))
     log.trigger(B, timeline=fork)
-    refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip))
+    assert_refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip))
     log.abort(B, tip + 1)
     log.trigger(A)
-    refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip))
+    assert_refused(log, Busy, lambda: log.fast_forward(B, fork, 2, tip))
 
 
 def test_a_fork_that_is_not_open_cannot_be_put_forward() -> None:
@@ -546,11 +546,11 @@ def test_a_fork_that_is_not_open_cannot_be_put_forward() -> None:
     fork = log.fork(B, 1)
     log.epoch_on(B, fork)
     log.dispose_fork(A, fork)
-    refused(log, Fenced, lambda: log.fast_forward(B, fork))
-    refused(log, Fenced, lambda: log.trigger(B, timeline=fork))
+    assert_refused(log, Fenced, lambda: log.fast_forward(B, fork))
+    assert_refused(log, Fenced, lambda: log.trigger(B, timeline=fork))
     log.cancel(A)
     log.fork(B, 1)
-    refused(log, JobNotRunnable, lambda: log.fast_forward(B, log.state.timelines[-1].timeline_id))
+    assert_refused(log, JobNotRunnable, lambda: log.fast_forward(B, log.state.timelines[-1].timeline_id))
 
 
 def test_an_ended_job_stays_at_the_checkpoint_it_ended_at_whatever_a_fork_has_replayed() -> None:
@@ -560,7 +560,7 @@ def test_an_ended_job_stays_at_the_checkpoint_it_ended_at_whatever_a_fork_has_re
     tip = log.epoch_on(B, fork)
     log.cancel(A)
     log.clean(A)
-    refused(log, JobNotRunnable, lambda: log.fast_forward(B, fork, 2, tip))
+    assert_refused(log, JobNotRunnable, lambda: log.fast_forward(B, fork, 2, tip))
     log.start(A)
     assert isinstance(log.fast_forward(B, fork, 2, tip), Transition)
 
@@ -574,13 +574,13 @@ def test_disposing_of_a_fork_aborts_its_checkpoint_and_fences_its_session() -> N
     answer = log.dispose_fork(A, fork)
     assert isinstance(answer, Transition)
     assert roles(log) == {"main": "live", fork: "abandoned"}
-    refused(log, Fenced, lambda: log.complete(B, pending))
+    assert_refused(log, Fenced, lambda: log.complete(B, pending))
     assert (session_digest(B), pending.checkpoint_id) in log.state.aborted_sessions
     assert any(str(pending.checkpoint_id) in entry.prefix for entry in log.state.garbage)
     assert log.state.checkpoint(kept) is not None, "until retention takes it"  # type: ignore[arg-type]
     assert outcome(log.dispose_fork(A, fork)) is Outcome.NOT_OPEN
     assert outcome(log.dispose_fork(A, "t99")) is Outcome.NOT_OPEN
-    refused(log, InvalidRequest, lambda: log.dispose_fork(A, "main"))
+    assert_refused(log, InvalidRequest, lambda: log.dispose_fork(A, "main"))
 
 
 def test_a_fork_without_a_checkpoint_leaves_the_list_when_it_is_disposed_of() -> None:
@@ -593,12 +593,12 @@ def test_a_fork_without_a_checkpoint_leaves_the_list_when_it_is_disposed_of() ->
 def test_only_one_session_may_trigger_on_a_frozen_timeline() -> None:
     log = epochs(2)
     log.freeze(B, 10_000)
-    error = refused(log, Busy, lambda: log.trigger(A))
+    error = assert_refused(log, Busy, lambda: log.trigger(A))
     assert error.details["wait_ms"] == 10_000
     assert isinstance(log.trigger(B), Transition)
     log.abort(B)
     log.now_ms += 9_999
-    refused(log, Busy, lambda: log.trigger(A))
+    assert_refused(log, Busy, lambda: log.trigger(A))
     log.now_ms += 1
     assert isinstance(log.trigger(A), Transition)
     assert log.state.timeline().frozen is None, "what is over is forgotten"
@@ -615,7 +615,7 @@ def test_a_checkpoint_that_is_pending_when_the_timeline_is_frozen_continues() ->
 def test_a_freeze_is_renewed_by_its_own_session_only() -> None:
     log = epochs(1)
     log.freeze(A, 1_000)
-    refused(log, Busy, lambda: log.freeze(B))
+    assert_refused(log, Busy, lambda: log.freeze(B))
     log.now_ms += 500
     log.freeze(A, 1_000)
     log.now_ms += 1_000
@@ -630,7 +630,7 @@ def test_a_freeze_is_renewed_by_its_own_session_only() -> None:
 @pytest.mark.parametrize("hold_ms", [0, -1])
 def test_a_freeze_without_a_time_is_refused(hold_ms: int) -> None:
     log = JobLog()
-    refused(log, InvalidRequest, lambda: log.freeze(A, hold_ms))
+    assert_refused(log, InvalidRequest, lambda: log.freeze(A, hold_ms))
 
 
 def test_a_switch_ends_the_freeze() -> None:

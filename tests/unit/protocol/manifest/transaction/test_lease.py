@@ -121,7 +121,7 @@ def test_a_dead_holder_does_not_fail_the_job(facts: LeaseFacts, after_ms: int, r
     assert decision.reason is reason
     log.abort(B, int(decision.checkpoint_id), decision.reason, token=int(decision.token), swept=True)
     assert log.state.status is JobStatus.RUNNING
-    assert isinstance(log.ask(log.trigger_request(B)), Transition)
+    assert isinstance(log.submit(log.trigger_request(B)), Transition)
 
 
 def test_a_holder_that_is_too_slow_has_failed() -> None:

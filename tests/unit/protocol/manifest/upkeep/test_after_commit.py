@@ -25,7 +25,7 @@ from milepost.protocol.retention.retention import (
     unreferenced,
 )
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, assert_refused, epochs
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
@@ -63,7 +63,7 @@ def test_one_confirmation_names_every_sink_that_has_committed() -> None:
     assert isinstance(answer, Transition)
     assert answer.event == SinksConfirmed(log.now_ms, CheckpointId(1), ("lake", "top"), A)  # type: ignore[arg-type]
     assert log.state.unconfirmed() == ()
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "lake", "other"))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "lake", "other"))
 
 
 def test_a_confirmation_and_a_subsumption_are_one_transition() -> None:
@@ -72,7 +72,7 @@ def test_a_confirmation_and_a_subsumption_are_one_transition() -> None:
     log.trigger(A)
     log.complete(A)
     confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
     answer = log.subsume(A, (1,), confirms=confirms)
     assert isinstance(answer, Transition)
     confirmed = SinksConfirmed(log.now_ms, CheckpointId(2), ("lake",), A)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_a_confirmation_is_recorded_although_nothing_is_subsumed_with_it() -> No
     log.trigger(A)
     log.complete(A)
     confirms = ConfirmSinksRequest(A, CheckpointId(2), ("lake",))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (2,), confirms=confirms))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (2,), confirms=confirms))
     log.trigger(B)
     answer = log.subsume(A, (1,), confirms=confirms)
     assert isinstance(answer, Transition)
@@ -105,14 +105,14 @@ def test_a_confirmation_before_the_commit_point_is_a_violation() -> None:
     """Publish before complete would be visible without being committed."""
     log = JobLog()
     log.trigger(A)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1))
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 2))
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 0))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 1))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 2))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 0))
 
 
 def test_a_confirmation_of_a_sink_the_checkpoint_does_not_have_is_a_violation() -> None:
     log = epochs(1)
-    refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
+    assert_refused(log, ProtocolViolation, lambda: log.confirm(A, 1, "other"))
 
 
 def test_retention_keeps_the_newest_the_unconfirmed_and_every_root() -> None:
@@ -178,7 +178,7 @@ def test_directories_are_garbage_as_a_whole_unless_they_contain_retained_objects
     assert set(directories) <= {entry.prefix for entry in log.state.garbage}
     live = token_prefix(CheckpointId(3), log.state.checkpoints[-1].token)
     for refused_entry in (live, "chk-00000000000000000001/", token_prefix(CheckpointId(1), first.token) + "state/"):
-        refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)))
+        assert_refused(log, ProtocolViolation, lambda key=refused_entry: log.subsume(A, (2,), (key,)))
 
 
 def test_only_output_that_is_known_to_be_lost_is_discarded_at_the_sinks() -> None:
@@ -229,8 +229,8 @@ def test_subsumption_is_left_to_the_session_that_leads() -> None:
 def test_checkpoints_retained_by_policy_or_root_cannot_be_subsumed() -> None:
     log = epochs(2)
     log.epoch(A, confirm=False)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)))
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2), last=2))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (3,)))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1, 2), last=2))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_garbage_key_that_could_be_live_is_a_violation(key: str) -> None:
     """I8: only objects below a checkpoint older than every pending one; an input record is never subsumed."""
     log = epochs(3)
     log.trigger(A)
-    refused(
+    assert_refused(
         log,
         ProtocolViolation,
         lambda: log.subsume(A, (1,), (key,)),
@@ -259,7 +259,7 @@ def test_the_metadata_of_a_retained_checkpoint_cannot_become_garbage() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (head.metadata.key,)))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), (head.metadata.key,)))
 
 
 def aborted_then_led_by(session: str) -> JobLog:
@@ -295,7 +295,7 @@ def test_garbage_of_the_current_leader_waits_for_a_later_one() -> None:
     log.now_ms += 2 * GRACE_MS
     assert own
     assert not set(own) & set(deletable(log.state, B, log.now_ms, GRACE_MS))  # type: ignore[arg-type]
-    refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS))
+    assert_refused(log, ProtocolViolation, lambda: log.forget(B, (own[0].prefix,), GRACE_MS))
 
 
 def test_garbage_near_a_pending_checkpoint_of_another_timeline_is_live() -> None:

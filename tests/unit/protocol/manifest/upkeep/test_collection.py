@@ -7,7 +7,7 @@ from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.retention.retention import collectable, deletable, minimum_grace_ms
-from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, epochs, refused
+from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, assert_refused, epochs
 
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
@@ -35,25 +35,25 @@ def test_a_walk_of_an_older_version_proves_nothing() -> None:
     log = epochs(2)
     version = log.state.version
     log.trigger(B)
-    refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version))
+    assert_refused(log, CommitConflict, lambda: log.list_garbage(A, (stray(),), walked_version=version))
 
 
 def test_objects_that_could_be_live_cannot_be_listed() -> None:
     log = epochs(2)
     head = log.state.head()
     assert head is not None
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (head.metadata.key,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, (head.metadata.key,)))
     log.trigger(A)
     pending = stray(log.pending.checkpoint_id, log.pending.token)
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (pending,)))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, ("inputs/" + "a" * 64 + ".json",)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, (pending,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, ("inputs/" + "a" * 64 + ".json",)))
 
 
 def test_the_list_is_bounded() -> None:
     """I2: the manifest value stays small."""
     log = epochs(2)
     many = tuple(stray(name=f"{number}.parquet") for number in range(MAX_LISTED + 1))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, many))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, many))
     assert isinstance(log.list_garbage(B, many[:MAX_LISTED]), Transition)
 
 
@@ -64,7 +64,7 @@ def test_an_entry_is_collected_after_the_grace_period_without_any_later_leader()
     entry = log.state.garbage[-1]
     log.now_ms = entry.since_ms + GRACE_MS - 1
     assert entry not in collectable(log.state, log.now_ms, GRACE_MS)
-    refused(log, ProtocolViolation, lambda: log.forget_collected(B, (entry.prefix,), GRACE_MS))
+    assert_refused(log, ProtocolViolation, lambda: log.forget_collected(B, (entry.prefix,), GRACE_MS))
     log.now_ms += 1
     assert entry in collectable(log.state, log.now_ms, GRACE_MS)
     assert entry not in deletable(log.state, A, log.now_ms, GRACE_MS)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def with_list(count: int = 4) -> tuple[JobLog, tuple[str, ...]]:
     for _ in range(3):
         log.epoch(A)
     keys = tuple(stray(number) for number in range(count))
-    log.subsume(A, (1,), keys, last=2, listed=LISTED)
+    log.subsume(A, (1,), keys, last=2, list_sha256=LISTED)
     return log, keys
 
 
@@ -60,12 +60,12 @@ def test_a_savepoints_root_stays_an_entry_of_the_state() -> None:
     log.epoch(A)
     log.epoch(A)
     root = f"savepoints/before/{'a' * 32}/"
-    log.list_garbage(A, (root, stray(1)), listed=LISTED)
+    log.list_garbage(A, (root, stray(1)), list_sha256=LISTED)
     assert isinstance(log.events[-1], GarbageListed)
     assert (log.events[-1].garbage, log.state.garbage[-1].prefix) == ((root,), root)
     assert log.state.garbage_lists[0].count == 1
     with wording.raises(ProtocolViolation):
-        log.list_garbage(A, (f"savepoints/after/{'a' * 32}/",), listed="2" * 64)
+        log.list_garbage(A, (f"savepoints/after/{'a' * 32}/",), list_sha256="2" * 64)
 
 
 def test_only_a_later_leader_deletes_listed_keys_and_only_after_the_grace_period() -> None:
@@ -120,7 +120,7 @@ def test_a_list_waits_for_every_checkpoint_that_was_pending_when_it_was_named() 
 def test_a_fold_changes_neither_the_garbage_nor_its_grace_period() -> None:
     log, keys = with_list()
     log.now_ms += 1_000
-    log.list_garbage(B, (stray(9),), listed="2" * 64)
+    log.list_garbage(B, (stray(9),), list_sha256="2" * 64)
     (_, younger), entries = log.state.garbage_lists, log.state.garbage
     log.now_ms += 1_000
     log.fold(B, len(entries), (*keys, stray(9)))
@@ -147,7 +147,7 @@ def test_a_fold_of_changed_entries_is_refused() -> None:
         _fold(log, before, keys)
     log.state = replace(head, garbage=())
     with wording.raises(CommitConflict):
-        log.ask(_request(before, keys))
+        log.submit(_request(before, keys))
 
 
 def _request(state: ManifestState, keys: tuple[str, ...]) -> FoldGarbageRequest:
@@ -157,7 +157,7 @@ def _request(state: ManifestState, keys: tuple[str, ...]) -> FoldGarbageRequest:
 
 
 def _fold(log: JobLog, state: ManifestState, keys: tuple[str, ...]) -> None:
-    log.ask(_request(state, keys))
+    log.submit(_request(state, keys))
 
 
 def test_a_fold_that_forgets_an_entry_or_invents_a_key_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_a_fold_that_forgets_an_entry_or_invents_a_key_is_refused() -> None:
         log.fold(B, 0, (*keys, stray(7)))
     request = _request(log.state, keys)
     with wording.raises(ProtocolViolation):
-        log.ask(replace(request, keys=keys))
+        log.submit(replace(request, keys=keys))
 
 
 def lists_of(*ages_and_counts: tuple[int, int], state: ManifestState) -> ManifestState:

@@ -13,7 +13,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import copy_pin_name, savepoint_root
 from milepost.protocol.records.manifest_state import Pin
 from milepost.protocol.retention.retention import RetentionPolicy, retention_roots, subsumable
-from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, assert_refused, epochs
 
 
 def test_a_pinned_checkpoint_is_a_root_until_it_is_unpinned() -> None:
@@ -22,7 +22,7 @@ def test_a_pinned_checkpoint_is_a_root_until_it_is_unpinned() -> None:
     assert isinstance(log.pin(B, 1), Transition)
     assert retention_roots(log.state) == {1, 3}
     assert subsumable(log.state, RetentionPolicy(1)) == (2,)
-    refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
+    assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1,)))
     assert isinstance(log.unpin(A), Transition)
     assert subsumable(log.state, RetentionPolicy(1)) == (1, 2)
 
@@ -70,7 +70,7 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
     log.pin(B, 1, "reader", hold_ms=2 * MINUTE_MS)
     log.cancel(A)
     log.now_ms += MINUTE_MS - 1
-    refused(log, ProtocolViolation, lambda: log.list_garbage(A, (root,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(A, (root,)))
     log.now_ms += 1
     assert isinstance(log.list_garbage(A, (root,)), Transition)
     assert [pin.name for pin in log.state.pins] == ["reader"]
@@ -80,14 +80,14 @@ def test_in_a_job_that_has_ended_a_collection_takes_a_dead_copys_pin_off_the_lis
 def test_a_checkpoint_that_is_not_retained_cannot_be_pinned() -> None:
     log = epochs(2)
     log.subsume(A, (1,))
-    refused(log, NotFound, lambda: log.pin(B, 1))
-    refused(log, NotFound, lambda: log.pin(B, 9))
+    assert_refused(log, NotFound, lambda: log.pin(B, 1))
+    assert_refused(log, NotFound, lambda: log.pin(B, 9))
 
 
 @pytest.mark.parametrize(("name", "hold_ms"), [("", MINUTE_MS), ("reader", 0), ("reader", -1)])
 def test_a_pin_has_a_name_and_an_end(name: str, hold_ms: int) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.pin(A, 1, name, hold_ms))
+    assert_refused(log, InvalidRequest, lambda: log.pin(A, 1, name, hold_ms))
 
 
 def test_the_number_of_readers_is_bounded() -> None:
@@ -95,7 +95,7 @@ def test_the_number_of_readers_is_bounded() -> None:
     log = epochs(1)
     pins = tuple(Pin(f"r-{number:03d}", CheckpointId(1), log.now_ms + 5) for number in range(MAX_PINS))
     log.state = replace(log.state, pins=pins)
-    refused(log, InvalidRequest, lambda: log.pin(A, 1, "one more"))
+    assert_refused(log, InvalidRequest, lambda: log.pin(A, 1, "one more"))
     assert isinstance(log.pin(A, 1, "r-007"), Transition)
     log.now_ms += 5
     assert isinstance(log.pin(A, 1, "one more"), Transition), "those whose time is over hold nothing"

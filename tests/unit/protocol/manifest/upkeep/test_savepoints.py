@@ -15,7 +15,7 @@ from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.retention.reach import GarbageKeys, ObjectStatus, object_status, proof
 from milepost.protocol.retention.retention import RetentionPolicy, collectable, subsumable, unreferenced
 from milepost_testkit import wording
-from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, epochs, refused
+from milepost_testkit.jobs.job_log import MINUTE_MS, A, B, assert_refused, epochs
 
 
 def test_a_savepoint_keeps_its_checkpoint_until_it_is_disposed_of() -> None:
@@ -42,7 +42,7 @@ def test_recording_or_disposing_twice_changes_nothing() -> None:
 def test_a_name_is_taken_once() -> None:
     log = epochs(2)
     log.record_savepoint(A, 1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 2))
+    assert_refused(log, InvalidRequest, lambda: log.record_savepoint(A, 2))
 
 
 CREATION = "0123456789abcdef" * 2
@@ -74,7 +74,7 @@ def test_a_savepoint_whose_files_were_listed_as_garbage_is_refused() -> None:
     """Listed today they may be deleted tomorrow: the record must not land on them."""
     log = epochs(1)
     log.list_garbage(B, (ROOT,))
-    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
+    assert_refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
 
 
 def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is_listed() -> None:
@@ -87,7 +87,7 @@ def test_a_savepoint_below_the_job_is_recorded_only_while_the_pin_of_its_copy_is
     log.now_ms += MINUTE_MS
     log.forget_collected(B, (ROOT,), MINUTE_MS)
     assert ROOT not in [entry.prefix for entry in log.state.garbage]
-    refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
+    assert_refused(log, CommitConflict, lambda: log.record_savepoint(A, 1, document=INSIDE))
 
 
 def test_files_of_a_listed_or_currently_copied_savepoint_are_not_garbage() -> None:
@@ -95,16 +95,16 @@ def test_files_of_a_listed_or_currently_copied_savepoint_are_not_garbage() -> No
     log.pin(A, 1, copy_pin_name(ROOT))
     log.record_savepoint(A, 1, document=INSIDE)
     log.unpin(A, copy_pin_name(ROOT))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, (ROOT,)))
     other = f"savepoints/other/{CREATION}/"
     log.pin(A, 1, copy_pin_name(other))
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, (other,)))
 
 
 @pytest.mark.parametrize("entry", ["savepoints/", "savepoints/before/", ROOT + "_metadata", "savepoints/A/" + CREATION])
 def test_of_a_savepoint_only_the_root_is_garbage(entry: str) -> None:
     log = epochs(1)
-    refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)))
+    assert_refused(log, ProtocolViolation, lambda: log.list_garbage(B, (entry,)))
 
 
 def test_the_status_of_a_savepoints_objects() -> None:
@@ -134,17 +134,17 @@ def test_a_savepoint_is_garbage_as_a_whole_or_not_at_all() -> None:
 def test_an_import_needs_a_fork_and_a_clean_end() -> None:
     """A finished incarnation never runs again (I4); what the next one starts from may be copied in before."""
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.trigger(A, imports=True))
+    assert_refused(log, InvalidRequest, lambda: log.trigger(A, imports=True))
     log.cancel(A)
     log.fork(B, 0)
     fork = log.state.timelines[-1].timeline_id
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, imports=True))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork, imports=True))
     log.clean(A)
-    refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
+    assert_refused(log, JobNotRunnable, lambda: log.trigger(B, timeline=fork))
     below = CheckpointId(-1)
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=below))
+    assert_refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=below))
     huge = MAX_CHECKPOINT_ID
-    refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=huge))
+    assert_refused(log, InvalidRequest, lambda: log.trigger(B, timeline=fork, imports=True, above=huge))
     log.trigger(B, timeline=fork, imports=True, above=41)
     pending = log.pending_on(fork)
     assert (pending.checkpoint_id, log.state.next_checkpoint_id) == (42, 43), "what is copied may hold names from ids"
@@ -156,7 +156,7 @@ def test_an_import_needs_a_fork_and_a_clean_end() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "..", "a b", "x" * 64, "ü", "A", "42", "a.b"])
 def test_a_name_that_could_not_be_part_of_a_key_is_refused(name: str) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, name))
+    assert_refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, name))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_name_that_could_not_be_part_of_a_key_is_refused(name: str) -> None:
 )
 def test_a_place_that_is_no_url_is_refused(location: str, match: str) -> None:
     log = epochs(1)
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, location=location))
+    assert_refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, location=location))
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/copies/x", "file:///copies/x"])
@@ -178,20 +178,20 @@ def test_a_savepoint_may_lie_anywhere(location: str) -> None:
 def test_a_document_outside_of_the_savepoint_is_refused() -> None:
     log = epochs(1)
     outside = ObjectHandle("../savepoint.json", 1, "a")
-    refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, document=outside))
+    assert_refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, document=outside))
 
 
 @pytest.mark.parametrize("checkpoint_id", [0, 2, 9])
 def test_a_savepoint_of_a_checkpoint_that_is_not_retained_is_not_found(checkpoint_id: int) -> None:
     log = epochs(1)
-    refused(log, NotFound, lambda: log.record_savepoint(A, checkpoint_id))
+    assert_refused(log, NotFound, lambda: log.record_savepoint(A, checkpoint_id))
 
 
 def test_only_so_many_savepoints_are_listed() -> None:
     log = epochs(1)
     for number in range(MAX_SAVEPOINTS):
         log.record_savepoint(A, 1, f"s{number:03d}")
-    error = refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, "more"))
+    error = assert_refused(log, InvalidRequest, lambda: log.record_savepoint(A, 1, "more"))
     assert "dispose" in error.hint
 
 
