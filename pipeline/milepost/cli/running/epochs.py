@@ -149,7 +149,7 @@ def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output
     decision = recovery.decision
     assert isinstance(decision, RestartAfter)
     output.note(f"the epoch failed: {error.message}")
-    words = f"{decision.words} in {decision.delay_ms / 1000:g} s"
+    words = f"{decision.description} in {decision.delay_ms / 1000:g} s"
     output.note(words)
     progress(f"waiting for {words}")
     time.sleep(decision.delay_ms / 1000)

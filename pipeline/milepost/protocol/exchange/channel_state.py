@@ -96,7 +96,9 @@ class ChannelStateWriter:
         if key in self._results or (checkpoint_id == self._ongoing and self._takes_part(subtask)):
             raise _illegal(subtask, f"started checkpoint {checkpoint_id} twice")
         if sum(1 for owner, _ in self._results if owner == subtask) >= MAX_LIVE_RESULTS:
-            raise _illegal(subtask, f"has {MAX_LIVE_RESULTS} results nobody took; checkpoint {checkpoint_id} refused")
+            raise _illegal(
+                subtask, f"has {MAX_LIVE_RESULTS} results that were not taken; checkpoint {checkpoint_id} refused"
+            )
         self._registering = False
         result = self._results[key] = ChannelStateResult()
         refusal = self._refusal(subtask, checkpoint_id)
@@ -189,7 +191,9 @@ class ChannelStateWriter:
         """
         result = self._results.pop((subtask, checkpoint_id), None)
         if result is None:
-            raise _illegal(subtask, f"requested a result of checkpoint {checkpoint_id} that does not exist (any more)")
+            raise _illegal(
+                subtask, f"requested a result of checkpoint {checkpoint_id} that does not exist, or no longer"
+            )
         return result
 
     def written(self, checkpoint_id: CheckpointId, file: ObjectHandle) -> ChannelCommands:

@@ -88,18 +88,18 @@ class RestartAfter:
     """Run again from the last completed checkpoint, after this delay.
 
     Attributes:
-        words: number of the restart and its rule, for people.
+        description: number of the restart and its rule, for people.
     """
 
     delay_ms: int
-    words: str
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The failure ends the run; `words` is the reason, for people."""
+    """The failure ends the run; `description` is the reason, for people."""
 
-    words: str
+    description: str
 
 
 RestartDecision = RestartAfter | GiveUp

@@ -120,7 +120,7 @@ class ProtocolViolation(CheckpointError):
 NEW_RUN = "trigger a new run"
 """Hint for a fenced run whose checkpoint is finished, or belongs to another run."""
 
-NEWER_TRY = "nothing: a newer try of the same run goes on with the epoch"
+NEWER_TRY = "nothing: a newer try of the same run continues the epoch"
 """Hint for a fenced try: its run has started a newer try."""
 
 

@@ -53,7 +53,7 @@ class ObjectStatus(Enum):
     KEPT = "retained: part of a table whose needs are not known now, or about to be published"
     EXPIRED = "failing rows of a vetoed epoch, past their retention time and no longer referenced"
     PROBE = "left by a killed start-up probe; nothing ever refers to it"
-    REPLACED_LIST = "garbage list that no version names any more, or that is about to be named"
+    REPLACED_LIST = "garbage list that no version names any longer, or that is about to be named"
     FOREIGN = "not part of the job's layout, so Milepost never deletes it"
 
 

@@ -73,7 +73,7 @@ class Step(Enum):
     STOP_RECORDING = "stop recording all"
     UNBLOCK_ALL = "unblock all"
     RESET = "reset"
-    DELEGATE = "go on as in the next state"
+    DELEGATE = "continue as in the next state"
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,11 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
         sorted(checkpoint_id for checkpoint_id in set(request.checkpoint_ids) if state.checkpoint(checkpoint_id))
     )
     if not dropped:
-        return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "none of these checkpoints is retained any more")
+        return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "none of these checkpoints is still retained")
     if state.reconciliation is not None:
-        return AlreadyDone(Outcome.NOTHING_TO_SUBSUME, "a sink has yet to follow: what its table shows stays")
+        return AlreadyDone(
+            Outcome.NOTHING_TO_SUBSUME, "a sink must still follow: the checkpoint that its table shows is retained"
+        )
     required = set(dropped) - set(subsumable(state, request.policy))
     if required:
         raise ProtocolViolation(

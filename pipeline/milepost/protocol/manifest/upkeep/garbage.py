@@ -98,6 +98,9 @@ def plan_fold(state: ManifestState, grace_ms: int) -> FoldPlan | None:
     Entries are folded if there are many. Lists are folded if there are many, and then those of a single period: an
     older period as soon as it has two, the newest one only if it has many by itself. Savepoint roots stay entries,
     because the state decides what may be recorded there.
+
+    With a grace period of 40 ms a period is 10 ms. Of lists made at 1, 5 | 12 | 25, 26, 27, 28 the first two are folded.
+    Of lists made at 1 | 12 | 25, 26, 27, 28, 29 none is: the old periods have one list each, the newest has only five.
     """
     entries = tuple(entry for entry in state.garbage if checkpoint_of_key(entry.prefix) is not None)
     entries = entries if len(entries) > MAX_STATE_ENTRIES else ()
@@ -175,7 +178,7 @@ def forget_deleted(
     listed = {entry.prefix for entry in state.garbage}
     deleted = tuple(sorted(listed.intersection(request.prefixes)))
     if not deleted and lists == state.garbage_lists:
-        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is listed any more")
+        return AlreadyDone(Outcome.NOTHING_TO_FORGET, "none of these entries is still listed")
     early = set(deleted) - {entry.prefix for entry in due}
     if early:
         raise ProtocolViolation(

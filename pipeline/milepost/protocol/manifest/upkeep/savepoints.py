@@ -55,7 +55,7 @@ def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_
     if root is not None and not _is_held(state, root):
         raise CommitConflict(
             f"savepoint {request.name} refused: its copy is no longer pinned, so its files may be listed as garbage or"
-            " gone. There is no new savepoint.",
+            " deleted. No savepoint was created.",
             hint="create it again",
         )
     if len(state.savepoints) >= MAX_SAVEPOINTS:
