@@ -334,7 +334,7 @@ def test_a_channel_that_ended_before_counts_for_no_later_checkpoint() -> None:
 
 
 def test_a_channel_that_ended_before_counts_for_none_also_when_ids_are_skipped() -> None:
-    """What a handler of one checkpoint at a time adds: the skipped one is given up, and said so.
+    """A handler works on one checkpoint at a time, so it aborts the skipped one and reports that.
 
     Case: CheckpointBarrierTrackerTest.testTriggerCheckpointsAfterReceivedEndOfPartition
     """

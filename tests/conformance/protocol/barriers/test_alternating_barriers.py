@@ -33,7 +33,7 @@ def _alignments(gate: InputGate) -> list[Alignment]:
 
 
 def _two_channels_time_out(gate: InputGate, timeout_ms: int) -> None:
-    """Both barriers wait behind data; the timeout passes between their announcements."""
+    """Both barriers wait after data, and the timeout passes between their announcements."""
     waiting = timeoutable(1, gate.now_ms, timeout_ms)
     gate.put(0, Data("0a"), Data("0b"), waiting)
     gate.put(1, Data("1a"), waiting)

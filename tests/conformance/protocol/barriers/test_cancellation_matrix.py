@@ -32,7 +32,7 @@ Event = CheckpointBarrier | Cancel
 def test_cancellation_matrix_of_triggers_and_aborts(
     channels: int, events: tuple[Event, ...], triggered: list[int], aborted: list[int]
 ) -> None:
-    """Flink asks whether anything was triggered and anything aborted; here the ids are compared.
+    """Flink checks whether anything was triggered or aborted; here the ids are compared.
 
     Case: UnalignedCheckpointsCancellationTest.test
     """

@@ -42,7 +42,7 @@ def source(name: str, objects: int) -> SourceInput:
 
 
 def planned(sources: list[SourceInput], levels: int, parallelism: int) -> tuple[list[str], set[SubtaskKey]]:
-    """The source of each source subtask, and everybody who must acknowledge."""
+    """The source of each source subtask, and all subtasks that must acknowledge."""
     splits = split_inputs({item.name: SPEC for item in sources}, sources, parallelism)
     return [item.name for item, _ in splits], set(expected_subtasks(len(splits), levels, parallelism))
 
@@ -62,7 +62,7 @@ def test_when_all_have_something_to_do_everybody_is_triggered_and_must_acknowled
 
 
 def test_source_subtasks_without_input_are_omitted_and_no_subtask_downstream_is() -> None:
-    """All-to-all: who has nothing to read does not begin; every downstream subtask still takes its snapshot.
+    """All-to-all: a source without input does not start; every downstream subtask still takes its snapshot.
 
     Case: DefaultCheckpointPlanCalculatorTest.testAllToAllEdgeWithSomeSourcesFinished
     """
@@ -101,7 +101,7 @@ def test_when_no_source_has_anything_one_subtask_sends_the_barrier() -> None:
 
 
 def test_an_epoch_with_a_subtask_that_did_not_run_cannot_complete() -> None:
-    """Subtasks start after the trigger, so it shows at the end: whoever did not run has not acknowledged.
+    """Subtasks start after the trigger, so a subtask that did not run is only noticed at the end, as unacknowledged.
 
     Case: DefaultCheckpointPlanCalculatorTest.testPlanCalculationWhenOneTaskNotRunning
     """

@@ -72,7 +72,7 @@ def test_exactly_five_of_flinks_reasons_count() -> None:
 
 
 def test_the_failure_after_the_tolerated_ones_fails_the_job(tmp_path: Path) -> None:
-    """Two tolerated, the third is not; nothing is triggered any more until `resume`.
+    """Two failures are tolerated, the third is not; nothing more is triggered until `resume`.
 
     Case: CheckpointFailureManagerTest.testContinuousFailure
     """

@@ -56,7 +56,7 @@ def fails(job: SparklessJob, monkeypatch: pytest.MonkeyPatch, error: type[BaseEx
 
 
 def assert_given_up(job: SparklessJob, reason: str) -> None:
-    """Nothing of checkpoint 2 is visible, its staged files are gone, and its own objects are listed to go, once."""
+    """Checkpoint 2 is invisible, its staged files are deleted, and its objects are listed as garbage once."""
     newest, before = job.master.list_checkpoints(limit=2)
     assert (newest.checkpoint_id, newest.status, newest.failure_reason) == (2, "aborted", reason)
     assert (before.checkpoint_id, before.status) == (1, "completed")
@@ -82,7 +82,7 @@ def assert_next_epoch_is_whole(job: SparklessJob, checkpoint_id: int) -> None:
 def test_a_commit_that_the_store_refuses_for_good_discards_the_checkpoint(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transition is known not to have landed: all that the checkpoint wrote goes, and the epoch runs again.
+    """The transition is known not to have landed: the checkpoint's objects are deleted, and the epoch runs again.
 
     Case: CheckpointCoordinatorFailureTest.testFailingCompletedCheckpointStoreAdd
     """
@@ -147,7 +147,7 @@ def test_whatever_else_fails_while_completing_is_cleaned_up_once(
 def test_a_commit_of_unknown_outcome_deletes_nothing(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, effect: Effect
 ) -> None:
-    """Neither the reply nor the reading back says whether it landed: files and checkpoint stay as they are.
+    """Neither the reply nor the read-back says whether it landed: files and checkpoint stay unchanged.
 
     Whoever comes next reads the head: it publishes the checkpoint, or adopts it, as finished as it was.
 

@@ -144,7 +144,7 @@ def test_a_rollback_of_a_subtask_that_has_begun_is_refused_and_changes_nothing()
 
 
 def test_a_trigger_while_a_checkpoint_is_pending_is_refused_immediately(job: SparklessJob) -> None:
-    """The same session gets its own checkpoint again; another one is told who is busy.
+    """The same session gets its own checkpoint again; another session gets the name of the holder.
 
     Ray: JobWorker.triggerCheckpoint
     Ray defect: a trigger that is refused blocks until the master's timeout.
@@ -174,7 +174,7 @@ def test_a_snapshot_that_cannot_be_saved_is_declined_and_not_waited_for() -> Non
 
 
 def test_a_timeout_discards_what_was_saved_and_skips_what_would_be_saved_late() -> None:
-    """Told during the upload, the snapshot goes; told before its barrier, none is taken, and the mark is bounded.
+    """An abort during the upload discards the snapshot; before the barrier it prevents it, and the mark is bounded.
 
     Ray: JobWorker.notifyCheckpointTimeout
     """
@@ -250,7 +250,7 @@ def test_the_first_cause_is_reported_instead_of_its_consequences(job: SparklessJ
 
 
 def test_a_rollback_interrupts_the_pending_checkpoint_once(job: SparklessJob) -> None:
-    """However many subtasks asked: one abort, one counted failure; asking again finds nothing pending.
+    """For any number of requests: one abort, one counted failure; a repeated request finds nothing pending.
 
     Ray: the master's interruption of a checkpoint
     """
@@ -286,7 +286,7 @@ def test_answers_of_another_checkpoint_or_of_unknown_subtasks_are_ignored() -> N
 
 
 def test_an_unfinished_command_is_finished_by_the_next_one(job: SparklessJob) -> None:
-    """Commands are kept as what the manifest says is still to do, and replayed by whoever comes next.
+    """Commands are the outstanding work in the manifest, and the next session replays them.
 
     Ray: the master's unfinished commands
     """
@@ -300,7 +300,7 @@ def test_an_unfinished_command_is_finished_by_the_next_one(job: SparklessJob) ->
 
 
 def test_nothing_old_is_dropped_before_the_new_checkpoint_is_durable(job: SparklessJob) -> None:
-    """Retained is one: the old one goes in a later transition, which also says that the new head is published.
+    """With one retained checkpoint, the old one is dropped in a later transition, which also confirms the new head.
 
     Ray defect: the old checkpoint is deleted before the new id is persisted.
     """

@@ -184,7 +184,7 @@ def test_a_participants_state_that_cannot_be_stored_fails_the_checkpoint(tmp_pat
 
 
 def test_an_unclaimed_position_is_refused_unless_it_may_be_dropped(tmp_path: Path) -> None:
-    """A source that is gone from the spec: nothing is planned, until a person says that its position may stay behind.
+    """A source was removed from the spec: nothing is planned until a person allows its position to be dropped.
 
     Case: CheckpointCoordinatorMasterHooksTest.checkUnMatchedStateOnRestore
     """

@@ -58,7 +58,7 @@ def declined(*answers: SubtaskAnswer) -> str:
 
 
 def test_a_checkpoint_completes_when_every_subtask_has_acknowledged() -> None:
-    """Not before the last one, and only once; then nothing is pending and the ids go on.
+    """It completes with the last acknowledgement, and only once; then nothing is pending and ids increase.
 
     Case: CheckpointCoordinatorTest.testTriggerAndConfirmSimpleCheckpoint
     """
@@ -94,7 +94,7 @@ def test_unexpected_answers_are_counted_and_ignored() -> None:
 
 
 def test_objects_written_by_a_late_try_are_garbage_of_its_checkpoint() -> None:
-    """Its answers are refused, its prefix is listed: no state of a late message stays behind.
+    """Its answers are refused and its prefix is listed, so a late message leaves no state behind.
 
     A newer try that completes subsumes the older ones; they are all that can be in flight beside it.
 
@@ -183,7 +183,7 @@ def test_a_late_decline_of_an_aborted_checkpoint_does_not_affect_the_next_one() 
 
 
 def test_an_abort_discards_state_and_staged_output(job: SparklessJob) -> None:
-    """What sinks have staged goes at once; the state's prefixes are listed, and deleted by a later leader.
+    """Staged files are deleted immediately; the state's prefixes are listed, and deleted by a later leader.
 
     Case: PendingCheckpointTest.testAbortDiscardsState
     Case: PendingCheckpointTest.testDisposeDisposesCoordinatorStates

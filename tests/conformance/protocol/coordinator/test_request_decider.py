@@ -36,7 +36,7 @@ def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) 
 
 
 def test_a_request_while_too_many_checkpoints_are_unfinished_behind_the_commit_point_waits() -> None:
-    """What still has to be published is what still has to be cleaned up: the job does not run ever further ahead.
+    """Checkpoints to publish are checkpoints to clean up: the job must not run ever further ahead.
 
     Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyCleaning
     """
@@ -65,7 +65,7 @@ def test_a_request_that_comes_too_early_says_how_long_to_wait(since_ms: int) -> 
 
 
 def test_a_forced_request_is_served_although_another_checkpoint_is_pending(tmp_path: Path) -> None:
-    """A person insists with --take-over: the pending one is given up, uncounted, and the request served at once.
+    """A person requests --take-over: the pending checkpoint is aborted, uncounted, and the request served immediately.
 
     Case: CheckpointRequestDeciderTest.testForce
     """

@@ -81,7 +81,7 @@ def test_another_max_parallelism_is_refused(job: SparklessJob) -> None:
 
 @pytest.mark.parametrize("parallelism", [2, 3, 1])
 def test_state_is_restored_by_uid_when_operators_come_and_go(job: SparklessJob, parallelism: int) -> None:
-    """A new operator begins empty beside the restored one; one that is gone needs consent; others keep their state.
+    """A new operator starts empty next to the restored one; a removed one needs consent; others keep their state.
 
     Case: CheckpointCoordinatorRestoringTest.testStateRecoveryWhenTopologyChange
     Case: CheckpointCoordinatorRestoringTest.testStateRecoveryWhenTopologyChangeOut

@@ -50,7 +50,7 @@ def triggered(job: SparklessJob, session: Session | None = None) -> Triggered:
 
 
 def test_one_checkpoint_is_pending_at_a_time(job: SparklessJob) -> None:
-    """The newcomer is told so and changes nothing; when the pending one has ended, it is triggered at once.
+    """A second session is refused and changes nothing; once the pending checkpoint has ended, it triggers immediately.
 
     Case: CheckpointCoordinatorTest.testMaxConcurrentAttempts1
     Case: CheckpointCoordinatorTriggeringTest.testTriggerCheckpointBeforePreviousOneCompleted
@@ -95,7 +95,7 @@ def test_a_checkpoint_aborted_before_its_epoch_began_starts_nothing(job: Sparkle
 
 
 def test_scheduled_runs_trigger_one_checkpoint_each_with_rising_ids() -> None:
-    """A run that is asked for twice, or whose date is past, triggers nothing more.
+    """A run that is requested twice, or whose date is past, triggers nothing more.
 
     Case: CheckpointCoordinatorTriggeringTest.testPeriodicTriggering
     """
@@ -188,7 +188,7 @@ def ended(status: JobStatus) -> JobLog:
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
 def test_a_job_that_has_ended_triggers_nothing(status: JobStatus) -> None:
-    """Whoever asks: a schedule that is still on, or a person.
+    """For any caller: an active schedule, or a person.
 
     Case: CheckpointCoordinatorTest.testTriggerCheckpointAfterStopping
     Case: CheckpointCoordinatorTest.testScheduleTriggerRequestDuringShutdown
@@ -234,7 +234,7 @@ def test_with_nothing_to_run_no_checkpoint_is_opened(job: SparklessJob) -> None:
 def test_with_nothing_to_run_a_read_only_store_goes_unnoticed(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A schedule over a silent source fails nothing and counts nothing, however often it asks.
+    """A schedule over a silent source fails nothing and counts nothing, however often it runs.
 
     Case: CheckpointCoordinatorTest.testCheckpointAbortsIfTriggerTasksAreFinishedAndIOException
     Case: CheckpointCoordinatorTest.testIOExceptionForPeriodicSchedulingWithInactiveTasks
@@ -275,7 +275,7 @@ def test_a_checkpoint_whose_subtasks_could_not_be_started_is_aborted(job: Sparkl
 
 
 def test_a_checkpoint_is_triggered_although_one_source_has_nothing_more(tmp_path: Path) -> None:
-    """Only who has something to do is expected; the silent source keeps its position in the checkpoint.
+    """Only subtasks with input are expected; the silent source keeps its position in the checkpoint.
 
     Case: CheckpointCoordinatorTest.testCheckpointTriggeredAfterSomeTasksFinishedIfAllowed
     """

@@ -101,7 +101,7 @@ def test_only_results_with_outstanding_clean_up_are_dirty() -> None:
 
 @ENDS
 def test_an_incarnation_ends_once(end: End) -> None:
-    """A second end finds the first: asked again it is done, and another end than the first is refused.
+    """A second request finds the first end: the same end is already done, and a different one is refused.
 
     Case: JobResultStoreContractTest.testStoreJobResultsWithDuplicateIDsThrowsException
     """
@@ -139,7 +139,7 @@ def test_a_result_enters_as_dirty_only() -> None:
 
 @ENDS
 def test_cleaning_twice_is_fine(end: End) -> None:
-    """The clean-up may be done by two commands at once, and again after a lost reply.
+    """Two commands may do the clean-up concurrently, and repeat it after a lost reply.
 
     Case: JobResultStoreContractTest.testCleaningDuplicateEntryThrowsNoException
     Case: FileSystemJobResultStoreFileOperationsTest.testCleanDirtyJobResultTwiceIsIdempotent
@@ -237,7 +237,7 @@ def test_a_result_says_which_format_it_is_written_in() -> None:
     ("said", "clean_up"), [("dirty", CleanUp.DIRTY), ("clean", CleanUp.CLEAN), ("DIRTY", None), ("", None), ("x", None)]
 )
 def test_the_clean_up_of_a_result_is_stored_as_dirty_or_clean(said: str, clean_up: CleanUp | None) -> None:
-    """Where Flink tells a dirty entry from a clean one by the end of its file name, a field does; nothing is guessed.
+    """Flink marks a dirty entry by its file name; here a field does, and nothing is guessed.
 
     Case: FileSystemJobResultStoreFileOperationsTest.testHasValidDirtyJobResultStoreEntryExtension
     Case: FileSystemJobResultStoreFileOperationsTest.testHasInvalidDirtyJobResultStoreEntryExtension

@@ -219,7 +219,7 @@ def test_the_token_of_an_outdated_leader_grants_nothing() -> None:
 
 
 def test_an_outdated_leader_does_not_claim_leadership() -> None:
-    """Who leads is what the newest grant says, whatever an older one still announces.
+    """The newest grant decides who leads, whatever an older one still announces.
 
     Case: JobMasterServiceLeadershipRunnerTest.testLeaderAddressOfOutdatedLeaderIsIgnored
     """
@@ -238,7 +238,7 @@ def test_an_outdated_leader_does_not_claim_leadership() -> None:
 
 
 def test_the_result_of_an_outdated_leader_is_ignored() -> None:
-    """Neither what it completes nor that it has finished counts; the job goes on under its new leader.
+    """Neither its completion nor its end counts; the job continues under its new leader.
 
     Case: JobMasterServiceLeadershipRunnerTest.testResultFutureCompletionOfOutdatedLeaderIsIgnored
     """
@@ -312,7 +312,7 @@ def test_of_ten_changes_of_leadership_only_the_last_one_runs(job: SparklessJob) 
 
 
 def test_a_grant_waits_until_the_older_one_is_revoked() -> None:
-    """One at a time: while a checkpoint of another session is pending nobody is granted the timeline.
+    """One at a time: while another session's checkpoint is pending, no session is granted the timeline.
 
     Case: JobMasterServiceLeadershipRunnerTest.testConcurrentLeadershipOperationsBlockingClose
     """
@@ -422,7 +422,7 @@ def test_an_error_while_closing_a_job_reaches_the_caller(job: SparklessJob) -> N
 
 
 def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:
-    """A newer try of the same session is another leader; a completed or forgotten checkpoint is told apart."""
+    """A newer try of the same session is another leader; completed and forgotten checkpoints are distinguished."""
     log = JobLog()
     log.trigger(A)
     first = log.pending

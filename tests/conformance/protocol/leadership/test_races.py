@@ -145,7 +145,7 @@ def race(config: StoreConfig, number: int, rounds: tuple[str, ...], start: Barri
 
 
 def raced(config: StoreConfig, parts: list[tuple[str, ...]]) -> list[Counter[tuple[str, str]]]:
-    """Start one process per entry of `parts`; returns per round how often what was asked ended how."""
+    """Start one process per entry of `parts`; return per round how often each request had which outcome."""
     processes_of = multiprocessing.get_context("spawn")
     start, told = processes_of.Barrier(len(parts)), processes_of.Queue()
     racers = [
@@ -196,7 +196,7 @@ def events(config: StoreConfig) -> Counter[str]:
 
 
 def test_one_of_many_concurrent_triggers_is_granted_and_the_others_are_busy(config: StoreConfig) -> None:
-    """I3: one leader at a time; three rounds, each ended by whoever is first to sweep.
+    """I3: one leader at a time, in three rounds, each ended by the first session to sweep.
 
     Between the rounds every process sweeps: exactly one revokes, the others find nothing pending.
     """
@@ -226,7 +226,7 @@ def test_exactly_one_of_complete_and_abort_wins(config: StoreConfig) -> None:
 
 
 def test_a_job_ends_once_and_nothing_is_granted_after_it(config: StoreConfig) -> None:
-    """A cancel and a grant at once: both return, in one order or the other; no process waits for another.
+    """A concurrent cancel and grant both return, in either order; no process waits for another.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceLeadershipRunnerCloseWhenElectionServiceGrantLeaderShip
     """  # noqa: E501

@@ -51,7 +51,7 @@ def rival(spec: str, what: str, times: int, told: Queue[list[str]]) -> None:
 
 @pytest.mark.parametrize("landed", [6, pytest.param(12, marks=pytest.mark.deep)])
 def test_racing_masters_publish_every_row_once_and_leave_nothing_behind(landed: int, tmp_path: Path) -> None:
-    """I3, I9, I14: two runs that wait, one that takes over, one that gives up, one that ends the job and starts it."""
+    """I3, I9, I14: two runs that wait, one that takes over, one that aborts, and one that ends and starts the job."""
     job = SparklessJob.create(tmp_path)
     for number in range(landed):
         job.land(f"{number:02d}.csv", f"k,v\n1,a\n{100 + number},b\n")

@@ -34,7 +34,7 @@ def assert_nothing_runs_and_nothing_is_lost(job: SparklessJob, status: str) -> N
 
 
 def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
-    """Its runs fail at once with the reason, and what is completed stays readable.
+    """Its runs fail immediately with the reason, and completed checkpoints stay readable.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerShutsDownCheckpointCoordinatorOnFailedExecutionGraph
@@ -49,7 +49,7 @@ def test_a_failed_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) 
 
 
 def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob) -> None:
-    """Every further run fails at once, and what is completed stays readable.
+    """Every further run fails immediately, and completed checkpoints stay readable.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerShutsDownCheckpointCoordinatorOnFinishedExecutionGraph
@@ -65,7 +65,7 @@ def test_a_finished_job_runs_nothing_and_keeps_its_checkpoints(job: SparklessJob
 
 
 def test_a_process_that_ends_between_epochs_leaves_a_job_that_continues(job: SparklessJob) -> None:
-    """Nothing is told to anybody: whoever comes next reads the head.
+    """Nothing has to be reported: the next session reads the head.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerShutsDownCheckpointCoordinatorOnSuspendedExecutionGraph
@@ -79,7 +79,7 @@ def test_a_process_that_ends_between_epochs_leaves_a_job_that_continues(job: Spa
 def test_a_terminated_process_aborts_its_epoch_and_the_job_continues(
     job: SparklessJob, signal: type[BaseException]
 ) -> None:
-    """What it was doing is told by nobody but itself: uncounted, and nothing of it is visible.
+    """Only the process itself reports its work: uncounted, and nothing of it is visible.
 
     Case: DefaultSchedulerCheckpointCoordinatorTest.
         testClosingSchedulerSuspendsExecutionGraphAndShutsDownCheckpointCoordinator

@@ -23,7 +23,7 @@ GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 
 
 def test_a_checkpoint_in_use_is_not_cleaned_while_others_around_it_are() -> None:
-    """In use: a reader pins it, or another timeline stands on it; the newer one beside it goes.
+    """In use: a reader pins it, or another timeline is based on it. The newer one next to it is deleted.
 
     Case: CheckpointsCleanerTest.testNotCleanCheckpointInUse
     """

@@ -46,21 +46,21 @@ def ids(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[int]:
 
 
 def with_savepoints(state: ManifestState, *savepoints: int) -> ManifestState:
-    """The same state, in which these checkpoints are somebody's savepoints."""
+    """The same state with these checkpoints as savepoints."""
     document = ObjectHandle("savepoint.json", 100, "d" * 64)
     listed = (Savepoint(f"saved-{one}", CheckpointId(one), None, document, 0) for one in savepoints)
     return replace(state, savepoints=tuple(listed))
 
 
 def left(state: ManifestState, last: int) -> list[int]:
-    """The checkpoints that stay once everything that may go has gone."""
+    """The checkpoints that remain after everything droppable has been dropped."""
     gone = set(subsumable(state, RetentionPolicy(last)))
     return [one for one in ids(state.checkpoints) if one not in gone]
 
 
 @pytest.mark.parametrize("last", [0, -1])
 def test_a_policy_that_keeps_no_checkpoint_is_refused(last: int) -> None:
-    """At least one is retained, whatever a spec asks for.
+    """At least one is retained, whatever the spec says.
 
     Case: CompletedCheckpointStoreTest.testExceptionOnNoRetainedCheckpoints
     """
@@ -119,7 +119,7 @@ def test_all_retained_checkpoints_are_listed_in_the_order_of_their_ids() -> None
 
 
 def test_checkpoints_read_back_are_sorted_or_refused(tmp_path: Path) -> None:
-    """I5: the manifest's bytes are checked when they are read: an order that nobody can have written is corrupt.
+    """I5: the manifest's bytes are checked when read: an order that cannot have been written is corrupt.
 
     Case: DefaultCompletedCheckpointStoreTest.testRecoverSortedCheckpoints
     """
@@ -154,7 +154,7 @@ def test_checkpoints_within_the_policy_are_not_dropped() -> None:
 
 
 def test_pinned_and_unconfirmed_checkpoints_are_retained_until_released() -> None:
-    """I8: a reader's pin and a sink that has not confirmed are roots; with the latter goes what its table shows."""
+    """I8: a reader's pin and an unconfirmed sink are roots; the latter includes what its table shows."""
     log = epochs(3)
     log.pin(B, 1, "reader")
     log.trigger(A)
@@ -299,7 +299,7 @@ def test_a_failed_commit_retains_every_old_checkpoint(tmp_path: Path, monkeypatc
 
 
 def test_a_corrupt_entry_fails_the_next_epoch_and_is_never_skipped(tmp_path: Path) -> None:
-    """An older checkpoint would give other results: nobody falls back to it unasked (exit 7).
+    """An older checkpoint would give other results, so there is no automatic fallback (exit 7).
 
     Case: DefaultCompletedCheckpointStoreTest.testCorruptDataInStateHandleStoreShouldNotBeSkipped
     """

@@ -33,7 +33,7 @@ from milepost_testkit.tasks.state_lineage import GROUPS, SCHEMA, StateLineage, t
 
 
 def test_a_run_is_retained_while_any_retained_checkpoint_refers_to_it(tmp_path: Path) -> None:
-    """Two runs, each needed by who refers to it.
+    """Two runs, each needed by the checkpoints that refer to it.
 
     Case: SharedStateRegistryTest.testRegistryNormal
     Case: SharedStateRegistryTest.testUnregisterNonInitialCheckpoint
@@ -62,7 +62,7 @@ def test_dropping_an_unknown_run_changes_nothing() -> None:
 
 
 def test_changes_on_a_base_retain_it_and_a_new_base_releases_it(tmp_path: Path) -> None:
-    """A base and its deltas are what a materialised state and its change log are: each outlives who first wrote it.
+    """A base and its deltas correspond to a materialised state and its change log: each outlives its first writer.
 
     Case: SharedStateRegistryTest.testRegisterChangelogStateBackendHandles
     """
@@ -79,7 +79,7 @@ def test_changes_on_a_base_retain_it_and_a_new_base_releases_it(tmp_path: Path) 
 
 
 def test_objects_of_a_savepoint_are_retained_after_no_checkpoint_uses_them() -> None:
-    """The savepoint's runs are the user's: they are garbage only when the savepoint itself is gone.
+    """The savepoint's runs belong to the user: they are garbage only once the savepoint itself is deleted.
 
     Case: SharedStateRegistryTest.testUnregisterUnusedSavepointState
     """
@@ -137,7 +137,7 @@ def test_small_runs_are_merged_and_then_deleted(tmp_path: Path) -> None:
 
 
 def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
-    """A checkpoint may share a run that its predecessors did not use since: what keeps it is only who refers to it now.
+    """A checkpoint may share a run that its predecessors did not use: only current references retain it.
 
     With runs kept by reachability nobody has to announce a use: the reference in a completed checkpoint is the use.
     """

@@ -134,7 +134,7 @@ def in_flight(producer: str, keys: Sequence[int], operator: str = "latest") -> B
 
 
 def store_channels(store: LocalStore, buffers: Sequence[Buffer], parallelism: int) -> Handles:
-    """The channel state of each subtask: every buffer goes to it with the rows it owns, as the exchange sends them."""
+    """The channel state of each subtask: every buffer is assigned with the rows it owns, as in the exchange."""
     handles: Handles = []
     for subtask in range(parallelism):
         own = [
@@ -199,7 +199,7 @@ def test_after_a_rescale_each_row_in_flight_has_one_owner(tmp_path: Path, before
 
 
 def test_rows_of_two_inputs_keep_their_input_and_both_times_through_a_rescale(tmp_path: Path) -> None:
-    """Two gates: each buffer still says who produced it, and the times that decide lateness and firing.
+    """Two gates: each buffer still has its producer, and the times that decide lateness and firing.
 
     Case: StateAssignmentOperationTest.testChannelStateAssignmentDownscalingTwoDifferentGates
     """
@@ -214,7 +214,7 @@ def test_rows_of_two_inputs_keep_their_input_and_both_times_through_a_rescale(tm
 
 
 def test_buffers_of_one_key_stay_in_order_through_a_rescale(tmp_path: Path) -> None:
-    """Per former subtask the order is kept, and a key was always with one of them."""
+    """The order per former subtask is preserved, and a key was always in one of them."""
     store = _store(tmp_path)
     buffers = [Buffer("latest", "rows", 5, 7, encode_rows(table(range(40), value))) for value in range(4)]
     handles = store_channels(store, buffers, 3)
@@ -228,7 +228,7 @@ def test_buffers_of_one_key_stay_in_order_through_a_rescale(tmp_path: Path) -> N
 
 
 def test_how_many_subtasks_had_sent_makes_no_difference(tmp_path: Path) -> None:
-    """Channel state lies with who is to process it: a source that is split otherwise redistributes nothing.
+    """Channel state belongs to its consumer: splitting a source differently redistributes nothing.
 
     Case: StateAssignmentOperationTest.testOnlyUpstreamChannelRescaleStateAssignment
     """

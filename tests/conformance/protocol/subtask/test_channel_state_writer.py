@@ -583,7 +583,7 @@ def test_no_subtask_joins_a_file_that_has_ended() -> None:
 
 
 def test_a_file_written_too_late_is_nobodys() -> None:
-    """The object lies below the token's prefix: garbage of the abort (I8)."""
+    """The object is below the token's prefix: garbage of the abort (I8)."""
     spill = SpillFile(_writer())
     spill.writer.start(ME, ID)
     spill.writer.add_input(ME, ID, CHANNEL, [data()])

@@ -113,7 +113,7 @@ def test_marks_of_aborted_ids_are_bounded_and_the_oldest_goes_first() -> None:
 
 
 def test_an_id_whose_mark_may_have_been_evicted_counts_as_aborted() -> None:
-    """What cannot be told from an aborted checkpoint any more is not taken; what can, is."""
+    """An id that can no longer be distinguished from an aborted one is not taken; others are."""
     for aborted, taken in [([6, 7, 8], False), ([9], False), ([7], True)]:
         subtask = SubtaskDriver()
         for checkpoint_id in aborted:

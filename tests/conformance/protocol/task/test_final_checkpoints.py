@@ -172,7 +172,7 @@ def test_a_job_waits_for_its_final_checkpoint_to_be_complete_and_published(job: 
 
 
 def test_any_later_checkpoint_that_completes_ends_the_wait_as_well(job: SparklessJob) -> None:
-    """The first one after the end of the data is given up; the next one is the final one then.
+    """The first checkpoint after the end of the data is aborted; then the next one is the final one.
 
     Case: StreamTaskFinalCheckpointsTest.testWaitingForFinalCheckpointNotTheFirsNotifiedComplete
     """

@@ -193,7 +193,7 @@ def test_closed_operators_get_no_notification_and_local_state_gets_all(
 def test_a_notification_that_raises_fails_the_subtask(
     notify: Callable[[TaskLifecycle], tuple[SubtaskCommand, ...]],
 ) -> None:
-    """What an operator made of the notification is unknown then: nothing of it is snapshotted any more.
+    """The effect of the notification on the operator is unknown, so nothing of it is snapshotted any longer.
 
     Case: StreamTaskTest.testFailToConfirmCheckpointCompleted
     Case: StreamTaskTest.testFailToConfirmCheckpointAborted
@@ -234,7 +234,7 @@ def finish_and_close(life: TaskLifecycle) -> object:
 
 
 def test_the_first_end_counts() -> None:
-    """A subtask that failed and is cancelled has failed; one that finished is not given up by its close."""
+    """A failed subtask that is canceled stays failed; closing a finished one does not cancel it."""
     for first, others in (
         (TaskLifecycle.fail, ENDS[1:]),
         (TaskLifecycle.close, ENDS[1:]),
@@ -304,7 +304,7 @@ def test_a_snapshot_that_cannot_be_frozen_is_declined_and_its_parts_are_dropped(
 
 
 def test_receivers_do_not_wait_for_the_barrier_of_a_failed_snapshot() -> None:
-    """The barrier is on its way before the freeze; the cancel marker behind it keeps receivers from waiting.
+    """The barrier is sent before the freeze; the cancel marker after it keeps receivers from waiting.
 
     Case: StreamTaskTest.testTaskAvoidHangingAfterSnapshotStateThrownException
     """

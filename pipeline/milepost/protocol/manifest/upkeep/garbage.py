@@ -99,8 +99,8 @@ def plan_fold(state: ManifestState, grace_ms: int) -> FoldPlan | None:
     older period as soon as it has two, the newest one only if it has many by itself. Savepoint roots stay entries,
     because the state decides what may be recorded there.
 
-    With a grace period of 40 ms a period is 10 ms. Of lists made at 1, 5 | 12 | 25, 26, 27, 28 the first two are folded.
-    Of lists made at 1 | 12 | 25, 26, 27, 28, 29 none is: the old periods have one list each, the newest has only five.
+    With a grace period of 40 ms, a period is 10 ms. Of lists made at 1, 5 | 12 | 25, 26, 27, 28 ms the first two are
+    folded. Of lists made at 1 | 12 | 25, 26, 27, 28, 29 ms none: the old periods have one list each, the newest 5.
     """
     entries = tuple(entry for entry in state.garbage if checkpoint_of_key(entry.prefix) is not None)
     entries = entries if len(entries) > MAX_STATE_ENTRIES else ()
