@@ -51,7 +51,7 @@ def _requests() -> int | None:
     counted = sys.modules.get("milepost.storage.requests")
     if counted is None:
         return None
-    made = counted.MADE.so_far()
+    made = counted.REQUEST_COUNTER.totals()
     return int(made.puts + made.gets + made.deletes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milepost.dataflow.spilled import ordered_rows, spilled_rows
-from milepost.storage import checked
+from milepost.storage import object_handles
 
 
 def hold_few_rows(patch: pytest.MonkeyPatch, held_bytes: int = 100) -> None:
@@ -14,5 +14,5 @@ def hold_few_rows(patch: pytest.MonkeyPatch, held_bytes: int = 100) -> None:
         patch.setattr(module, "HELD_BYTES", held_bytes)
     patch.setattr(spilled_rows, "_PIECE_BYTES", 100)
     patch.setattr(ordered_rows, "_MERGED_RUNS", 3)
-    patch.setattr(checked, "IN_MEMORY_BYTES", 64)
-    patch.setattr(checked, "_REQUEST_BYTES", 50)
+    patch.setattr(object_handles, "IN_MEMORY_BYTES", 64)
+    patch.setattr(object_handles, "_REQUEST_BYTES", 50)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
-from milepost.storage.bodies import pieces_of
+from milepost.storage.bodies import body_pieces
 from milepost.storage.keys import validate_key, validate_prefix
 
 _SPACES: WeakValueDictionary[int, MemorySpace] = WeakValueDictionary()
@@ -105,7 +105,7 @@ class MemoryStore:
         return stat
 
     def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
-        stat = self._space.write(self._name(key), key, b"".join(pieces_of(body)), replace=False)
+        stat = self._space.write(self._name(key), key, b"".join(body_pieces(body)), replace=False)
         if stat is None:
             raise CommitConflict(f"object {key!r} of {self.config.url} exists already; nothing was written.", key=key)
         return stat

@@ -14,7 +14,7 @@ from milepost.protocol.codec.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.open_runner import open_runner
 from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights import land
 from milepost_testkit.models.data.csv_oracle import Expected, expected_tables

@@ -29,8 +29,8 @@ from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.checked import read_handle
 from milepost.storage.layout import consumed_prefix
+from milepost.storage.object_handles import read_handle
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.specs.spec_edits import edited
 from milepost_testkit.tasks.staging import stage_each

@@ -15,8 +15,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spec.load.load import LoadedJob, load_job
-from milepost.storage.checked import read_handle
 from milepost.storage.local.store import LocalStore
+from milepost.storage.object_handles import read_handle
 
 HOUR_S = 3600
 FEEDS = ("shop", "web")

@@ -17,7 +17,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.storage.requests import NOTHING_ASKED, StoreRequests
+from milepost.storage.requests import NO_REQUESTS, StoreRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class EpochReport:
     metadata: CheckpointMetadata
     handle: ObjectHandle
     write_ms: int = 0
-    unrecorded: StoreRequests = NOTHING_ASKED
+    unrecorded: StoreRequests = NO_REQUESTS
 
     @property
     def verdict(self) -> GateVerdict:

@@ -262,7 +262,7 @@ class JobMaster:
 
     def look_ahead(self) -> None:
         """Begin to read the head; the use case that is asked for next finds it there, or on its way."""
-        self.context.log.look_ahead()
+        self.context.log.prefetch_head()
 
     def list_savepoints(self) -> list[ListedSavepoint]:
         """Return the job's savepoints by name."""

@@ -1,1 +1,1 @@
-"""Storage holds object stores, a job's keys and the manifest log. The only home of boto3."""
+"""Object stores, the keys of a job, and the manifest log. Only this package imports boto3."""

@@ -1,4 +1,4 @@
-"""A body of an object that is to be written: bytes, or a file that is not held in memory."""
+"""Object bodies to write: bytes, or a file that is too large for memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import IO
 
 _READ_BYTES = 1 << 20
-"""Of a file, so many are held at once."""
+"""Bytes of a file in memory at a time."""
 
 
-def pieces_of(body: bytes | IO[bytes]) -> Iterator[bytes]:
-    """Yield a body from its beginning to its end."""
+def body_pieces(body: bytes | IO[bytes]) -> Iterator[bytes]:
+    """Yield a body from its start to its end. A file is rewound first."""
     if isinstance(body, bytes):
         yield body
         return
@@ -20,12 +20,12 @@ def pieces_of(body: bytes | IO[bytes]) -> Iterator[bytes]:
 
 
 def write_all(file: IO[bytes], piece: bytes) -> None:
-    """Write all of some bytes to a file without a buffer: what the disk refuses is said now, not when it is closed."""
+    """Write all bytes to an unbuffered file, so that a full disk raises here and not when the file is closed."""
     view = memoryview(piece)
     while view:
         view = view[file.write(view) :]
 
 
-def told_size(body: bytes | IO[bytes]) -> str:
-    """Return the size of a body as messages have it; of a file, which may be the reason, nothing."""
+def size_text(body: bytes | IO[bytes]) -> str:
+    """Return the size of a body for a message, or "" for a file: asking for its size may raise."""
     return f" ({len(body)} bytes)" if isinstance(body, bytes) else ""

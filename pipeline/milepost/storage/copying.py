@@ -1,7 +1,7 @@
-"""Copying moves immutable objects between stores: checked, in parallel, in bounded memory.
+"""Copy immutable objects between stores, verified, in parallel and in bounded memory.
 
-A body is compared with its handle before it is written, and written only where nothing is. Whoever copies therefore
-either has what the handle says, or an error and nothing that looks like it.
+A body is verified against its handle before it is written, and it never replaces another object. So a copy either has
+the content that the handle names, or it fails and leaves nothing at the target key that could be taken for it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import IO
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.checked import IN_MEMORY_BYTES, check_handle, handle_file, handle_of, stat_handle
+from milepost.storage.object_handles import IN_MEMORY_BYTES, check_handle, handle_file, handle_of, stat_handle
 
 MAX_OBJECT_BYTES = 5 * 1024**3
-"""The largest object that a store takes in one put; a handle that says more is not one of ours."""
+"""Largest object that a store accepts in one put. A handle with a larger size is corrupt."""
 
 BUDGET_BYTES = 64 * 1024**2
-"""Bodies held in memory at once."""
+"""Limit of all bodies in memory."""
 
 DISK_BYTES = 4 * 1024**3
-"""Bodies at once on the disk, where those are that are too large to be held; a larger one is there alone."""
+"""Limit of all bodies on the scratch disk. A larger body is copied alone."""
 
 _WORKERS = 8
 
-Copied = Callable[[int], None]
-"""Told the bytes of each object once it is there; called from several threads, one at a time."""
+OnCopied = Callable[[int], None]
+"""Called with the size of each copied object, from several threads but never concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Copy:
     """One object to copy.
 
     Attributes:
-        handle: of the object at `source`.
-        key: where it goes at `target`.
+        handle: of the object in `source`.
+        key: of the copy in `target`.
     """
 
     source: ObjectStore
@@ -48,29 +48,31 @@ class Copy:
     key: str
 
 
-def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> int:
-    """Copy every object; return how many bytes that were.
+def copy_objects(copies: Iterable[Copy], on_copied: OnCopied = lambda size: None) -> int:
+    """Copy every object and return the number of bytes copied.
 
-    The first failure ends it: copies that have not begun are dropped, those that have are waited for.
+    On the first failure, copies that have not started are dropped, and those under way are waited for.
 
     Raises:
-        StateCorrupt: an object is missing, or not what its handle says. CommitConflict: another content lies at a
-            target key. CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable: from the stores.
+        StateCorrupt: an object is missing or does not match its handle.
+        CommitConflict: a target key has another content.
+        CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable: from the stores.
     """
-    wanted = list(copies)
-    memory, disk, telling = _Budget(BUDGET_BYTES), _Budget(DISK_BYTES), threading.Lock()
+    todo = list(copies)
+    memory, disk, reporting = _Budget(BUDGET_BYTES), _Budget(DISK_BYTES), threading.Lock()
 
-    def run(one: Copy) -> None:
-        _check_size(one.handle)
-        stat_handle(one.source, one.handle)  # before anything is read: a size is not believed
-        budget = memory if one.handle.size <= IN_MEMORY_BYTES else disk
-        with budget.hold(one.handle.size), handle_file(one.source, one.handle) as body:
-            _create_same(one.target, replace(one.handle, key=one.key), body)
-        with telling:
-            copied(one.handle.size)
+    def run(copy: Copy) -> None:
+        _check_size(copy.handle)
+        # A corrupt handle may state any size: compare it with the object before reserving memory for it.
+        stat_handle(copy.source, copy.handle)
+        budget = memory if copy.handle.size <= IN_MEMORY_BYTES else disk
+        with budget.hold(copy.handle.size), handle_file(copy.source, copy.handle) as body:
+            _create_same(copy.target, replace(copy.handle, key=copy.key), body)
+        with reporting:
+            on_copied(copy.handle.size)
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        running = [pool.submit(run, one) for one in wanted]
+        running = [pool.submit(run, copy) for copy in todo]
         try:
             done, _ = wait(running, return_when=FIRST_EXCEPTION)
         finally:
@@ -78,14 +80,15 @@ def copy_objects(copies: Iterable[Copy], copied: Copied = lambda size: None) -> 
                 future.cancel()
         for future in done:
             future.result()
-    return sum(one.handle.size for one in wanted)
+    return sum(copy.handle.size for copy in todo)
 
 
 def create_same(store: ObjectStore, key: str, body: bytes) -> None:
-    """Write a body where nothing is; what is there already with the same bytes is ours from a lost reply, and fine.
+    """Create an object. An existing object with the same bytes is ours from a lost reply, and counts as success.
 
     Raises:
-        CommitConflict: other bytes lie there; they were left as they are. CommitOutcomeUnknown: ask again.
+        CommitConflict: the key has other bytes, which are left unchanged.
+        CommitOutcomeUnknown: try again.
     """
     _create_same(store, handle_of(key, body), body)
 
@@ -120,7 +123,7 @@ def _check_size(handle: ObjectHandle) -> None:
 
 
 class _Budget:
-    """Counts the bytes that are held; who would exceed the limit waits, unless nobody else holds any."""
+    """Limits the bytes that all threads hold together. A thread that would exceed it waits, unless it is alone."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""Store keys and root URLs follow one rule for every store."""
+"""Validate store keys and root URLs: one rule for every store."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.locations import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024
-"""S3's own limit for a whole key, root prefix included."""
+"""S3's limit for a whole key, root prefix included."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalRoot:
-    """A directory, absolute, not resolved."""
+    """An absolute directory. Symbolic links in it are not resolved."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class S3Root:
-    """A bucket and the prefix below it, without a slash at either end; "" is the whole bucket."""
+    """A bucket and a prefix in it, without a slash at either end. "" means the whole bucket."""
 
     bucket: str
     prefix: str
 
 
 def s3_root(url: str) -> S3Root:
-    """Return the root of a store that must be in S3. Raises InvalidRequest."""
+    """Return the root of a store in S3. Raises InvalidRequest for any other URL."""
     root = parse_root(url)
     if not isinstance(root, S3Root):
         raise InvalidRequest(f"an S3 store needs an s3:// URL, got {url!r}.")
@@ -65,7 +65,7 @@ def validate_prefix(prefix: str) -> str:
 
 
 def storage_fault(key: str) -> str | None:
-    """Return why no store can hold a key, one clause; None when every store can."""
+    """Return one clause that says why a store cannot hold a key, or None when every store can."""
     if CONTROL.search(key):
         return "it contains a control character"
     try:
@@ -121,7 +121,7 @@ def _absolute_path(url: str, rest: str) -> Path:
 
 
 def is_loopback(endpoint_url: str) -> bool:
-    """Return whether an endpoint is this machine itself, which no proxy can reach for us."""
+    """Return whether an endpoint is this machine, which a proxy cannot reach."""
     host = urlsplit(endpoint_url).hostname or ""
     if host == "localhost" or host.endswith(".localhost"):
         return True

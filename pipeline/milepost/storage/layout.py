@@ -1,25 +1,29 @@
-"""Every key of a job below ``<storage>/<job>/``: control objects' (`protocol/records/layout.py`) and the data's.
+"""Object keys of a job below ``<storage>/<job>/``.
 
-    manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that a LIST of one key finds the head
-    inputs/<sha256>.json                                what an epoch planned to read
+The functions for the keys of control objects are in `protocol/records/layout.py`.
+
+    manifest/<20 digits of 10^19 - version>.json        the log; inverted, so that LIST returns the head first
+    inputs/<sha256>.json                                the input plan of an epoch
     chk-<id>/t<token>/state/<uid>/<sha256>.parquet      state runs
     chk-<id>/t<token>/channel/<sha256>.arrow            buffers that an unaligned checkpoint overtook
     chk-<id>/t<token>/consumed/<source>-<sha256>.parquet    object versions that a source consumed
-    chk-<id>/t<token>/dimensions/<source>-<sha256>.arrow    what a static source held
-    chk-<id>/t<token>/contents/<sink>-<sha256>.json     what the checkpoint did to the files of a table
-    chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>*.json    what tasks measured of earlier levels, or incomplete
-    chk-<id>/t<token>/metrics/after-<step>.json         what the driver measured from the commit on
-    chk-<id>/t<token>/_heartbeat, _metadata             the lease's sign of life; acks, verdict and all references
-    chk-<id>/t<token>/_aborted                          to subtasks that still run: the checkpoint was aborted
+    chk-<id>/t<token>/dimensions/<source>-<sha256>.arrow    rows of a static source
+    chk-<id>/t<token>/contents/<sink>-<sha256>.json     files that the checkpoint adds to and removes from a table
+    chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>*.json    task metrics of earlier levels, perhaps incomplete
+    chk-<id>/t<token>/metrics/after-<step>.json         driver metrics from the commit on
+    chk-<id>/t<token>/_heartbeat, _metadata             heartbeat of the lease; acks, verdict and all references
+    chk-<id>/t<token>/_aborted                          abort notice for subtasks that still run
     chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
-    vetoes/<id>.json                                    the same, once it is aborted; the abort's event has its digest
-    sinks/<sink>/marks/<number>.json                    which contents a table carries
+    vetoes/<id>.json                                    the same after the abort, whose event has its digest
+    sinks/<sink>/marks/<number>.json                    the contents that a table has
     sinks/<sink>/tables/<location>.json                 a table from before or after a migration
-    sinks/<sink>/files/                                 what a table in a database is a projection of; as below a path
+    sinks/<sink>/files/                                 data files behind a table in a database; as below a path
     garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 
-Ids are padded to 20 digits, so that LIST order is numeric. A writer writes only below its own token (I3).
+Ids are padded to 20 digits, so that LIST order is numeric. Manifest version 1 is
+``manifest/09999999999999999999.json``, and version 2 sorts before it: ``manifest/09999999999999999998.json``. A writer
+writes only below its own token (I3).
 """
 
 from __future__ import annotations
@@ -35,10 +39,10 @@ _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 def listed_version(key: str) -> int:
-    """Return the version that a listed manifest key stands for.
+    """Return the version of a listed manifest key.
 
     Raises:
-        StateCorrupt: something foreign lies in ``manifest/``.
+        StateCorrupt: the key is a foreign object in ``manifest/``.
     """
     try:
         return manifest_version(key)
@@ -51,53 +55,53 @@ def listed_version(key: str) -> int:
 
 
 def state_prefix(checkpoint_id: CheckpointId, token: FencingToken, uid: OperatorUid) -> str:
-    """Return where an operator's state runs of this checkpoint lie."""
+    """Return the prefix of an operator's state runs of this checkpoint."""
     return f"{token_prefix(checkpoint_id, token)}state/{_uid(uid)}/"
 
 
 def channel_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the channel state of this checkpoint lies."""
+    """Return the prefix of the channel state of this checkpoint."""
     return f"{token_prefix(checkpoint_id, token)}channel/"
 
 
 def consumed_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the runs of the sets of consumed objects of this checkpoint lie."""
+    """Return the prefix of the runs of consumed object versions of this checkpoint."""
     return f"{token_prefix(checkpoint_id, token)}consumed/"
 
 
 def dimensions_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the copies of what this checkpoint was the first to look up in lie."""
+    """Return the prefix of the copies of static sources that this checkpoint made."""
     return f"{token_prefix(checkpoint_id, token)}dimensions/"
 
 
 def contents_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the records of what this checkpoint did to its tables lie."""
+    """Return the prefix of the table contents of this checkpoint."""
     return f"{token_prefix(checkpoint_id, token)}contents/"
 
 
 def metrics_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the Spark attempts of one try leave their measurements."""
+    """Return the prefix of the metrics of the Spark attempts of one try."""
     return f"{token_prefix(checkpoint_id, token)}{METRICS_NAME}"
 
 
 def after_commit_prefix(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return where the driver leaves what it measured from the commit on."""
+    """Return the prefix of the driver's metrics from the commit on."""
     return f"{metrics_prefix(checkpoint_id, token)}after-"
 
 
 def after_commit_key(checkpoint_id: CheckpointId, token: FencingToken, step: str) -> str:
-    """Key of what one process measured of these steps."""
+    """Return the key of the metrics that one process measured of these steps."""
     return f"{after_commit_prefix(checkpoint_id, token)}{step}.json"
 
 
 def require_own_key(key: str, *, within: str = "") -> str:
-    """Return a key read back from stored metadata, if it can be one of this job's.
+    """Return a key from stored metadata if it is a key of this job.
 
     Args:
-        within: a prefix it must lie in, e.g. `token_prefix` of the metadata it was read from; "" = anywhere in
+        within: a prefix that it must have, e.g. `token_prefix` of the metadata that names it. "" allows any key below
             ``inputs/`` or ``chk-<id>/t<token>/``.
     Raises:
-        StateCorrupt: it leads out of the job, into the manifest, or out of `within`. It may neither be read
+        StateCorrupt: the key leads outside the job, into the manifest, or outside `within`. It may neither be read
             nor deleted.
     """
     if key_fault(key) is not None or not _OWN_KEY.fullmatch(key) or not key.startswith(within) or key.endswith("/"):
@@ -110,10 +114,10 @@ def require_own_key(key: str, *, within: str = "") -> str:
 
 
 def require_own_prefix(prefix: str) -> str:
-    """Return a garbage entry read back from the manifest, if it is one object or an own directory.
+    """Return a garbage entry from the manifest if it is one object or one of the job's directories.
 
     Raises:
-        StateCorrupt: any other prefix: deleting by it could take what is still live (I8).
+        StateCorrupt: any other prefix. Deleting by it could delete live objects (I8).
     """
     if not prefix.endswith("/"):
         return require_own_key(prefix)

@@ -1,7 +1,8 @@
-"""Notices of aborted checkpoints, for subtasks of a Spark job that still runs: late work is skipped.
+"""Notify running subtasks that their checkpoint is aborted, so that they skip late work.
 
-A fenced job cannot harm: it writes below its own token's prefix, which nobody reads. But it would go on uploading, also
-after that prefix was deleted as garbage. A notice lies below the prefix itself, so it goes with it.
+A fenced job does no harm: it writes below the prefix of its own token, which nothing reads. But without a notice it
+would continue to upload, even after that prefix was deleted as garbage. The notice is stored below the same prefix and
+is deleted with it.
 
 Source: Ray's `JobWorker.notifyCheckpointTimeout`; Flink's abort, which carries the latest completed id.
 """
@@ -27,10 +28,10 @@ def _stored_reason(reason: CheckpointFailureReason) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AbortNotice:
-    """What a subtask is told of its checkpoint's abort.
+    """Why a checkpoint was aborted, for its subtasks.
 
     Attributes:
-        reason: why. latest_completed: the newest completed checkpoint at that time; 0 when there is none (I11).
+        latest_completed: newest completed checkpoint at that time, or 0 when there is none (I11).
     """
 
     reason: Annotated[CheckpointFailureReason, StoredAs(str, _stored_reason, parse_reason)]
@@ -38,16 +39,16 @@ class AbortNotice:
 
 
 def write_notice(store: ObjectStore, checkpoint_id: CheckpointId, token: FencingToken, notice: AbortNotice) -> None:
-    """Tell the subtasks that run under this token. Writing it again is harmless."""
+    """Write the notice for the subtasks that run under this token. A repeated write is harmless."""
     body = json.dumps(to_json(notice), sort_keys=True).encode()
     store.put(abort_notice_key(checkpoint_id, token), body)
 
 
 def read_notice(store: ObjectStore, checkpoint_id: CheckpointId, token: FencingToken) -> AbortNotice | None:
-    """Return the notice for a token's subtasks; None: as far as anybody said, the checkpoint may still complete.
+    """Return the notice for a token's subtasks, or None while no abort was announced.
 
     Raises:
-        StateCorrupt: there is one, and it cannot be read.
+        StateCorrupt: the notice cannot be read.
     """
     key = abort_notice_key(checkpoint_id, token)
     try:

@@ -1,4 +1,4 @@
-"""The store factory opens a store from its configuration."""
+"""Open a store from its configuration."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from milepost.storage.local.store import LocalStore
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
-    """Return the store of a root URL; nothing is contacted or created until its first call.
+    """Return the store of a root URL. Nothing is contacted or created before its first call.
 
-    The store may be pickled and used by several threads and processes.
+    The store can be pickled, and used by several threads and processes.
 
     Raises:
-        InvalidRequest: the URL's scheme is neither ``file`` nor ``s3``.
-        EnvironmentUnusable: it is ``s3``, and boto3 is not installed.
+        InvalidRequest: the scheme of the URL is neither ``file`` nor ``s3``.
+        EnvironmentUnusable: the scheme is ``s3``, and boto3 is not installed.
     """
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):

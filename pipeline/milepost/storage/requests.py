@@ -1,4 +1,4 @@
-"""Requests to S3 are counted where they are made, by the classes that providers bill."""
+"""Count requests to S3 by the classes that providers bill."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from milepost.protocol.records.stored_fields import Count
 
 
 class RequestClass(Enum):
-    """What a request is billed as.
+    """Billing class of a request.
 
-    PUT: also COPY, POST and LIST. GET: also HEAD. DELETE: of one object or of many.
+    PUT includes COPY, POST and LIST. GET includes HEAD. DELETE is of one object or of many.
     """
 
     PUT = "put"
@@ -25,12 +25,11 @@ class RequestClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreRequests:
-    """How many requests were made to S3, by class, each try on its own; and the bytes of their bodies.
-
-    A directory is asked by none.
+    """Number of requests to S3 by class, and the bytes of their bodies. Each retry counts. Local stores make none.
 
     Attributes:
-        sent_bytes: to S3. received_bytes: from it, as the reply's head says.
+        sent_bytes: of request bodies.
+        received_bytes: of reply bodies, as their headers state.
     """
 
     puts: Count = 0
@@ -49,7 +48,7 @@ class StoreRequests:
         )
 
     def __sub__(self, earlier: StoreRequests) -> StoreRequests:
-        """Return what came since, of no class fewer than none: what a task took meanwhile is not counted here."""
+        """Return the requests since `earlier`, at least 0 of each class: a task may have taken its own in between."""
         return StoreRequests(
             max(0, self.puts - earlier.puts),
             max(0, self.gets - earlier.gets),
@@ -59,21 +58,21 @@ class StoreRequests:
         )
 
     @property
-    def made(self) -> int:
+    def total(self) -> int:
         """Requests of all classes."""
         return self.puts + self.gets + self.deletes
 
 
-NOTHING_ASKED = StoreRequests()
+NO_REQUESTS = StoreRequests()
 
 
 def own_put(store: ObjectStore) -> StoreRequests:
-    """Return the put of an object that says what was measured, its own put included; its bytes are not known yet."""
-    return NOTHING_ASKED if store.config.is_local else StoreRequests(puts=1)
+    """Return the put of a metrics object that counts itself. Its size is not known yet."""
+    return NO_REQUESTS if store.config.is_local else StoreRequests(puts=1)
 
 
 class RequestCounter:
-    """Counts the requests of a process, from any thread. A forked process goes on from its parent's counts."""
+    """Counts the requests of a process, from any thread. A forked process starts from the counts of its parent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,51 +80,52 @@ class RequestCounter:
         self._sent = self._received = 0
 
     def sent(self, kind: RequestClass, body_bytes: int = 0) -> None:
-        """Count a request that is about to be made."""
+        """Count a request that is about to be sent."""
         with self._lock:
             self._counts[kind] += 1
             self._sent += body_bytes
 
     def received(self, body_bytes: int) -> None:
-        """Add the bytes of a reply's body."""
+        """Add the bytes of a reply body."""
         with self._lock:
             self._received += body_bytes
 
-    def so_far(self) -> StoreRequests:
-        """Return what was counted since the process began: a difference of two is what lay between them."""
+    def totals(self) -> StoreRequests:
+        """Return the counts since the process started. Subtract two of them for the requests in between."""
         with self._lock:
-            return self._so_far()
+            return self._totals()
 
-    def take(self, earlier: StoreRequests, coming: StoreRequests) -> StoreRequests:
-        """Return what was counted since `earlier`, with what is about to be made, and count it here no more.
+    def take(self, earlier: StoreRequests, upcoming: StoreRequests) -> StoreRequests:
+        """Return the requests since `earlier` plus the upcoming ones, and remove them from these counts.
 
-        A task's requests are the task's, also where it runs in the process of the driver, which counts its own.
+        A task reports its own requests. In the driver's process they must not count for the driver as well.
+        Example: 5 gets when the task started, 8 now. The task takes 3, and the counter is at 5 again.
         """
         with self._lock:
-            taken = self._so_far() - earlier + coming
+            taken = self._totals() - earlier + upcoming
             for kind, count in zip(RequestClass, (taken.puts, taken.gets, taken.deletes), strict=True):
                 self._counts[kind] -= count
             self._sent -= taken.sent_bytes
             self._received -= taken.received_bytes
         return taken
 
-    def _so_far(self) -> StoreRequests:
+    def _totals(self) -> StoreRequests:
         puts, gets, deletes = (self._counts[kind] for kind in RequestClass)
         return StoreRequests(puts, gets, deletes, self._sent, self._received)
 
 
-MADE = RequestCounter()
-"""Of this process: its stores share connections, so they share a counter too."""
+REQUEST_COUNTER = RequestCounter()
+"""Counter of this process. Its stores share connections, so they share a counter as well."""
 
 
 def count_requests(client: Any) -> None:
-    """Have a boto3 client of S3 count its requests: every try of each, as it is sent."""
+    """Make a boto3 client of S3 count its requests, each retry as it is sent."""
     client.meta.events.register("before-send.s3", _count_sent)
     client.meta.events.register("response-received.s3", _count_received)
 
 
 def class_of(method: str, url: str) -> RequestClass:
-    """Return what a request to S3 is billed as."""
+    """Return the billing class of a request to S3."""
     query = parse_qs(urlsplit(url).query, keep_blank_values=True)
     if method == "DELETE" or (method == "POST" and "delete" in query):
         return RequestClass.DELETE
@@ -134,12 +134,12 @@ def class_of(method: str, url: str) -> RequestClass:
 
 
 def _count_sent(request: Any, **_: object) -> None:
-    MADE.sent(class_of(request.method, request.url), _length(request.headers))
+    REQUEST_COUNTER.sent(class_of(request.method, request.url), _length(request.headers))
 
 
 def _count_received(event_name: str, response_dict: dict[str, Any] | None, **_: object) -> None:
-    if response_dict is not None and ".Head" not in event_name:  # whose reply tells the length of what it has not
-        MADE.received(_length(response_dict["headers"]))
+    if response_dict is not None and ".Head" not in event_name:  # a HEAD states the length of a body it does not have
+        REQUEST_COUNTER.received(_length(response_dict["headers"]))
 
 
 def _length(headers: Any) -> int:

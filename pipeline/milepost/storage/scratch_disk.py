@@ -1,4 +1,4 @@
-"""The scratch disk is the machine's temporary folder: what memory is not to hold waits there, without a name."""
+"""Unnamed temporary files for data that is too large for memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 @contextmanager
 def on_scratch_disk(what: str, *, who: str = "", now_true: str = "Nothing was changed.") -> Iterator[None]:
-    """Write and read there. Raises EnvironmentUnusable: it is full, or does not work.
+    """Translate errors of the scratch disk, the machine's temporary folder.
 
     Args:
-        what: it cannot do then, as "take an object". who: whose that is, and a colon. now_true: a sentence.
+        what: what the disk cannot do, e.g. "take an object".
+        who: prefix of the message that names the owner, with a colon.
+        now_true: sentence that says what is true now.
+    Raises:
+        EnvironmentUnusable: the disk is full or broken.
     """
     try:
         yield
@@ -31,9 +35,10 @@ def on_scratch_disk(what: str, *, who: str = "", now_true: str = "Nothing was ch
 
 @contextmanager
 def scratch_file(what: str, *, who: str = "") -> Iterator[IO[bytes]]:
-    """Yield a file there, without a name and without a buffer. Args: as of `on_scratch_disk`.
+    """Yield an unnamed and unbuffered file on the scratch disk. Args: as in `on_scratch_disk`.
 
-    Raises: EnvironmentUnusable: none can be made, for whatever reason.
+    Raises:
+        EnvironmentUnusable: the file cannot be created.
     """
     with ExitStack() as opened:
         try:

@@ -11,7 +11,7 @@ from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import REQUEST_PHASES
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
-from milepost.storage.requests import MADE, RequestClass, StoreRequests, class_of
+from milepost.storage.requests import REQUEST_COUNTER, RequestClass, StoreRequests, class_of
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
@@ -81,7 +81,7 @@ def test_each_try_of_a_request_is_counted(ministack: Ministack, proxy: Recording
     proxy.requests.clear()
     resets = iter([True])
     proxy.reset_when = lambda method, path, headers: next(resets, False)
-    before = MADE.so_far()
+    before = REQUEST_COUNTER.totals()
     assert store.get("key") == b"12345"
     assert len(proxy.requests) == 2
-    assert MADE.so_far() - before == StoreRequests(gets=2, received_bytes=5)
+    assert REQUEST_COUNTER.totals() - before == StoreRequests(gets=2, received_bytes=5)

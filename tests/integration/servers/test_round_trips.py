@@ -25,7 +25,7 @@ from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.storage.concurrency.prefetching_store import MAX_PREFETCHED_OBJECTS, ObjectVersion, prefetching_store
-from milepost.storage.log.records import Landed
+from milepost.storage.log.records import LandedTransition
 from milepost.storage.open import open_store
 from milepost_testkit.proxies.delaying_proxy import CONTINUE, DelayingProxy
 from milepost_testkit.runners.side_by_side_runner import SideBySideRunner
@@ -160,7 +160,7 @@ def test_a_session_that_is_overtaken_at_its_trigger_touches_no_table(
         with pytest.raises(_Down):
             master.run(Session.cli(), _DownRunner())
 
-    def overtake(landed: Landed) -> None:
+    def overtake(landed: LandedTransition) -> None:
         if isinstance(landed.transition.event, CheckpointTriggered):
             assert isinstance(other.abort_running(), AbortedCheckpoint)
 

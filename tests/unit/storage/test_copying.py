@@ -18,10 +18,10 @@ from milepost.protocol.records.errors import (
 )
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage import checked, copying
-from milepost.storage.below import StoreBelow
+from milepost.storage import copying, object_handles
 from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
 from milepost.storage.open import open_store
+from milepost.storage.prefixed_store import PrefixedStore
 from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
@@ -136,9 +136,9 @@ def test_a_large_object_is_copied_by_way_of_the_disk_and_compared_before_it_is_w
     source, target, monkeypatch
 ) -> None:
     """What it holds at once is a piece, on either side: it is never read or written as one body of bytes."""
-    for module in (checked, copying):
+    for module in (object_handles, copying):
         monkeypatch.setattr(module, "IN_MEMORY_BYTES", 8)
-    monkeypatch.setattr(checked, "_REQUEST_BYTES", 3)
+    monkeypatch.setattr(object_handles, "_REQUEST_BYTES", 3)
     good, bad = put(source, "good", b"0123456789"), put(source, "bad", b"0123456789")
     hooked = PiecesOnly(source)
     assert copy_objects([Copy(hooked, good, target, "good")]) == 10
@@ -155,7 +155,7 @@ def test_a_large_object_is_copied_by_way_of_the_disk_and_compared_before_it_is_w
 
 def test_a_store_below_a_prefix_shows_nothing_else(tmp_path) -> None:
     whole = opened(tmp_path)
-    below = StoreBelow(whole, "savepoints/one/")
+    below = PrefixedStore(whole, "savepoints/one/")
     whole.put("savepoints/two/x", b"other")
     below.create("a/b", b"1")
     below.put("c", b"2")
@@ -175,4 +175,4 @@ def test_no_key_of_a_store_below_a_prefix_leads_out_of_it(tmp_path, key) -> None
     whole = opened(tmp_path)
     whole.put("savepoints/two/x", b"other")
     with pytest.raises(InvalidRequest):
-        StoreBelow(whole, "savepoints/one/").get(key)
+        PrefixedStore(whole, "savepoints/one/").get(key)

@@ -28,18 +28,18 @@ def test_what_a_task_takes_is_not_counted_as_its_driver_s_too() -> None:
     """A task that runs in the process of its driver: what it made, and the put that says so, is its own."""
     counter = RequestCounter()
     counter.sent(RequestClass.GET)
-    before = counter.so_far()
+    before = counter.totals()
     counter.sent(RequestClass.PUT, 7)
     counter.received(9)
     assert counter.take(before, StoreRequests(puts=1)) == StoreRequests(puts=2, sent_bytes=7, received_bytes=9)
     counter.sent(RequestClass.PUT)
-    assert counter.so_far() == StoreRequests(gets=1)
+    assert counter.totals() == StoreRequests(gets=1)
 
 
 def test_a_difference_has_no_count_below_zero_so_what_is_stored_can_be_read() -> None:
     """A task takes its put before it makes it: a step that ends between the two has seen fewer requests than none."""
     counter = RequestCounter()
-    before = counter.so_far()
+    before = counter.totals()
     counter.take(before, StoreRequests(puts=1))
-    made = counter.so_far() - before
+    made = counter.totals() - before
     assert made == StoreRequests() == from_json(StoreRequests, to_json(made), "requests")

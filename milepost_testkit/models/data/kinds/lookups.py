@@ -12,8 +12,8 @@ from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.job.operators.lookup import LookupOperator
-from milepost.storage.checked import handle_of
 from milepost.storage.layout import dimensions_prefix
+from milepost.storage.object_handles import handle_of
 from milepost_testkit.models.data.batch import Claim, Place, differing, names
 
 STATIC = "d"

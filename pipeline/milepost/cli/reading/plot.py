@@ -180,7 +180,7 @@ _CHARTS: tuple[tuple[str, Callable[[EpochFigures], Any], Callable[[Any], str]], 
     ("late rows", lambda one: one.late_rows, show_count),
     ("state", lambda one: one.state_bytes, show_bytes),
     ("lag of the watermark", lambda one: one.lag_ms, _age),
-    ("requests to S3", lambda one: None if one.requests is None else one.requests.made or None, show_count),
+    ("requests to S3", lambda one: None if one.requests is None else one.requests.total or None, show_count),
     ("cost (an estimate)", lambda one: None if one.cost is None else one.cost.total, lambda cost: f"{cost:.2g}"),
 )
 """Title of a chart -> its value for an epoch, and how that is told."""

@@ -32,7 +32,7 @@ def _bar(part: int, total: int) -> str:
 
 def show_requests(requests: Mapping[str, StoreRequests], output: Output) -> None:
     """Print the requests of each phase that made some, by the classes that providers bill, and their sum."""
-    made = {phase: one for phase, one in requests.items() if one.made}
+    made = {phase: one for phase, one in requests.items() if one.total}
     first, *others = made.values()
     made["total"] = sum(others, first)
     output.table(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from milepost.storage.requests import MADE, StoreRequests
+from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class StepClock:
 
     def end(self) -> StoreRequests:
         """End the step that is being measured, if there is one; return what the process has asked until then."""
-        made = MADE.so_far()
+        made = REQUEST_COUNTER.totals()
         if self._step is not None:
             self._spent[self._step] = self._spent.get(self._step, 0.0) + time.monotonic() - self._since
             self._made[self._step] = self.requests(self._step) + (made - self._made_before)

@@ -25,7 +25,7 @@ from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 
 Version = tuple[str, str, int, int]

@@ -13,7 +13,7 @@ from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 _LOG = logging.getLogger(__name__)
 

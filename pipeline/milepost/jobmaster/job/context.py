@@ -33,11 +33,11 @@ from milepost.spec.job.spec import JobSpec, SinkSpec
 from milepost.spec.load.load import LoadedJob
 from milepost.spec.values.times.durations import in_ms
 from milepost.state.cache.node_cache import node_cache
-from milepost.storage.checked import handle_of, read_handle
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.log.manifest_log import Decide, ManifestLog
-from milepost.storage.log.records import Head, Landed
+from milepost.storage.log.records import Head, LandedTransition
 from milepost.storage.object_cache import ObjectCache
+from milepost.storage.object_handles import handle_of, read_handle
 from milepost.storage.open import open_store
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class JobContext:
     """
 
     job: LoadedJob
-    listeners: list[Callable[[Landed], None]] = field(default_factory=list, compare=False, repr=False)
+    listeners: list[Callable[[LandedTransition], None]] = field(default_factory=list, compare=False, repr=False)
     clocks: dict[CheckpointId, StepClock] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class JobContext:
     def log(self) -> ManifestLog:
         return ManifestLog(self.store, lambda: uuid.uuid4().hex, self._tell)
 
-    def _tell(self, landed: Landed) -> None:
+    def _tell(self, landed: LandedTransition) -> None:
         for listener in self.listeners:
             listener(landed)
 
@@ -262,7 +262,7 @@ class JobContext:
         For what is only looked at, and for what a transition decides again: outside the manifest nothing is done by it.
         Raises: as `head`.
         """
-        seen = self.log.lately()
+        seen = self.log.recent_head()
         return self.head().state if seen is None else seen.state
 
     def transact(

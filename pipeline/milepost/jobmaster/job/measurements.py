@@ -25,7 +25,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
-from milepost.storage.requests import NOTHING_ASKED, StoreRequests, own_put
+from milepost.storage.requests import NO_REQUESTS, StoreRequests, own_put
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class AfterCommit:
     notified_ms: int | None = None
 
 
-def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NOTHING_ASKED) -> AfterCommit:
+def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NO_REQUESTS) -> AfterCommit:
     """Return what a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
 
     A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
@@ -67,8 +67,8 @@ def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRe
     commit_ms = written_ms + clock.ms("validate", "complete") if "complete" in steps else None
     notify_ms = {step.removeprefix(_NOTIFY): ms for step, ms in steps.items() if step.startswith(_NOTIFY)}
     requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
-    if unrecorded != NOTHING_ASKED:
-        requests[_COMMIT] = requests.get(_COMMIT, NOTHING_ASKED) + unrecorded
+    if unrecorded != NO_REQUESTS:
+        requests[_COMMIT] = requests.get(_COMMIT, NO_REQUESTS) + unrecorded
     return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
 
 

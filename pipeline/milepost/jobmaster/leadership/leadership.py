@@ -48,8 +48,8 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline, Ti
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import new_secret
-from milepost.storage.checked import handle_of, write_content_addressed
 from milepost.storage.notices import AbortNotice
+from milepost.storage.object_handles import handle_of, write_content_addressed
 
 _LOG = logging.getLogger(__name__)
 _SWEEPS = 3

@@ -13,7 +13,7 @@ from milepost.jobmaster.observers.use_case_end import followed_by
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, aborts_of
 from milepost.protocol.records.errors import CheckpointError
-from milepost.storage.log.manifest_log import Landed
+from milepost.storage.log.manifest_log import LandedTransition
 
 if TYPE_CHECKING:
     from milepost.epoch.timing.task_times import TaskTimes
@@ -52,7 +52,7 @@ class AbortedEpochs:
         """Return a use case that ends when what it gave up is told."""
         return followed_by(use_case, self._tell)
 
-    def _hear(self, landed: Landed) -> None:
+    def _hear(self, landed: LandedTransition) -> None:
         self._untold.extend(aborts_of(landed.transition.event))
 
     def _tell(self, failure: BaseException | None) -> None:

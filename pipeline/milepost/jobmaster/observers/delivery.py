@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from milepost.jobmaster.observers.use_case_end import followed_by
-from milepost.storage.log.records import Landed
+from milepost.storage.log.records import LandedTransition
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,16 +37,16 @@ class Delivery:
         tell: may wait and raise; its first error is logged, the others are not. to: who that is, for the log.
     """
 
-    def __init__(self, tell: Callable[[Landed], None], to: str) -> None:
+    def __init__(self, tell: Callable[[LandedTransition], None], to: str) -> None:
         self._tell, self._to = tell, to
-        self._waiting: queue.Queue[Landed] = queue.Queue(_MOST)
+        self._waiting: queue.Queue[LandedTransition] = queue.Queue(_MOST)
         self._left_s = PATIENCE_S
         self._begun = False
         self._untold = 0
         self._all_told = threading.Condition()
         self._complained = False
 
-    def __call__(self, landed: Landed) -> None:
+    def __call__(self, landed: LandedTransition) -> None:
         """Take a transition; neither waits nor raises."""
         with self._all_told:
             try:

@@ -29,8 +29,8 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
 from milepost.spec.job.spec import BUCKET_FORMATS
-from milepost.storage.checked import read_handle
-from milepost.storage.log.records import Landed
+from milepost.storage.log.records import LandedTransition
+from milepost.storage.object_handles import read_handle
 
 if TYPE_CHECKING:
     from milepost.lineage.client import OpenLineageClient, RunEvent
@@ -43,7 +43,7 @@ class LineageObserver:
     def __init__(self, context: JobContext, settings: LineageSettings) -> None:
         self._context, self._settings = context, settings
 
-    def __call__(self, landed: Landed) -> None:
+    def __call__(self, landed: LandedTransition) -> None:
         """Send what a transition begins or ends. Raises what the transport and the store do."""
         before, event, after = landed.before, landed.transition.event, landed.transition.state
         if before is not None:

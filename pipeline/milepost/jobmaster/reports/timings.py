@@ -80,7 +80,7 @@ def requests_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> d
     for phase, made in measured:
         if phase in found:  # what is stored is not trusted
             found[phase] += made
-    return found if any(made.made for made in found.values()) else {}
+    return found if any(each.total for each in found.values()) else {}
 
 
 @dataclass(frozen=True, slots=True)

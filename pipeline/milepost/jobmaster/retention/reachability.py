@@ -30,7 +30,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.reach import CheckpointOutcome, GarbageKeys
 from milepost.protocol.retention.retention import handle_conflicts, root_in_job
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 _WALKS = 3
 

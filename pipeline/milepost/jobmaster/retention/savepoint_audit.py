@@ -15,7 +15,7 @@ from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.records.manifest_state import Savepoint
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 _PARALLEL_STATS = 8
 

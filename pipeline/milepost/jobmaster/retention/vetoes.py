@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import CheckpointError, CommitConflict, Co
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
 from milepost.protocol.records.reasons import QUALITY_GATE_REASONS
 from milepost.protocol.retention.retention import veto_retention_ms
-from milepost.storage.checked import handle_of, read_handle
+from milepost.storage.object_handles import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, NO_CHECKPOINT, 
 from milepost.protocol.records.layout import INPUTS_PREFIX
 from milepost.protocol.records.manifest_state import Timeline
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.storage.checked import write_content_addressed
+from milepost.storage.object_handles import write_content_addressed
 
 _LOG = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
 from milepost.spec.values.times.timestamps import parse_timestamp
-from milepost.storage.checked import stat_handle
+from milepost.storage.object_handles import stat_handle
 
 _PARALLEL_STATS = 8
 

@@ -54,7 +54,7 @@ from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.requests import NOTHING_ASKED, own_put
+from milepost.storage.requests import NO_REQUESTS, own_put
 
 _LOG = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned:
     return {
         "started_ms": None if planned is None else planned.started_ms,
         "timings": timings,
-        "requests": {step: made for step, made in requests.items() if made != NOTHING_ASKED},
+        "requests": {step: made for step, made in requests.items() if made != NO_REQUESTS},
     }
 
 

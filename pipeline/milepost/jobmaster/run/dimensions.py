@@ -19,8 +19,8 @@ from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDe
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost.spec.values.types import to_arrow
-from milepost.storage.checked import read_handle, write_content_addressed
 from milepost.storage.layout import dimensions_prefix
+from milepost.storage.object_handles import read_handle, write_content_addressed
 from milepost.storage.open import open_store
 
 

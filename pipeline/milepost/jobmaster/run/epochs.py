@@ -52,7 +52,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import parse_reason
 from milepost.storage.concurrency.background import prefetch
-from milepost.storage.requests import NOTHING_ASKED, StoreRequests
+from milepost.storage.requests import NO_REQUESTS, StoreRequests
 
 _LOG = logging.getLogger(__name__)
 
@@ -314,7 +314,7 @@ class Epochs:
         return plan
 
     def keep_times(
-        self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NOTHING_ASKED
+        self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NO_REQUESTS
     ) -> None:
         """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.
 

@@ -6,7 +6,7 @@ from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.epoch.timing.task_times import divided
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 _GROWS = ("read", "exchange", "process", "stage")
 """Phases of a Spark job whose time grows with the bytes that it reads; the others cost the same each time."""

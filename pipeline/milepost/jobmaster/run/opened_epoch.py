@@ -20,8 +20,8 @@ from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.storage.checked import read_handle
 from milepost.storage.concurrency.background import prefetch
+from milepost.storage.object_handles import read_handle
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class Trigger:
         an object between the two.
         """
         context = self._context
-        known = context.log.known
+        known = context.log.last_seen
         base = None if known is None else context.known_base(known.state, known.state.timeline().head)
         if known is None or base is None or _is_left_undone(known.state):
             return None

@@ -11,7 +11,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorr
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, savepoint_root
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.below import StoreBelow
+from milepost.storage.prefixed_store import PrefixedStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def savepoint_store(context: JobContext, savepoint: Savepoint) -> ObjectStore:
         raise StateCorrupt(f"savepoint {savepoint.name}: {error.message}", key=savepoint.document.key) from error
     if rest != SAVEPOINT_DOCUMENT:
         raise StateCorrupt(f"savepoint {savepoint.name}: {savepoint.document.key!r} is no {SAVEPOINT_DOCUMENT}.")
-    return StoreBelow(context.store, prefix)
+    return PrefixedStore(context.store, prefix)
 
 
 def _shown(context: JobContext, state: ManifestState, savepoint: Savepoint) -> ListedSavepoint:

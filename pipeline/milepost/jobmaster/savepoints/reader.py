@@ -17,7 +17,7 @@ from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.layers.key_groups import MAX_KEY_GROUPS
-from milepost.storage.checked import read_handle, stat_handle
+from milepost.storage.object_handles import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
 """Of `savepoint.json` and of `_metadata`: both are read whole."""

@@ -17,8 +17,8 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHan
 from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.checked import handle_of
-from milepost.storage.copying import Copied, Copy, copy_objects, create_same
+from milepost.storage.copying import Copy, OnCopied, copy_objects, create_same
+from milepost.storage.object_handles import handle_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def require_free(root: ObjectStore) -> None:
     )
 
 
-def write_copy(contents: Contents, root: ObjectStore, copied: Copied) -> ObjectHandle:
+def write_copy(contents: Contents, root: ObjectStore, copied: OnCopied) -> ObjectHandle:
     """Copy everything, then say so. Returns the handle of `savepoint.json`, its key relative to the root.
 
     Raises: StateCorrupt: an object of the checkpoint is damaged. CommitConflict: something else lies there already.

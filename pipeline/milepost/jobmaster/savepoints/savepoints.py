@@ -45,9 +45,9 @@ from milepost.protocol.records.layout import (
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.below import StoreBelow
-from milepost.storage.checked import read_handle
-from milepost.storage.copying import Copied
+from milepost.storage.copying import OnCopied
+from milepost.storage.object_handles import read_handle
+from milepost.storage.prefixed_store import PrefixedStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,7 +76,12 @@ class Savepoints:
         self._context, self._lifecycle = context, lifecycle
 
     def create_savepoint(
-        self, name: str | None = None, *, at: int | None = None, target: str | None = None, copied: Copied = _unwatched
+        self,
+        name: str | None = None,
+        *,
+        at: int | None = None,
+        target: str | None = None,
+        copied: OnCopied = _unwatched,
     ) -> CheckpointCopy:
         """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
 
@@ -117,7 +122,7 @@ class Savepoints:
             self._record(request, prefix)
         return replace(_made(contents, root), name=name)
 
-    def export(self, checkpoint_id: int, target: str, *, copied: Copied = _unwatched) -> CheckpointCopy:
+    def export(self, checkpoint_id: int, target: str, *, copied: OnCopied = _unwatched) -> CheckpointCopy:
         """Copy a retained checkpoint, and all tables as of it, to a place that the job then forgets.
 
         Args:
@@ -211,7 +216,7 @@ class Savepoints:
         return decode_document(body, root.config.url)
 
     def _below(self, prefix: str) -> ObjectStore:
-        return StoreBelow(self._context.store, prefix)
+        return PrefixedStore(self._context.store, prefix)
 
     def _contents(self, state: ManifestState, checkpoint_id: CheckpointId) -> Contents:
         checkpoint = state.checkpoint(checkpoint_id)
@@ -265,7 +270,7 @@ def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
     return len(document.objects) + 1
 
 
-def _renewing(hold: CopyHold, copied: Copied) -> Copied:
+def _renewing(hold: CopyHold, copied: OnCopied) -> OnCopied:
     """Return `copied`, which also renews the pin of what is copied."""
 
     def renewing(size: int) -> None:

@@ -26,7 +26,7 @@ from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.locations import file_url
 from milepost.spec.job.spec import StatefulSpec
 from milepost.state.layers.exact_keys import key_numbers
-from milepost.storage.checked import stored_file
+from milepost.storage.object_handles import stored_file
 
 _CSV_BLOCK_BYTES = 16 << 20
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes, attempts_prefix
 from milepost.protocol.codec.records import to_json
-from milepost.storage.requests import MADE, NOTHING_ASKED, StoreRequests
+from milepost.storage.requests import NO_REQUESTS, REQUEST_COUNTER, StoreRequests
 
 _OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
@@ -49,7 +49,7 @@ class TaskMetrics:
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _started: float = field(default_factory=time.monotonic)
     _last: float = field(default_factory=time.monotonic)
-    _made_before: StoreRequests = field(default_factory=MADE.so_far)
+    _made_before: StoreRequests = field(default_factory=REQUEST_COUNTER.totals)
     _uploads: list[tuple[str, float]] = field(default_factory=list)
     _of_operators: dict[str, dict[str, float]] = field(default_factory=dict)
     _aligned_ms: dict[str, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class TaskMetrics:
         """Return how the object is called that stores it. Args: ended: `COMPLETE` or `INCOMPLETE`."""
         return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
-    def times(self, own_put: StoreRequests = NOTHING_ASKED) -> TaskTimes:
+    def times(self, own_put: StoreRequests = NO_REQUESTS) -> TaskTimes:
         """Return what was measured; a part that the task does not have is None.
 
         Args:
@@ -116,7 +116,7 @@ class TaskMetrics:
             alignment_ms=self.alignment_ms,
             in_flight_bytes=self.in_flight_bytes,
             left_ms=self.left_ms,
-            requests=MADE.take(self._made_before, own_put),
+            requests=REQUEST_COUNTER.take(self._made_before, own_put),
             operators={uid: self._operator(uid, marks) for uid, marks in self._of_operators.items()},
         )
 

@@ -1,1 +1,1 @@
-"""Requests that do not wait for one another are on their way together."""
+"""Concurrent requests to stores."""

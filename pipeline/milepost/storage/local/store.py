@@ -23,7 +23,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
-from milepost.storage.bodies import pieces_of, told_size
+from milepost.storage.bodies import body_pieces, size_text
 from milepost.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
 from milepost.storage.local.directory_walk import STAGING, DirectoryWalk, etag_of, object_stat
 from milepost.storage.local.errors import LocalErrors
@@ -159,7 +159,7 @@ class LocalStore:
             self._sweep(directory)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
-                for piece in pieces_of(body):
+                for piece in body_pieces(body):
                     view = memoryview(piece)
                     while view:
                         view = view[os.write(descriptor, view) :]
@@ -171,7 +171,7 @@ class LocalStore:
                 os.close(descriptor)
         except OSError as error:
             _remove(path)
-            raise self._errors.of(error, f"object {key!r}{told_size(body)} was not written", key) from error
+            raise self._errors.of(error, f"object {key!r}{size_text(body)} was not written", key) from error
         except BaseException:
             _remove(path)
             raise

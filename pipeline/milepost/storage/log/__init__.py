@@ -1,1 +1,1 @@
-"""The manifest log: one commit point per job."""
+"""The manifest log, the single commit point of a job."""

@@ -1,13 +1,21 @@
-"""The manifest log: the one commit point of a job, and its fencing (I1).
+"""The manifest log: the single commit point of a job, and its fencing (I1).
 
-Order of one transition: LIST finds the head v; GET reads it; `decide` computes the next state; PUT v+1, create only;
-on every answer but a plain success GET v+1 and compare write ids; last, LIST and GET the head again. What a caller
-may act on is that last head, never the success of its own put. An entry that this log has read, or has written, is
-not read again while the LIST says that it is still the newest, and the same by its etag.
+Order of one transition:
 
-A head that was seen a moment ago is not looked for before the put: keys are never freed (I6), so only the entry after
-the newest can be created, and the put itself finds out whether somebody was faster. What is decided without a put, a
-refusal or that it is done already, is decided on a head that was read for it.
+1. LIST finds the head, version v, and GET reads it.
+2. `decide` computes the next state.
+3. PUT v+1, create only. Unless it plainly succeeds, GET v+1 and compare write ids.
+4. LIST and GET the head again. The caller may act on this head only, never on the success of its own put.
+
+An entry that this log has read or written is not read again while the LIST shows the same version and etag.
+
+Example: two sessions read head 7, and both PUT version 8. A's put creates it. B's put is refused, and B reads version
+8, finds A's write id, and decides again on it. If A's reply is lost, A reads version 8, finds its own write id, and
+knows that its entry landed.
+
+A head that was read less than `_FRESH_S` ago is not read again before the put. Keys are never freed (I6), so only the
+entry after the newest can be created, and the put itself detects a faster session. A decision without a put, a refusal
+or `AlreadyDone`, is always made on a head that was read for it.
 """
 
 from __future__ import annotations
@@ -46,7 +54,7 @@ from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
 from milepost.storage.latest_version import latest_version
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
-from milepost.storage.log.records import Begun, Head, Landed, Transacted
+from milepost.storage.log.records import DeferredResult, Head, LandedTransition, TransactionResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -54,7 +62,7 @@ T = TypeVar("T")
 E = TypeVar("E", LogEntry | Tombstone, LoggedEvent | Tombstone)
 
 Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
-"""Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms; pure; may raise."""
+"""Computes a transition from the head's state (None: no manifest yet) and the store's clock in ms. Pure; may raise."""
 
 _RACES = 12
 _RACE_WAIT_S = 0.3
@@ -62,16 +70,16 @@ _PUTS = 4
 _READS = 5
 _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
-"""For so long a head that was seen is decided on unread. Whoever puts back an older copy of the storage meanwhile would
-be taken for nobody: the log would go on after a gap."""
+"""For this long, a head that was read is used for decisions without reading it again. Longer would be unsafe: if an
+older copy of the storage were restored in the meantime, the log would continue after a gap."""
 
 
 class _LostRace(Exception):
-    """Somebody else's entry has the version we wanted."""
+    """Another session's entry has the version that we tried to create."""
 
 
 class _NotConfirmed(Exception):
-    """A put without an answer that settles it; the same entry may be put again."""
+    """No reply settles whether the put landed. The same entry may be put again."""
 
 
 class ManifestLog:
@@ -79,23 +87,26 @@ class ManifestLog:
 
     Args:
         store: rooted at the job.
-        write_id_factory: a new globally unique text per call; tells our entry from a rival's.
-        tell: told each transition that has landed, at once; it must neither wait nor raise.
+        write_id_factory: returns a new globally unique text per call, which distinguishes our entry from a rival's.
+        on_landed: called with each transition right after it has landed. It must neither block nor raise.
     """
 
     def __init__(
-        self, store: ObjectStore, write_id_factory: Callable[[], str], tell: Callable[[Landed], None] | None = None
+        self,
+        store: ObjectStore,
+        write_id_factory: Callable[[], str],
+        on_landed: Callable[[LandedTransition], None] | None = None,
     ) -> None:
         self.store = store
         self._new_write_id = write_id_factory
-        self._tell = tell
+        self._on_landed = on_landed
         self._newest: tuple[str, Head] | None = None
-        self._seen_s = -_FRESH_S
-        self._ahead: Future[Head | None] | None = None
+        self._read_s = -_FRESH_S
+        self._prefetched: Future[Head | None] | None = None
 
-    def look_ahead(self) -> None:
-        """Begin to read the head beside what the caller still has to do: the next `head()` waits for that answer."""
-        self._ahead = run_in_background(self._read_head, "look-ahead")
+    def prefetch_head(self) -> None:
+        """Start to read the head in the background. The next `head()` waits for that answer."""
+        self._prefetched = run_in_background(self._read_head, "look-ahead")
 
     def head(self) -> Head | None:
         """Return the newest entry, or None for a job without a manifest.
@@ -103,18 +114,18 @@ class ManifestLog:
         Raises:
             StateCorrupt: the entry is torn, foreign, or a tombstone.
         """
-        ahead, self._ahead = self._ahead, None
-        return self._read_head() if ahead is None else ahead.result()
+        prefetched, self._prefetched = self._prefetched, None
+        return self._read_head() if prefetched is None else prefetched.result()
 
     def _read_head(self) -> Head | None:
-        asked_s = time.monotonic()
-        newest, known = latest_version(self.store, MANIFEST_PREFIX, manifest_key, listed_version), self._newest
+        started_s = time.monotonic()
+        newest, cached = latest_version(self.store, MANIFEST_PREFIX, manifest_key, listed_version), self._newest
         if newest is None:
             return None
         version = listed_version(newest.key)
-        if known is not None and known[0] == newest.etag and known[1].version == version:
-            self._seen_s = asked_s
-            return known[1]
+        if cached is not None and cached[0] == newest.etag and cached[1].version == version:
+            self._read_s = started_s
+            return cached[1]
         entry = self.entry(version)
         if not isinstance(entry, LogEntry):
             raise StateCorrupt(
@@ -122,37 +133,38 @@ class ManifestLog:
                 "its state is lost. Nothing was changed.",
                 version=version,
             )
-        return self._keep(newest.etag, entry, asked_s)
+        return self._cache_head(newest.etag, entry, started_s)
 
-    def _keep(self, etag: str, entry: LogEntry, seen_s: float) -> Head:
+    def _cache_head(self, etag: str, entry: LogEntry, read_s: float) -> Head:
         head = Head(entry.version, entry.write_id, entry.state)
-        self._newest, self._seen_s = (etag, head), seen_s
+        self._newest, self._read_s = (etag, head), read_s
         return head
 
-    def lately(self) -> Head | None:
-        """Return the head as it was seen a moment ago, else as it is: to look at, not to act on outside the log."""
-        return self._seen() or self.head()
+    def recent_head(self) -> Head | None:
+        """Return the head if it was read within `_FRESH_S`, else read it. Do not act on it outside the log."""
+        return self._fresh_head() or self.head()
 
     @property
-    def known(self) -> Head | None:
-        """The newest entry that this log has seen, however long ago; None: none yet."""
+    def last_seen(self) -> Head | None:
+        """The newest entry that this log has read or written, however long ago, or None."""
         return None if self._newest is None else self._newest[1]
 
-    def _seen(self) -> Head | None:
-        """Return the head that was seen a moment ago; None: look for it."""
-        fresh = time.monotonic() - self._seen_s < _FRESH_S
+    def _fresh_head(self) -> Head | None:
+        """Return the head if it was read within `_FRESH_S`, else None."""
+        fresh = time.monotonic() - self._read_s < _FRESH_S
         return self._newest[1] if self._newest is not None and fresh else None
 
     def entry(self, version: int) -> LogEntry | Tombstone:
         """Return one entry.
 
         Raises:
-            NotFound: no such version. StateCorrupt: torn, or it says another version than its key.
+            NotFound: there is no such version.
+            StateCorrupt: the entry is torn, or names another version than its key.
         """
         return self._read(decode_entry, version)
 
     def event(self, version: int) -> LoggedEvent | Tombstone:
-        """Return what happened at one version, without the state that it led to. Raises: as `entry`."""
+        """Return the event of one version without the state after it. Raises: as `entry`."""
         return self._read(decode_event, version)
 
     def _read(self, decode: Callable[[bytes, str], E], version: int) -> E:
@@ -167,28 +179,28 @@ class ManifestLog:
         return entry
 
     def entries(self, limit: int | None = None) -> Iterator[LogEntry | Tombstone]:
-        """Yield the log, newest first; the last one without a limit is version 1.
+        """Yield the entries of the log, newest first. Without a limit the last one is version 1.
 
         At most `MAX_PARALLEL_REQUESTS` entries are read ahead of the caller. Closing the iterator stops that.
 
         Raises:
-            StateCorrupt: a version between is missing (keys are never freed, I6), or an entry is torn.
+            StateCorrupt: a version in between is missing (keys are never freed, I6), or an entry is torn.
         """
         listed = self.store.list(MANIFEST_PREFIX, limit=limit)
         return self._walk(lambda stat: self.entry(listed_version(stat.key)), listed, limit)
 
     def events(self, limit: int | None = None, *, before: int | None = None) -> Iterator[LoggedEvent | Tombstone]:
-        """Yield what happened, newest first, as `entries` does, without the states: those are not even checked.
+        """Yield the events of the log, newest first, as `entries` does. The states are neither decoded nor checked.
 
-        What this process has read is not read again while the listing says that it is the same.
+        An event that this process has read is not read again while the listing shows the same etag.
 
         Args:
-            before: a version: only older ones are read; None: all.
+            before: only older versions are read. None: all.
         """
-        seen = self.known.version if self.known is not None else 0
-        return self._walk(self._logged, list_log(self.store, limit, before, seen), limit)
+        newest = self.last_seen.version if self.last_seen is not None else 0
+        return self._walk(self._read_event, list_log(self.store, limit, before, newest), limit)
 
-    def _logged(self, stat: ObjectStat) -> LoggedEvent | Tombstone:
+    def _read_event(self, stat: ObjectStat) -> LoggedEvent | Tombstone:
         return read_event(self.store, stat, self.event)
 
     def _walk(self, read: Callable[[ObjectStat], E], listed: Iterator[ObjectStat], limit: int | None) -> Iterator[E]:
@@ -207,17 +219,18 @@ class ManifestLog:
             raise self._gap(expected)
 
     def compact(self, versions: range) -> int:
-        """Replace entries that nobody needs whole any more by tombstones, side by side (`upkeep/compaction.py`).
+        """Replace entries whose state is no longer needed by tombstones, in parallel (`upkeep/compaction.py`).
 
-        A reader sees the entry or its tombstone. What is written is the same whoever writes it, so neither a rival nor
-        a late write does harm, and no condition is needed.
+        A reader sees the entry or its tombstone. Every writer writes the same bytes, so neither a concurrent nor a late
+        write does harm, and the put needs no condition.
 
-        Returns: up to which version all of them are tombstones, also when one could not be replaced; that is logged.
+        Returns:
+            The version up to which all of them are tombstones. A failure to replace one is logged, not raised.
         """
         pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
         through = versions.start - 1
         try:
-            for version, done in [(version, pool.submit(self._bury, version)) for version in versions]:
+            for version, done in [(version, pool.submit(self._write_tombstone, version)) for version in versions]:
                 done.result()
                 through = version
         except CheckpointError as error:
@@ -226,37 +239,38 @@ class ManifestLog:
             pool.shutdown(cancel_futures=True)
         return through
 
-    def _bury(self, version: int) -> None:
+    def _write_tombstone(self, version: int) -> None:
         entry = self.entry(version)
         if isinstance(entry, LogEntry):
             self.store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
-    def transact(self, decide: Decide) -> Transacted:
-        """Make one transition; on a lost race read the new head and decide again.
+    def transact(self, decide: Decide) -> TransactionResult:
+        """Make one transition. After a lost race, read the new head and decide again.
 
         Raises:
-            CommitConflict: every one of a bounded number of races was lost; nothing of ours landed.
-            CommitOutcomeUnknown: our entry may have landed, or may yet. Delete nothing; read the head before
-                anything else.
-            CheckpointError: what `decide` raises, or the store on the way; nothing of ours landed.
+            CommitConflict: all of a bounded number of races were lost. Our entry did not land.
+            CommitOutcomeUnknown: our entry may have landed, or may still land. Delete nothing, and read the head
+                before anything else.
+            CheckpointError: from `decide` or the store. Our entry did not land.
         """
-        landed, outcome, head = self._raced(decide)
-        return Transacted(landed, outcome, head if landed is None else self._head_from(landed))
+        landed, outcome, head = self._race(decide)
+        return TransactionResult(landed, outcome, head if landed is None else self._head_from(landed))
 
-    def begin(self, decide: Decide) -> Begun:
-        """Make one transition as `transact` does; the head after it is read when it is asked for.
+    def begin(self, decide: Decide) -> DeferredResult:
+        """Make one transition as `transact` does, but read the head after it only when the caller calls `head`.
 
-        Until it was, nothing is done outside the log that is not below the granted token's own prefix.
+        Until then, nothing may be done outside the log except below the prefix of the granted token.
 
-        Raises: as `transact`, but for what reading that head raises.
+        Raises:
+            As `transact`, except for errors of reading that head.
         """
-        landed, outcome, head = self._raced(decide)
+        landed, outcome, head = self._race(decide)
         if landed is None or isinstance(outcome, AlreadyDone):
-            return Begun(outcome, head.state if head else None, lambda: head)
-        return Begun(outcome, outcome.state, partial(self._head_from, landed))
+            return DeferredResult(outcome, head.state if head else None, lambda: head)
+        return DeferredResult(outcome, outcome.state, partial(self._head_from, landed))
 
-    def _raced(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
-        """Attempt until no race is lost. Raises: as `transact`."""
+    def _race(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
+        """Repeat the attempt after a lost race. Raises: as `transact`."""
         races = Retrying(
             retry=retry_if_exception_type(_LostRace),
             stop=stop_after_attempt(_RACES),
@@ -273,50 +287,51 @@ class ManifestLog:
             ) from error
 
     def _attempt(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
-        """Decide and put. Returns the version that landed, what was decided, and on which head."""
-        head, outcome = self._decided(decide)
+        """Decide and put. Return the version that landed, the decision, and the head it was made on."""
+        head, outcome = self._decide(decide)
         if isinstance(outcome, AlreadyDone):
             return None, outcome, head
         version = head.version + 1 if head else 1
         entry = LogEntry(version, self._new_write_id(), outcome.event, outcome.state)
         body, put_s = encode_entry(entry), time.monotonic()
-        self._ahead = None  # what was begun to be read before this put is no head after it
+        self._prefetched = None  # it may hold the head from before this put
         try:
             etag = self._land(entry, body)
         except BaseException:
-            self._seen_s = -_FRESH_S  # whatever has the version now, the head that was seen is not the newest
+            self._read_s = -_FRESH_S  # another entry may have the version now: read the head before the next decision
             raise
-        stored = decode_entry(body, manifest_key(version))  # as anybody else would read it
+        stored = decode_entry(body, manifest_key(version))  # as every other reader decodes it
         if etag is not None and isinstance(stored, LogEntry):
-            self._keep(etag, stored, put_s)
+            self._cache_head(etag, stored, put_s)
         else:
-            self._seen_s = -_FRESH_S  # of a put whose reply was lost the head is read before it is looked at
-        if self._tell is not None:
-            self._tell(Landed(version, head.state if head else None, outcome))
+            self._read_s = -_FRESH_S  # the reply was lost, so the etag is unknown: read the head before using it
+        if self._on_landed is not None:
+            self._on_landed(LandedTransition(version, head.state if head else None, outcome))
         return version, outcome, head
 
-    def _decided(self, decide: Decide) -> tuple[Head | None, Transition | AlreadyDone]:
-        """Return a head and what is decided on it; without a put only on one that is read now."""
-        seen = self._seen()
-        if seen is not None:
+    def _decide(self, decide: Decide) -> tuple[Head | None, Transition | AlreadyDone]:
+        """Return a head and the decision on it. A decision without a put is made on a head that is read now."""
+        fresh = self._fresh_head()
+        if fresh is not None:
             with suppress(CheckpointError):
-                outcome = decide(seen.state, self.store.clock_ms())
+                outcome = decide(fresh.state, self.store.clock_ms())
                 if isinstance(outcome, Transition):
-                    return seen, outcome
+                    return fresh, outcome
         head = self.head()
         return head, decide(head.state if head else None, self.store.clock_ms())
 
     def _land(self, entry: LogEntry, body: bytes) -> str | None:
-        """Put the entry until it is known that it, or another, has the version.
+        """Put the entry until it is certain that the version holds it, or another entry.
 
-        Returns: its etag; None when no reply told it.
+        A put whose reply is lost may still land later. To put the same bytes again under the same version is safe,
+        whichever of the two lands. To move on to another version while the first put is in flight is not.
 
-        A put whose reply is lost may still land later. Putting the same bytes again under the same version is safe,
-        whichever of the two lands; leaving the version while the first is in flight would not be.
-
+        Returns:
+            The etag of the entry, or None when no reply contained it.
         Raises:
-            _LostRace: another entry has the version. CommitOutcomeUnknown: it could not be found out.
-            CheckpointError: the store refused the put for good; nothing landed.
+            _LostRace: another entry has the version.
+            CommitOutcomeUnknown: the store did not answer which entry has the version.
+            CheckpointError: the store refused the put for good. Nothing landed.
         """
         in_flight = False
 
@@ -352,7 +367,7 @@ class ManifestLog:
             raise self._unknown(entry, error.__cause__) from error
 
     def _stored_write_id(self, version: int) -> str | None:
-        """Return who has the version, None when it is absent."""
+        """Return the write id of the entry that has the version, or None when it is absent."""
         try:
             entry = _retry_reads(lambda: self.entry(version))
             return entry.write_id
@@ -360,7 +375,7 @@ class ManifestLog:
             return None
 
     def _head_from(self, version: int) -> Head:
-        head = _retry_reads(self._read_head)  # never what was begun to be read before the put
+        head = _retry_reads(self._read_head)  # not `head`, which may return a head prefetched before the put
         if head is None or head.version < version:
             raise StateCorrupt(
                 f"manifest version {version} of {self.store.config.url} was written, but the listing after it ends "

@@ -1,4 +1,4 @@
-"""Entries read ahead: some are on their way while the one before them is looked at."""
+"""Read entries of the log ahead of the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from milepost.storage.layout import listed_version
 from milepost.storage.object_cache import OBJECT_CACHE
 
 _STRETCH = 250
-"""Keys of the first listing of a walk that may end anywhere; a longer walk doubles it."""
+"""Keys of the first listing of a walk without a limit. A longer walk doubles it."""
 
 _MOMENT_S = 5.0
 
@@ -28,36 +28,36 @@ T = TypeVar("T")
 
 
 def read_ahead(
-    found: Iterator[ObjectStat], read: Callable[[ObjectStat], T]
+    listed: Iterator[ObjectStat], read: Callable[[ObjectStat], T]
 ) -> Generator[tuple[ObjectStat, Callable[[], T]]]:
-    """Yield each object with what reads it, in order; the first is read before any other is asked for.
+    """Yield each object with a function that returns its value, in order. The first is read before any other.
 
     At most `MAX_PARALLEL_REQUESTS` are read ahead of the caller. Closing the generator starts no further read and waits
     a moment for those under way: what they read may be cached, which saves the next walk those requests. It waits no
     longer, so that a caller that found its entry does not wait for a slow store.
     """
     ahead: deque[tuple[ObjectStat, Callable[[], T]]] = deque()
-    asked: deque[Future[T]] = deque(maxlen=MAX_PARALLEL_REQUESTS)
+    pending: deque[Future[T]] = deque(maxlen=MAX_PARALLEL_REQUESTS)
     pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
     try:
-        for stat in islice(found, 1):
+        for stat in islice(listed, 1):
             ahead.append((stat, partial(read, stat)))
         while ahead:
             yield ahead.popleft()
-            for stat in islice(found, MAX_PARALLEL_REQUESTS - len(ahead)):
-                asked.append(pool.submit(read, stat))
-                ahead.append((stat, asked[-1].result))
+            for stat in islice(listed, MAX_PARALLEL_REQUESTS - len(ahead)):
+                pending.append(pool.submit(read, stat))
+                ahead.append((stat, pending[-1].result))
     finally:
         pool.shutdown(wait=False)
-        wait(asked, _MOMENT_S)
+        wait(pending, _MOMENT_S)
 
 
 def read_event(
     store: ObjectStore, stat: ObjectStat, whole: Callable[[int], LoggedEvent | Tombstone]
 ) -> LoggedEvent | Tombstone:
-    """Return the event of an object of the log as it was listed; what this process has read it does not read again.
+    """Return the event of a listed entry, from this process's cache if it was read before.
 
-    Of a large entry, whose state is many times as long as its event, the beginning is read.
+    Of a large entry, whose state is many times as long as its event, only the beginning is read.
 
     Args:
         whole: reads the event of a version from the whole entry.
@@ -76,11 +76,12 @@ def read_event(
 
 
 def list_log(store: ObjectStore, limit: int | None, before: int | None, newest: int) -> Iterator[ObjectStat]:
-    """Yield the objects of a log, newest first, listed no further than a walk goes that may end anywhere.
+    """Yield the objects of a log, newest first. Without a limit, they are listed only as far as the caller goes.
 
     Args:
-        limit: so many of them; None: as many as somebody takes. before: a version: only older ones; None: all.
-        newest: version of the head as it was seen last; 0: it was not.
+        limit: number of objects. None: all that the caller takes.
+        before: only older versions. None: all.
+        newest: version of the last head that was read, or 0.
     """
     after = "" if before is None else manifest_key(before)  # versions count down in the order of keys
     if limit is not None or store.config.is_local:
@@ -89,20 +90,21 @@ def list_log(store: ObjectStore, limit: int | None, before: int | None, newest: 
 
 
 def _stretches(store: ObjectStore, after: str, newer: int) -> Iterator[ObjectStat]:
-    """Yield what lies in the log behind a key, listed a stretch at a time.
+    """Yield the objects of the log after a key, listed in stretches of doubling length.
 
-    Not every store goes on from a key: some are listed from the beginning, or as a whole. So each listing begins
-    there, and ends a stretch behind what was yielded: a walk that ends soon does not list a log of years.
+    Not every store can continue a listing from a key: some list from the start, or everything. So each listing starts
+    at the beginning and ends one stretch after the last object that was yielded. A walk that ends soon does not list a
+    log of years. Example: 1,000 objects, all wanted: listings of 250, 750 and 1,750 keys, of which the last is short.
 
     Args:
-        newer: about how many objects lie before that key.
+        newer: about how many objects precede that key.
     """
     stretch = _STRETCH
     while True:
-        asked = newer + stretch
-        listed = [*store.list(MANIFEST_PREFIX, limit=asked)]
-        found = [stat for stat in listed if stat.key > after]
-        yield from found
-        if len(listed) < asked:
+        limit = newer + stretch
+        listed = [*store.list(MANIFEST_PREFIX, limit=limit)]
+        older = [stat for stat in listed if stat.key > after]
+        yield from older
+        if len(listed) < limit:
             return
-        newer, stretch, after = len(listed), 2 * stretch, found[-1].key if found else after
+        newer, stretch, after = len(listed), 2 * stretch, older[-1].key if older else after

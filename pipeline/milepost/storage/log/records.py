@@ -1,4 +1,4 @@
-"""Records of what the manifest log answers: its newest entry, how a transition ended, and what landed."""
+"""Results of the manifest log."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Transacted:
-    """How a transition ended, other than by an error.
+class TransactionResult:
+    """Result of a transition that did not raise.
 
     Attributes:
-        landed_version: the version we wrote; None when `decide` answered `AlreadyDone` and nothing was written.
-        outcome: what `decide` answered last: for a landed version, the transition that landed.
-        head: read after the transition. Act only on this: another session may have moved on since (I1).
+        landed_version: the version we wrote. None when `decide` returned `AlreadyDone` and nothing was written.
+        outcome: last result of `decide`. For a landed version, the transition that landed.
+        head: read after the transition. Act only on this, because another session may have written since (I1).
     """
 
     landed_version: int | None
@@ -34,13 +34,13 @@ class Transacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """A transition that has landed, and a look for the head after it; or an answer without one.
+class DeferredResult:
+    """Result of a transition whose following head is read on request.
 
     Attributes:
-        outcome: what `decide` answered last. state: of the version that landed, else of the head of the answer.
-        head: reads the head after the transition, and raises what reading it raises. Act only on this: another session
-            may have moved on since (I1).
+        outcome: last result of `decide`.
+        state: of the version that landed, else of the head that `decide` used.
+        head: reads the head after the transition. Act only on this: another session may have written since (I1).
     """
 
     outcome: Transition | AlreadyDone
@@ -49,10 +49,13 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A transition that this process has made, and what the state was before; None: there was no manifest.
+class LandedTransition:
+    """A transition that this process has landed, for observers.
 
-    Another session may have moved on since: who is told acts on nothing in the store.
+    Another session may have written since, so an observer must not change anything in the store because of it.
+
+    Attributes:
+        before: state before the transition. None: there was no manifest.
     """
 
     version: int

@@ -33,7 +33,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.tls import is_not_connected
+from milepost.storage.tls import failed_before_connecting
 
 _NO_CREDENTIALS = (
     NoCredentialsError,
@@ -238,7 +238,7 @@ def http_status(error: Exception) -> int | None:
 
 
 def _is_without_tls(error: Exception) -> bool:
-    return isinstance(error, SSLError) and is_not_connected(error)
+    return isinstance(error, SSLError) and failed_before_connecting(error)
 
 
 def _code(error: Exception) -> str:

@@ -67,13 +67,13 @@ def aws_session(credentials: Credentials | None) -> boto3.session.Session:
     """Return a session with these credentials; None: those of the standard AWS chain."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _service_models())
-    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=moment)
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
     if credentials is not None:
         session.set_credentials(credentials.access_key, credentials.secret_key, credentials.session_token)
     return boto3.session.Session(botocore_session=session)
 
 
-def moment(value: Any) -> datetime:
+def parse_time(value: Any) -> datetime:
     """Return a time of a reply; as listings write it for each object, ten times as fast as the AWS library reads it."""
     if isinstance(value, str) and value[4:5] == "-" and value.endswith("Z"):
         with suppress(ValueError):
@@ -340,10 +340,10 @@ class S3Store:
     def _date_ms(self, reply: dict[str, Any]) -> int:
         heard_s, date = time.monotonic(), reply["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
-            moment = parsedate_to_datetime(date)
+            parse_time = parsedate_to_datetime(date)
         except (TypeError, ValueError) as error:
             raise self._errors.without_clock(date) from error
-        date_ms = int(moment.astimezone(UTC).timestamp()) * 1000
+        date_ms = int(parse_time.astimezone(UTC).timestamp()) * 1000
         self._heard = heard_s, date_ms
         return date_ms
 

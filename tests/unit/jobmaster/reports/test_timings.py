@@ -18,7 +18,7 @@ from milepost.jobmaster.reports.timings import phases_of
 from milepost.protocol.codec.records import encode
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
-from milepost.storage.requests import MADE, StoreRequests
+from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -179,6 +179,6 @@ def test_a_reply_that_comes_in_a_later_step_is_on_the_bill(tmp_path: Path) -> No
     """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner(before=lambda plan: MADE.received(7)))
+    job.master.run(Session.cli(), SparklessRunner(before=lambda plan: REQUEST_COUNTER.received(7)))
     (done,) = job.context.head().state.checkpoints
     assert job.context.stored_metadata(done).requests["job"] == StoreRequests(received_bytes=7)

@@ -15,7 +15,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToD
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.spark.task.row_steps.lookup_stage import read_copy
-from milepost.storage.checked import handle_of
+from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

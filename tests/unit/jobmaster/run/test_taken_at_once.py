@@ -14,7 +14,7 @@ from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.errors import CheckpointError, Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.log.records import Landed
+from milepost.storage.log.records import LandedTransition
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_is_taken_at_once_touches_no_table(
     monkeypatch.setattr(StoreConfig, "is_local", is_local)
     other = job.master
 
-    def take(landed: Landed) -> None:
+    def take(landed: LandedTransition) -> None:
         event = landed.transition.event
         if isinstance(event, CheckpointTriggered):
             taken_by(other, event.pending.checkpoint_id)

@@ -116,8 +116,8 @@ def test_what_was_looked_for_ahead_of_a_put_is_no_head_after_it(store) -> None:
     """I1: the first step of a command may decide on a head that was seen, and the next one asks for what it led to."""
     new_log(store).transact(create_job("flights"))
     log = new_log(store)
-    log.look_ahead()
-    wait_until(lambda: log.known is not None, seconds=60, what="the look ahead")
+    log.prefetch_head()
+    wait_until(lambda: log.last_seen is not None, seconds=60, what="the look ahead")
     assert log.transact(trigger_checkpoint("cli:1")).landed_version == 2
     assert log.head().version == 2
 
@@ -140,7 +140,7 @@ def test_a_race_that_is_lost_on_a_head_seen_before_is_decided_again_on_the_new_o
     fast = new_log(store).transact(trigger_checkpoint("cli:fast"))
     with pytest.raises(Busy):
         log.transact(trigger_checkpoint("cli:slow"))
-    assert versions(store) == [2, 1] and log.lately() == fast.head
+    assert versions(store) == [2, 1] and log.recent_head() == fast.head
 
 
 def test_a_head_that_was_seen_long_ago_is_looked_for_again(store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from botocore.utils import parse_timestamp
 
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.storage.s3.store import S3Store, moment
+from milepost.storage.s3.store import S3Store, parse_time
 from milepost_testkit import wording
 
 
@@ -53,10 +53,10 @@ def test_what_the_aws_tools_are_told_anew_is_followed_by_the_next_store(
 )
 def test_a_time_of_a_reply_is_what_the_aws_library_takes_it_for(told: str | float) -> None:
     """To the millisecond, which is as far as a time of an object is asked for."""
-    assert round(moment(told).timestamp() * 1000) == round(parse_timestamp(told).timestamp() * 1000)
+    assert round(parse_time(told).timestamp() * 1000) == round(parse_timestamp(told).timestamp() * 1000)
 
 
 def test_what_is_no_time_is_refused_as_the_aws_library_refuses_it() -> None:
     for told in ("2026-11-99T04:03:39Z", "never"):
         with wording.raises(ValueError):
-            moment(told)
+            parse_time(told)

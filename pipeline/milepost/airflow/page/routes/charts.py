@@ -64,7 +64,7 @@ def _charts(at: JobPage, series: Sequence[EpochFigures]) -> Iterator[Chart]:
         ("Late rows", lambda one: one.late_rows, _rows),
         ("State", lambda one: one.state_bytes, size),
         ("Watermark behind the trigger", lambda one: one.lag_ms, duration),
-        ("Requests to S3", lambda one: (one.requests.made or None) if one.requests is not None else None, _rows),
+        ("Requests to S3", lambda one: (one.requests.total or None) if one.requests is not None else None, _rows),
         ("Estimated cost", lambda one: one.cost.total if one.cost is not None else None, partial(_money, series)),
     )
     if not series:

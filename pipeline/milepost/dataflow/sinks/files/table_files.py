@@ -25,9 +25,9 @@ from milepost.dataflow.spilled.scratch_reading import content_of_scratch
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.storage.checked import digest_of
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.concurrency.prefetched_map import prefetched_map
+from milepost.storage.object_handles import digest_of
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 _PARALLEL_READS = 8

@@ -22,8 +22,8 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.stored_fields import Count
-from milepost.storage.checked import read_handle, stat_handle, write_content_addressed
 from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.object_handles import read_handle, stat_handle, write_content_addressed
 
 MAX_RECORDS = 20
 """More records than this are never folded for one checkpoint."""

@@ -13,7 +13,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import CheckpointError
 from milepost.spec.job.source_spec import SourceSpec
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 NAMED_OBJECTS = 100
 """So many of a source's objects are named; all are counted."""

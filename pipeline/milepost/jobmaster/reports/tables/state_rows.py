@@ -27,7 +27,7 @@ from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import decode_pieces
 from milepost.state.statistics.row_statistics import Times
-from milepost.storage.checked import handle_files
+from milepost.storage.object_handles import handle_files
 
 MOST_CHANGED = 4_000_000
 """Rows that are not the same to two checkpoints up to which other keys are left out of a comparison."""

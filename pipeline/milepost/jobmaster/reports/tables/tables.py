@@ -30,8 +30,8 @@ from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import open_forks, timeline_ancestry
 from milepost.protocol.retention.retention import handle_conflicts
-from milepost.storage.checked import check_handle, stat_handle
 from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.object_handles import check_handle, stat_handle
 
 _SHOWN = 12
 """Of all problems, so many stand in the message; its details have the others too."""

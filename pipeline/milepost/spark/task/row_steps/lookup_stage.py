@@ -31,7 +31,7 @@ from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.state.cache.mapped_tables import MappedTables
 from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.checked import read_handle
+from milepost.storage.object_handles import read_handle
 
 _FORMAT = "milepost.lookup/2"
 """Of a node's file: another one makes its files anew."""

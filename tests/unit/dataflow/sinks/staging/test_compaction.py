@@ -25,7 +25,7 @@ from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage import checked
+from milepost.storage import object_handles
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS
@@ -304,7 +304,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     assert file is not None
     whole = table_of.fetch(file, Reading(SCHEMA, verify=True))
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
-    monkeypatch.setattr(checked, "_REQUEST_BYTES", 1000)
+    monkeypatch.setattr(object_handles, "_REQUEST_BYTES", 1000)
     pieces = list(table_of.pieces(file, Reading(SCHEMA, verify=True)))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
     assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, Reading(SCHEMA, verify=True)).equals(whole)

@@ -37,7 +37,7 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from milepost.storage.tls import is_not_connected
+from milepost.storage.tls import failed_before_connecting
 
 _OF_CATALOGS = (
     RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,
@@ -86,7 +86,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
         )
     if isinstance(error, _NO_RIGHTS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
-    if isinstance(error, SSLError) and is_not_connected(error):
+    if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
             f"{doing}: no TLS connection to {config.where} could be made ({said}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",

@@ -1,4 +1,4 @@
-"""The objects below one prefix of a store, as a store of their own."""
+"""Present the objects below one prefix of a store as a store of their own."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStor
 from milepost.storage.keys import validate_key
 
 
-class StoreBelow:
-    """Passes every call to `inner`, with a prefix before each key. A key of it leads nowhere else.
+class PrefixedStore:
+    """Passes every call to `inner` with a prefix before each key. No key leads outside that prefix.
 
     Attributes:
         prefix: ends in ``/``.
@@ -33,13 +33,13 @@ class StoreBelow:
         return self.inner.get_range(self._key(key), etag, start, stop)
 
     def stat(self, key: str) -> ObjectStat:
-        return self._own(self.inner.stat(self._key(key)))
+        return self._relative(self.inner.stat(self._key(key)))
 
     def put(self, key: str, body: bytes) -> ObjectStat:
-        return self._own(self.inner.put(self._key(key), body))
+        return self._relative(self.inner.put(self._key(key), body))
 
     def create(self, key: str, body: bytes | IO[bytes]) -> ObjectStat:
-        return self._own(self.inner.create(self._key(key), body))
+        return self._relative(self.inner.create(self._key(key), body))
 
     def list(
         self,
@@ -51,7 +51,7 @@ class StoreBelow:
     ) -> Iterator[ObjectStat]:
         after = self.prefix + start_after if start_after else ""
         for stat in self.inner.list(self.prefix + prefix, start_after=after, limit=limit, invalid_names=invalid_names):
-            yield self._own(stat)
+            yield self._relative(stat)
 
     def delete(self, keys: Iterable[str]) -> None:
         self.inner.delete([self._key(key) for key in keys])
@@ -62,5 +62,5 @@ class StoreBelow:
     def _key(self, key: str) -> str:
         return self.prefix + validate_key(key)
 
-    def _own(self, stat: ObjectStat) -> ObjectStat:
+    def _relative(self, stat: ObjectStat) -> ObjectStat:
         return replace(stat, key=stat.key.removeprefix(self.prefix))

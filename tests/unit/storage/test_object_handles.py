@@ -14,8 +14,8 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage import checked
-from milepost.storage.checked import check_handle, handle_file, read_handle, stat_handle, write_content_addressed
+from milepost.storage import object_handles
+from milepost.storage.object_handles import check_handle, handle_file, read_handle, stat_handle, write_content_addressed
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
@@ -63,8 +63,8 @@ def test_a_missing_object_is_corruption_not_absence(store) -> None:
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read objects of more than 8 bytes in pieces of 3."""
-    monkeypatch.setattr(checked, "IN_MEMORY_BYTES", 8)
-    monkeypatch.setattr(checked, "_REQUEST_BYTES", 3)
+    monkeypatch.setattr(object_handles, "IN_MEMORY_BYTES", 8)
+    monkeypatch.setattr(object_handles, "_REQUEST_BYTES", 3)
 
 
 def read_file(store: ObjectStore, handle: ObjectHandle) -> bytes:

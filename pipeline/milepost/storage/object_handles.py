@@ -1,4 +1,4 @@
-"""Immutable objects by handle: what is read is what was written, or StateCorrupt (I7)."""
+"""Read immutable objects by handle, verified by size and SHA-256 (I7)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from milepost.storage.concurrency.prefetched_map import prefetched_map
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 IN_MEMORY_BYTES = 16 << 20
-"""An object of more bytes is read piece by piece: none of its readers holds it."""
+"""A larger object is read in pieces through the scratch disk and never held in memory as a whole."""
 
 _REQUEST_BYTES = 8 << 20
-"""Of a larger one, so many are asked for at once."""
+"""Size of one ranged read of a larger object."""
 
-_AHEAD_BYTES = 32 << 20
-"""Of small objects that are read ahead."""
+_PREFETCHED_BYTES = 32 << 20
+"""Limit of small objects in memory that are prefetched."""
 
 _TAKE = "take an object that is too large to be held in memory"
-"""What the disk cannot do when it refuses."""
+"""What fails when the disk is full, for the error message."""
 
 
 def handle_of(key: str, body: bytes) -> ObjectHandle:
@@ -35,10 +35,11 @@ def handle_of(key: str, body: bytes) -> ObjectHandle:
 
 
 def write_content_addressed(store: ObjectStore, prefix: str, suffix: str, body: bytes) -> ObjectHandle:
-    """Write a body under its own hash: writing it twice is writing it once.
+    """Write a body under its own hash, so that a repeated write changes nothing.
 
     Args:
-        prefix: of the key. suffix: e.g. ``.parquet``.
+        prefix: start of the key.
+        suffix: end of the key, e.g. ``.parquet``.
     Returns:
         The handle of ``<prefix><sha256><suffix>``.
     """
@@ -66,10 +67,11 @@ def read_handle(store: ObjectStore, handle: ObjectHandle) -> bytes:
 
 @contextmanager
 def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]:
-    """Yield the body that a handle refers to as a file, checked as a whole: in memory, or of a large one on the disk.
+    """Yield the verified body of a handle as a file: in memory, or on the scratch disk if it is large.
 
     Raises:
-        StateCorrupt: as `read_handle`. EnvironmentUnusable: the machine's temporary folder does not take it.
+        StateCorrupt: as `read_handle`.
+        EnvironmentUnusable: the scratch disk is full or broken.
     """
     if handle.size <= IN_MEMORY_BYTES:
         yield io.BytesIO(read_handle(store, handle))
@@ -80,18 +82,21 @@ def handle_file(store: ObjectStore, handle: ObjectHandle) -> Iterator[IO[bytes]]
 
 
 def handle_files(store: ObjectStore, handles: Sequence[ObjectHandle]) -> Iterator[IO[bytes]]:
-    """Yield the body of each of some objects as `handle_file` does, until the next one; small ones are read ahead.
+    """Yield the body of each object as `handle_file` does. A file is valid until the next one is requested.
 
-    Raises: as `handle_file`.
+    Small objects are prefetched.
+
+    Raises:
+        As `handle_file`.
     """
 
-    def body(handle: ObjectHandle) -> bytes | None:
+    def small_body(handle: ObjectHandle) -> bytes | None:
         return read_handle(store, handle) if handle.size <= IN_MEMORY_BYTES else None
 
     sized = ((handle, handle.size if handle.size <= IN_MEMORY_BYTES else 0) for handle in handles)
-    for handle, known in zip(handles, prefetched_map(store, body, sized, _AHEAD_BYTES), strict=True):
-        if known is not None:
-            yield io.BytesIO(known)
+    for handle, body in zip(handles, prefetched_map(store, small_body, sized, _PREFETCHED_BYTES), strict=True):
+        if body is not None:
+            yield io.BytesIO(body)
             continue
         with handle_file(store, handle) as file:
             yield file
@@ -99,9 +104,12 @@ def handle_files(store: ObjectStore, handles: Sequence[ObjectHandle]) -> Iterato
 
 @contextmanager
 def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
-    """Yield the body of an object of which nothing is recorded as a file, in the version that it has now.
+    """Yield the current version of an object without a recorded handle as a file.
 
-    Raises: NotFound. CommitConflict: it was replaced meanwhile. EnvironmentUnusable: as `handle_file`.
+    Raises:
+        NotFound: there is no such object.
+        CommitConflict: it was replaced during the read.
+        EnvironmentUnusable: as `handle_file`.
     """
     stat = store.stat(key)
     if stat.size <= IN_MEMORY_BYTES:
@@ -113,7 +121,7 @@ def stored_file(store: ObjectStore, key: str) -> Iterator[IO[bytes]]:
 
 
 def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:
-    """Read the object that a handle refers to, piece by piece, and keep nothing of it. Raises: as `read_handle`."""
+    """Verify the object that a handle refers to, in pieces, without keeping its body. Raises: as `read_handle`."""
     if handle.size <= IN_MEMORY_BYTES:
         read_handle(store, handle)
     else:
@@ -121,7 +129,7 @@ def check_handle(store: ObjectStore, handle: ObjectHandle) -> None:
 
 
 def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] | None) -> None:
-    """Compare an object with its handle, piece by piece, each of which is written to `scratch`."""
+    """Verify an object against its handle in pieces, and copy each piece to `scratch`."""
     try:
         stat = store.stat(handle.key)
         digest = digest_of(store, stat, scratch) if stat.size == handle.size else ""
@@ -135,12 +143,14 @@ def _check_pieces(store: ObjectStore, handle: ObjectHandle, scratch: IO[bytes] |
 
 
 def digest_of(store: ObjectStore, stat: ObjectStat, scratch: IO[bytes] | None = None, *, who: str = "") -> str:
-    """Return the SHA-256 of one version of an object, which is read piece by piece.
+    """Return the SHA-256 of one version of an object. The object is read in pieces.
 
     Args:
-        scratch: a file without a buffer that its bytes are copied to, open at its beginning afterwards.
-        who: as of `on_scratch_disk`.
-    Raises: as `stored_pieces`. EnvironmentUnusable: the machine's temporary folder does not take it.
+        scratch: an unbuffered file that receives the bytes. It is rewound after the last one.
+        who: as in `on_scratch_disk`.
+    Raises:
+        NotFound, CommitConflict: as `stored_pieces`.
+        EnvironmentUnusable: the scratch disk is full or broken.
     """
     digest = hashlib.sha256()
     for piece in stored_pieces(store, stat):
@@ -154,16 +164,21 @@ def digest_of(store: ObjectStore, stat: ObjectStat, scratch: IO[bytes] | None = 
 
 
 def stored_pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
-    """Yield the bytes of one version of an object, in pieces of 8 MB. Raises: NotFound. CommitConflict: another one."""
+    """Yield the bytes of one version of an object in pieces of 8 MB.
+
+    Raises:
+        NotFound: there is no such object.
+        CommitConflict: the object has another version.
+    """
     for start in range(0, stat.size, _REQUEST_BYTES):
         yield store.get_range(stat.key, stat.etag, start, min(start + _REQUEST_BYTES, stat.size))
 
 
 def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:
-    """Check that a handle's object exists with its size, without reading it.
+    """Check that the object of a handle exists and has its size, without reading it.
 
     Raises:
-        StateCorrupt: it is missing or has another size.
+        StateCorrupt: the object is missing or has another size.
     """
     try:
         size = store.stat(handle.key).size
