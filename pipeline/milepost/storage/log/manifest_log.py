@@ -55,10 +55,10 @@ from milepost.storage.latest_version import latest_version
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import DeferredResult, Head, LandedTransition, TransactionResult
+from milepost.storage.log.retries import retry_reads
 
 _LOG = logging.getLogger(__name__)
 
-T = TypeVar("T")
 E = TypeVar("E", LogEntry | Tombstone, LoggedEvent | Tombstone)
 
 Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
@@ -67,7 +67,6 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 _RACES = 12
 _RACE_WAIT_S = 0.3
 _PUTS = 4
-_READS = 5
 _MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
 """For this long, a head that was read is used for decisions without reading it again. Longer would be unsafe: if an
@@ -224,8 +223,7 @@ class ManifestLog:
         A reader sees the entry or its tombstone. Every writer writes the same bytes, so neither a concurrent nor a late
         write does harm, and the put needs no condition.
 
-        Returns:
-            The version up to which all of them are tombstones. A failure to replace one is logged, not raised.
+        Returns: the version up to which all of them are tombstones. A failure to replace one is logged, not raised.
         """
         pool = ThreadPoolExecutor(MAX_PARALLEL_REQUESTS)
         through = versions.start - 1
@@ -369,13 +367,13 @@ class ManifestLog:
     def _stored_write_id(self, version: int) -> str | None:
         """Return the write id of the entry that has the version, or None when it is absent."""
         try:
-            entry = _retry_reads(lambda: self.entry(version))
+            entry = retry_reads(lambda: self.entry(version))
             return entry.write_id
         except NotFound:
             return None
 
     def _head_from(self, version: int) -> Head:
-        head = _retry_reads(self._read_head)  # not `head`, which may return a head prefetched before the put
+        head = retry_reads(self._read_head)  # not `head`, which may return a head prefetched before the put
         if head is None or head.version < version:
             raise StateCorrupt(
                 f"manifest version {version} of {self.store.config.url} was written, but the listing after it ends "
@@ -402,17 +400,3 @@ class ManifestLog:
             hint="restore the object from a backup of the store",
             version=version,
         )
-
-
-def _retry_reads(read: Callable[[], T]) -> T:
-    """Retry a read that follows a put, through a short outage. An unanswered read would mean an unknown outcome.
-
-    Raises: what the last attempt raised.
-    """
-    reads = Retrying(
-        retry=retry_if_exception_type(StoreUnavailable),
-        stop=stop_after_attempt(_READS),
-        wait=wait_random_exponential(multiplier=0.1, max=_MAX_WAIT_S),
-        reraise=True,
-    )
-    return reads(read)
