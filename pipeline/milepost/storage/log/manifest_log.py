@@ -182,8 +182,7 @@ class ManifestLog:
 
         At most `MAX_PARALLEL_REQUESTS` entries are read ahead of the caller. Closing the iterator stops that.
 
-        Raises:
-            StateCorrupt: a version in between is missing (keys are never freed, I6), or an entry is torn.
+        Raises: StateCorrupt: a version in between is missing (keys are never freed, I6), or an entry is torn.
         """
         listed = self.store.list(MANIFEST_PREFIX, limit=limit)
         return self._walk(lambda stat: self.entry(listed_version(stat.key)), listed, limit)
@@ -259,8 +258,7 @@ class ManifestLog:
 
         Until then, nothing may be done outside the log except below the prefix of the granted token.
 
-        Raises:
-            As `transact`, except for errors of reading that head.
+        Raises: as `transact`, except for errors of reading that head.
         """
         landed, outcome, head = self._race(decide)
         if landed is None or isinstance(outcome, AlreadyDone):
