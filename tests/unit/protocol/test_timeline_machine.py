@@ -1,8 +1,8 @@
 """Rollbacks, forks, replays and the schedule in any order, with zombies of each, against a plain model and two tables.
 
-After every step: ids and tokens rise across timelines, one timeline is live, heads are retained, a completed checkpoint
-is lost only by subsumption and only when nothing needs it, nothing that is needed is garbage, and each table shows a
-retained checkpoint: the live head once nothing is owed, or what somebody else made of it until it is realigned (I3, I5,
+After every step: ids and tokens increase across timelines, one timeline is live, heads are retained, a completed
+checkpoint is lost only by subsumption and only if nothing needs it, no needed object is garbage, and each table shows a
+retained checkpoint: the live head once nothing is owed, or an external writer's contents until it is realigned (I3, I5,
 I7, I8, I14).
 """
 

@@ -1,7 +1,7 @@
-"""Who takes part in a checkpoint: planned anew for each epoch, from what there is to read (I7).
+"""Participants of a checkpoint, planned for each epoch from the available input (I7).
 
-Flink asks which tasks run and which have finished. Here every epoch starts its own subtasks: the source subtasks that
-have something to read, and all subtasks of every stateful level; a source that has nothing new takes part as it was.
+Flink checks which tasks run and which have finished. Here every epoch starts its own subtasks: the source subtasks with
+input, and all subtasks of every stateful level. A source without new input keeps its position.
 """
 
 from __future__ import annotations

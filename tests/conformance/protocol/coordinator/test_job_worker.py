@@ -1,7 +1,7 @@
-"""Rollback of a failed epoch: the rules of Ray streaming's JobWorker and its masters, on ours.
+"""Rollback of a failed epoch: the rules of Ray streaming's JobWorker and its masters, applied to ours.
 
-Each test names the method whose rule it shows on a line `Ray: <class>.<method>`; the defects that were found there by
-reading are shown to be absent on a line `Ray defect:`.
+A line `Ray: <class>.<method>` in a test names the method whose rule it covers. A line `Ray defect:` names a defect
+found there by reading, which the test shows to be absent here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What sources, sinks and the gate add to a checkpoint at the master, and get back from it.
+"""State that sources, sinks and the gate contribute to a checkpoint at the master, and restore from it.
 
-Where the seed systems let code outside of the dataflow hook into a checkpoint, here a source keeps its position and a
-sink the contents of its table: both are named by the spec, called for every checkpoint, and stored in its `_metadata`.
+The original systems let code outside the dataflow hook into a checkpoint. Here a source contributes its position and a
+sink the contents of its table. Both are named by the spec, called for every checkpoint, and stored in its `_metadata`.
 """
 
 from __future__ import annotations

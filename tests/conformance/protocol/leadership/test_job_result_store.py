@@ -1,7 +1,7 @@
-"""The results of a job's incarnations: dirty, then clean, then for ever; a finished incarnation never runs again (I4).
+"""Results of a job's incarnations: dirty, then permanently clean; a finished incarnation never runs again (I4).
 
-Flink keeps them in a store of their own; here they are part of the manifest value, so every rule of that store is a
-rule of the coordinator's transitions, and every write of it is one manifest version.
+Flink has a separate store for them. Here they are part of the manifest value, so every rule of that store is a rule of
+the coordinator's transitions, and every write is one manifest version.
 """
 
 from __future__ import annotations

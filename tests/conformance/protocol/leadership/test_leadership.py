@@ -1,8 +1,8 @@
 """Grants and revokes of leadership, before, during and after an epoch (I3, I4).
 
-Flink's runner builds a JobMaster process at each grant and closes it at each revoke. Here a grant is the trigger's
-transition, the process is whatever runs the epoch under the granted token, and a revoke is the transition that takes
-the checkpoint away: a sweep, an abort, a cancel. The manifest log puts them in one order.
+Flink's runner creates a JobMaster process for each grant and closes it at each revocation. Here a grant is the
+trigger's transition, the process is the one that runs the epoch under the granted token, and a revocation is the
+transition that takes the checkpoint away: a sweep, an abort or a cancel. The manifest log orders them.
 """
 
 from __future__ import annotations

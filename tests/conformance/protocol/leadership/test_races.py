@@ -1,7 +1,7 @@
-"""Grants, completions and revokes of several processes at once: the manifest log puts them in one order (I1, I3, I9).
+"""Concurrent grants, completions and revocations of several processes, ordered by the manifest log (I1, I3, I9).
 
-Real processes on real stores whose conditional create is atomic (a local directory, SeaweedFS): of rivals exactly one
-wins, and every other one gets an answer that says what to do.
+Real processes on real stores with an atomic conditional create (a local directory, SeaweedFS). Exactly one rival wins,
+and every other one gets an answer that says what to do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Whole epochs of several processes at once, given up and taken over at any moment: every row is published once.
+"""Whole epochs of concurrent processes, aborted and taken over at any moment: every row is published once.
 
-The real job master, state and sinks in every process; only the exchange is not Spark's.
+Every process has the real job master, state and sinks; only the exchange is not Spark's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The completed checkpoints of a job: kept in the manifest, dropped by policy, never skipped (I2, I5, I8).
+"""Completed checkpoints of a job: retained in the manifest, dropped by policy, never skipped (I2, I5, I8).
 
-Flink keeps them in a completed checkpoint store; here they are part of the manifest value, so adding one is the
-commit point, and dropping one is a later transition that the leader makes.
+Flink has a completed-checkpoint store for them. Here they are part of the manifest value: adding one is the commit
+point, and dropping one is a later transition by the leader.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def with_savepoints(state: ManifestState, *savepoints: int) -> ManifestState:
     return replace(state, savepoints=tuple(listed))
 
 
-def left(state: ManifestState, last: int) -> list[int]:
+def remaining_ids(state: ManifestState, last: int) -> list[int]:
     """The checkpoints that remain after everything droppable has been dropped."""
     gone = set(subsumable(state, RetentionPolicy(last)))
     return [one for one in ids(state.checkpoints) if one not in gone]
@@ -140,7 +140,7 @@ def test_savepoints_stay_and_so_does_the_newest_checkpoint() -> None:
     Case: DefaultCompletedCheckpointStoreTest.testAtLeastOneCheckpointRetained
     """
     state = with_savepoints(epochs(5).state, 3, 4, 5)
-    assert left(state, last=1) == [3, 4, 5]
+    assert remaining_ids(state, last=1) == [3, 4, 5]
 
 
 def test_checkpoints_within_the_policy_are_not_dropped() -> None:
@@ -149,7 +149,7 @@ def test_checkpoints_within_the_policy_are_not_dropped() -> None:
     Case: DefaultCompletedCheckpointStoreTest.testNotSubsumedIfNotNeeded
     """
     log = epochs(3)
-    assert left(log.state, last=3) == [1, 2, 3]
+    assert remaining_ids(log.state, last=3) == [1, 2, 3]
     assert_refused(log, ProtocolViolation, lambda: log.subsume(A, (1,), last=3))
 
 
@@ -160,12 +160,12 @@ def test_pinned_and_unconfirmed_checkpoints_are_retained_until_released() -> Non
     log.trigger(A)
     log.complete(A)
     log.epoch(A)
-    assert left(log.state, last=1) == [1, 3, 4, 5]
+    assert remaining_ids(log.state, last=1) == [1, 3, 4, 5]
     assert len(live_pins(log.state, log.now_ms)) == 1
     log.unpin(B, "reader")
-    assert left(log.state, last=1) == [3, 4, 5]
+    assert remaining_ids(log.state, last=1) == [3, 4, 5]
     log.confirm(A, 4)
-    assert left(log.state, last=1) == [5]
+    assert remaining_ids(log.state, last=1) == [5]
 
 
 def test_equal_checkpoints_have_equal_bytes() -> None:

@@ -1,7 +1,7 @@
-"""Runs that checkpoints share: counted by reachability, never by a counter that could be wrong (I8).
+"""Runs that checkpoints share: retained by reachability, never by a counter that could be wrong (I8).
 
-Flink's shared state registry counts who uses a file. Here a file is needed while a kept checkpoint refers to it, which
-is asked anew each time; these tests do so with the runs that real keyed state writes.
+Flink's shared state registry counts the users of a file. Here a file is needed while a retained checkpoint refers to
+it, which is computed each time; these tests use the runs that real keyed state writes.
 """
 
 from __future__ import annotations

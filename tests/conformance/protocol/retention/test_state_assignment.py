@@ -1,7 +1,7 @@
-"""Who restores which state: by operator uid and key group, whatever the parallelism that wrote it (DESIGN 5).
+"""Assignment of restored state by operator uid and key group, for any parallelism that wrote it (DESIGN 5).
 
-Keyed state and the buffers in flight of a subtask are both found by the key groups it owns. There is no other kind of
-operator state; what a source has read belongs to no subtask at all, and what it is to read is split anew each epoch.
+A subtask finds its keyed state and its in-flight buffers by the key groups it owns. There is no other kind of operator
+state: a source's position belongs to no subtask, and its input is split again in each epoch.
 """
 
 from __future__ import annotations
