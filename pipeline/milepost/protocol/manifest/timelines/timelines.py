@@ -391,7 +391,7 @@ def _check_head(state: ManifestState, timeline: Timeline, expected: CheckpointId
     if timeline.head != expected:
         raise CommitConflict(
             f"job {state.job}: {operation} refused: it was decided with timeline {timeline.timeline_id} at checkpoint"
-            f" {expected}, which is at {timeline.head} by now. Nothing was written. Review the plan again.",
+            f" {expected}, which is at {timeline.head} now. Nothing was written. Review the plan again.",
             timeline=timeline.timeline_id,
             expected=expected,
             head=timeline.head,
