@@ -1,1 +1,1 @@
-"""Rows that are more than memory holds: those that wait on the disk, and those that are put in order there."""
+"""Rows that exceed memory: spilled to disk, and sorted there."""

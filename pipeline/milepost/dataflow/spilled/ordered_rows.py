@@ -1,7 +1,7 @@
-"""Rows are put in the order of a key, however many there are: what is not held waits on the disk, in sorted runs.
+"""Sort any number of rows by a key: an external merge sort with sorted runs on disk.
 
-A run is read piece by piece. Of each step come the rows below the least of the pieces' last keys, so that all rows of
-one key are in one step. Two runs of three pieces each, by their letters:
+A run is read piece by piece. Each step emits the rows below the least of the last keys of all pieces, so that all rows
+of a key are in one step. Two runs of three pieces each, one letter per row:
 
     a c | d f | g        step 1: a and b     both pieces end with c, so the next ones are read, which may have it too
     b c | c e | g        step 2: cd and cc   below e, then e's run gives its next piece

@@ -1,4 +1,4 @@
-"""Content that cannot be read is told from a disk that does not give back the copy that lies on it."""
+"""Distinguish unreadable content from a scratch disk that fails to return its copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spilled rows: a few stay in memory, more wait in a file without a name, which is gone however the process ends."""
+"""Rows in memory up to a limit, and in an unnamed file beyond it, which disappears with the process."""
 
 from __future__ import annotations
 

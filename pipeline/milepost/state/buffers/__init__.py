@@ -1,1 +1,1 @@
-"""Buffers: rows on their way from subtask to subtask, in memory, spilled, or part of a checkpoint."""
+"""Buffers of rows in flight between subtasks: in memory, spilled, or part of a checkpoint."""

@@ -1,7 +1,7 @@
-"""A buffer: rows of one edge as one Arrow IPC stream, with the two times that decide what becomes of them.
+"""Rows of one edge as an Arrow IPC stream, with their lateness watermark and oldest event time.
 
-The unit that crosses the exchange and, when a checkpoint overtakes it, the unit of channel state: it is then stored as
-it came and is not decoded.
+A buffer is the unit that crosses the exchange. When an unaligned checkpoint overtakes it, it becomes the unit of
+channel state, and is stored without being decoded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Buffer:
     """Rows of one producer for one subtask of one operator.
 
     Attributes:
-        lateness_us: lateness watermark when its rows were read: decides which are late, for ever; None = none is.
-        oldest_us: least event time of its rows; None when they have none.
+        lateness_us: lateness watermark when its rows were read. It decides permanently which are late. None: none is.
+        oldest_us: least event time of its rows. None: they have none.
         payload: Arrow IPC stream, in memory or on the node's disk.
     """
 
@@ -58,7 +58,7 @@ class Buffer:
         return decode_rows(self._encoded())
 
     def extent(self) -> Extent:
-        """Return how many rows it has and how large they are, without decoding them."""
+        """Return the number of rows and their size in memory without decoding them."""
         return extent_of(self._encoded())
 
     def _encoded(self) -> bytes | pa.Buffer:
@@ -88,9 +88,9 @@ def are_partials(rows: pa.Table) -> bool:
 
 
 def encode_rows(rows: pa.Table) -> bytes:
-    """Rows as an Arrow IPC stream in a single batch; equal rows give equal bytes.
+    """Return rows as an Arrow IPC stream of one batch. Equal rows give equal bytes.
 
-    Numbers are narrowed, and text that a sample says repeats itself is compressed.
+    Integers are narrowed. The stream is compressed when a sample of a large text column shrinks to less than half.
     """
     extent = f"{rows.num_rows} {rows.nbytes}".encode()
     rows = narrowed(rows.combine_chunks())
@@ -112,13 +112,13 @@ def decode_rows(payload: bytes | pa.Buffer) -> pa.Table:
 
 
 def extent_of(payload: bytes | pa.Buffer) -> Extent:
-    """Return the extent of encoded rows, which they name."""
+    """Return the extent of encoded rows from their schema metadata."""
     count, size = pa.ipc.open_stream(payload).schema.metadata[_EXTENT].split()
     return Extent(int(count), int(size))
 
 
 def _repeats_itself(column: pa.ChunkedArray) -> bool:
-    """Return whether a column of much text has a middle that LZ4 makes less than half as large."""
+    """Return whether LZ4 shrinks a sample from the middle of a large text column to less than half."""
     if column.num_chunks != 1 or column.nbytes < _MUCH_TEXT_BYTES:
         return False
     if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
@@ -129,7 +129,7 @@ def _repeats_itself(column: pa.ChunkedArray) -> bool:
 
 def oldest(times: pa.ChunkedArray) -> int | None:
     """Return the least of some event times, microseconds since the epoch, UTC; None when there is none."""
-    import pyarrow.compute as pc  # not by who reads metadata, which names channel state
+    import pyarrow.compute as pc  # imported late: readers of metadata, which names channel state, do not need it
 
     least: int | None = pc.min(times.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64())).as_py()
     return least
@@ -138,9 +138,9 @@ def oldest(times: pa.ChunkedArray) -> int | None:
 def owned_part(
     buffer: Buffer, routing_key: Sequence[str], hasher: KeyHash, key_groups: range, max_parallelism: int
 ) -> Buffer | None:
-    """Return the rows of a buffer that belong to `key_groups`; None when there are none.
+    """Return the rows of a buffer that belong to `key_groups`, or None when there are none.
 
-    The oldest event time stays that of the whole buffer: it can only hold a watermark back.
+    The oldest event time stays that of the whole buffer. It can only hold a watermark back.
     """
     rows = buffer.rows()
     groups = hasher.key_groups(rows, routing_key, max_parallelism)

@@ -1,8 +1,15 @@
 """Channel state: the buffers that an unaligned checkpoint overtook, in one file per task (DESIGN 4.3).
 
-`chk-<id>/t<token>/channel/<sha256>.arrow` is an Arrow IPC file with a row per buffer; the operators of a task share it.
-The order of an operator's rows is the order in which the next epoch processes them, before anything new. Channel state
-belongs to one checkpoint and is never carried by reference into another.
+`chk-<id>/t<token>/channel/<sha256>.arrow` is an Arrow IPC file with one row per buffer. The operators of a task share
+it. The next epoch processes the rows of an operator in this order, before any new input. Channel state belongs to one
+checkpoint and is never carried by reference into another.
+
+Example: an operator `join` with two buffers of `orders` in flight, and `totals` with one buffer of `join`:
+
+    operator  producer  sequence  lateness_us  oldest_us  narrowed_payload
+    join      orders    0         null         5          <bytes>
+    join      orders    1         null         7          <bytes>
+    totals    join      0         4            5          <bytes>
 """
 
 from __future__ import annotations
@@ -62,7 +69,7 @@ class ChannelStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFile:
-    """One task's channel state, encoded: the object to upload, and a handle per operator that has buffers in it."""
+    """Encoded channel state of one task: the object to upload, and a handle per operator with buffers in it."""
 
     key: str
     body: bytes
@@ -72,7 +79,7 @@ class ChannelFile:
 def encode_channel_state(
     in_flight: Mapping[str, Sequence[Buffer]], *, directory: str, key_groups: range, signatures: Mapping[str, str]
 ) -> ChannelFile | None:
-    """Put the in-flight buffers of a task's operators into one file; None when there are none.
+    """Encode the in-flight buffers of a task's operators into one file, or return None when there are none.
 
     Args:
         in_flight: operator -> its buffers, in the order in which they are to be processed.
@@ -118,7 +125,7 @@ def encode_channel_state(
 
 
 def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
-    """Return the least event time in some buffers; None when none of them has one."""
+    """Return the least event time of some buffers, or None when none of them has one."""
     return min((buffer.oldest_us for buffer in buffers if buffer.oldest_us is not None), default=None)
 
 
@@ -128,7 +135,7 @@ def restore_channel_state(
     objects: CheckpointObjects,
     routing_keys: Mapping[str, tuple[str, ...]],
 ) -> tuple[Buffer, ...]:
-    """Return the buffers that one subtask must process first, in order, whatever the parallelism that stored them.
+    """Return the buffers that one subtask must process first, in order, whatever parallelism stored them.
 
     Buffers of a former subtask whose range this one owns whole come raw; others are decoded and filtered by the key
     group of their rows (the job's key groups never change).

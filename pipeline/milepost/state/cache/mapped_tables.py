@@ -1,13 +1,14 @@
-"""Mapped tables are Arrow files of a node that its tasks share: made once, by who comes first, and mapped by all.
+"""Share memory-mapped Arrow files between the tasks of a node.
 
-They lie in folders of their own beside those of the state cache, and go as these do: a folder is marked with the
-completed checkpoint whose epoch used it last, and goes once that one is subsumed (`cache.py`).
+The first task writes a file, and all tasks map it. The files are in folders of their own next to those of the state
+cache, and are deleted like these: a folder is marked with the completed checkpoint whose epoch used it last, and is
+deleted once that checkpoint is subsumed (`cache.py`).
 
     <directory>/lookup-9f2c…/1f0d….4711.9ab3c2d1.12.arrow    a table that checkpoint 12 recorded
                              14.completed                     an epoch that continued checkpoint 14 used it
 
-A name carries size and CRC-32 of the content, checked before a process uses a file first. Always disposable: a fault is
-logged, and the table is made again, in memory.
+A file name has the size and the CRC-32 of the content. A process verifies them before its first use of the file. The
+files are disposable: an error is logged, and the table is built again in memory.
 """
 
 from __future__ import annotations
@@ -98,12 +99,12 @@ class MappedTables:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # whoever dies lets go of it
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the process ends
         yield
 
 
 def _map(path: Path) -> pa.Table | None:
-    """Map a file whose content is what its name says; None for any other."""
+    """Map a file whose content matches its name, or return None."""
     version = version_of(path)
     known = _mapped.get(path)
     if known is not None and known[0] == version:

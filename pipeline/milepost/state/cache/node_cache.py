@@ -1,4 +1,4 @@
-"""A node's cache lies where that node says: each machine of a cluster has a disk and a home of its own."""
+"""Locate the cache folder of this machine: each node of a cluster has its own disk and home."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ NODE_CACHE_VARIABLE = "MILEPOST_CACHE_DIR"
 
 
 def node_cache(name: str) -> str:
-    """Return the folder on this machine for what a node keeps under a name; always disposable."""
+    """Return the cache folder of a name on this machine. Its content is always disposable."""
     root = os.environ.get(NODE_CACHE_VARIABLE)
     private = Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"
     base = Path(root) if root else Path.home() / ".cache" / "milepost" if _has_home() else private
-    return str(base / "state-1" / name)  # of one format: another version's entries are its own
+    return str(base / "state-1" / name)  # the number is that of the format: another version has its own entries
 
 
 @dataclass(frozen=True, slots=True)
 class EachNodesCache(os.PathLike[str]):
-    """The folder under a name as the process has it that asks for its path, wherever this was made."""
+    """Path of a cache folder, resolved in the process that uses it, not in the one that created this object."""
 
     name: str
 

@@ -1,1 +1,1 @@
-"""The keyed state of one operator in one subtask: restored, changed, frozen, encoded."""
+"""Keyed state of one operator in one subtask: restore, change, freeze, encode."""

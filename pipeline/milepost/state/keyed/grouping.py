@@ -1,7 +1,7 @@
-"""Rows numbered by key, once: hashed, ordered, found in the state, and stored again in that same order.
+"""Number rows by key in the order of the state hash.
 
-The order is that of the state hash, so what is stored is a sorted layer as it stands. Keys that share a hash are told
-apart by the key columns.
+Lookup and storage use the same order, so the stored rows are a sorted layer without another sort. Keys that share a
+hash are distinguished by their key columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keys compared by their columns: nulls equal nulls, NaNs equal NaNs, and there is one zero.
+"""Compare keys by their columns: nulls are equal, NaNs are equal, and -0.0 equals 0.0.
 
-Hashes only say which keys may be equal. Where few share one, pairs of rows are compared; where many do, the keys are
-sorted: whoever makes keys that share a hash must not make others pay for each pair of them.
+Equal hashes only mean that keys may be equal. When few keys share a hash, pairs of rows are compared. When many do, the
+keys are sorted, so that an adversary who produces colliding keys cannot cause a quadratic number of comparisons.
 """
 
 from __future__ import annotations

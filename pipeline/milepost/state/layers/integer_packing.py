@@ -1,7 +1,8 @@
-"""Integer packing stores whole numbers and times in as few bytes as their range needs.
+"""Store integers and times in as few bytes as their range needs.
 
-A column is narrowed when the distances of its values from the least one fit fewer bytes than its type has, and comes
-back as it was. The schema's metadata says what was done, so a table that was never narrowed reads the same way.
+A column is narrowed when the distances of its values from the least one fit into fewer bytes than its type has.
+Widening restores it exactly. The schema metadata records what was done, so a table that was never narrowed reads the
+same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interpolation search finds a hash by its place in the range, which hashes fill evenly.
+"""Find a hash by its position in the range, which hashes fill evenly.
 
 The range of n ascending hashes is cut into n buckets of the same width, by their upper 32 bits. A hash is in its
 bucket or nowhere, a bucket has one row on average, and the first row of bucket b lies near row b. How far from it is

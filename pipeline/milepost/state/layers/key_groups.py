@@ -1,4 +1,4 @@
-"""Key groups assign keys to subtasks by hash, for ever the same way.
+"""Assign keys to key groups by hash, and key groups to subtasks, permanently.
 
 A run's handle says how many rows it put into each key group, so what is here is a format, pinned by golden vectors.
 
@@ -151,7 +151,12 @@ def check_max_parallelism(max_parallelism: int) -> None:
 
 
 def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
-    """Return the key group of each hash, in [0, max_parallelism); never decreasing in the hash.
+    """Return the key group of each hash, in [0, max_parallelism). It never decreases as the hash grows.
+
+    The upper 32 bits, as a fraction of 2^32, times max_parallelism:
+
+    >>> key_group(np.array([0, 1 << 63, (1 << 63) - 1], dtype=np.uint64), 128).tolist()
+    [0, 64, 63]
 
     Raises:
         InvalidRequest: max_parallelism is out of bounds.

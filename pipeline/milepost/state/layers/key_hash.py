@@ -1,20 +1,20 @@
-"""The key hash places the keys of a job's state; it is keyed with a secret of the job.
+"""Hash the keys of keyed state with a secret of the job.
 
-Whoever writes the input chooses the keys: with a hash that everybody can compute, they can be chosen so that all of
-them share a hash, or a key group. So this one is keyed with 128 random bits. A key is a row of 32-bit numbers: of each
-column whether it is null, the length of a text, and the value's 8-byte words, split in two. With coefficients that are
-drawn from the secret, 64 bits each, for every column, position and number of key columns,
+The author of the input chooses the keys. With a public hash, they could be chosen so that all of them share a hash or
+a key group. So this hash is keyed with 128 random bits. A key is a row of 32-bit numbers: for each column a null flag,
+the length of a text, and the 8-byte words of the value, split in two. With coefficients of 64 bits drawn from the
+secret for every column, position and number of key columns,
 
     upper = (c0 + sum of c[i] * number[i]) modulo 2^64, lower = the same with other coefficients d,
 
-and the hash is the upper 32 bits of each, mixed by a bijection that everybody knows. That family is strongly universal
-(Lemire and Kaser, "Strongly universal string hashing is fast", 2014: theorem on MULTILINEAR): whatever two keys
-somebody chose who does not know the secret, their hashes are two independent, even numbers; they are equal with
-probability 2^-64, and their upper halves, which decide the key group, with 2^-32. The bijection keeps that, and takes
-away the order in which a linear function puts keys that are evenly spaced.
+and the hash is the upper 32 bits of each, mixed by a public bijection. This family is strongly universal (Lemire and
+Kaser, "Strongly universal string hashing is fast", 2014: theorem on MULTILINEAR). For any two keys chosen without
+knowledge of the secret, the hashes are independent and uniform. They are equal with probability 2^-64, and their upper
+halves, which decide the key group, with 2^-32. The bijection preserves this, and removes the order in which a linear
+function puts evenly spaced keys.
 
-A text of more than 512 bytes is taken for its length and its keyed BLAKE2b digest of 128 bits.
-Golden vectors pin it: a change needs another format of the metadata, with which the secret is recorded.
+A text of more than 512 bytes is replaced by its length and its keyed BLAKE2b digest of 128 bits.
+Golden vectors pin the hash. Changing it needs a new format of the metadata, which records the secret.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class KeyHash:
 
     @cached_property
     def digest(self) -> str:
-        """Return a name that differs from that of every other key hash and does not tell the secret."""
+        """Return a name that differs from that of every other key hash and does not reveal the secret."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
     def __call__(self, table: pa.Table, key: Sequence[str]) -> Hashes:
@@ -90,6 +90,11 @@ class KeyHash:
             key: column names; without any, all rows have one hash, which is the same for every secret.
         Raises:
             InvalidRequest: a key column's type cannot be a key.
+
+        >>> hasher = KeyHash("00" * 16)
+        >>> narrow, wide = (pa.table({"k": pa.array([5, 6], kind)}) for kind in (pa.int32(), pa.int64()))
+        >>> (hasher(narrow, ["k"]) == hasher(wide, ["k"])).tolist()
+        [True, True]
         """
         return _keyed_hash(table, key, self.secret)
 

@@ -1,4 +1,4 @@
-"""A layer holds rows sorted by state hash; in a stack of layers the newest says the truth.
+"""Rows sorted by state hash; in a stack of layers, the newest row of a key wins.
 
 The *state hash* has the routing key's hash in its upper half, which alone decides the key group, and the full key's
 hash in its lower half. So state of several windows of one key lies in that key's group and is still found quickly.
@@ -104,7 +104,14 @@ def empty_layer(schema: pa.Schema) -> Layer:
 
 
 def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
-    """Merge layers, oldest first, into one: per exact key the newest row (or tombstone) wins."""
+    """Merge layers, oldest first, into one. Per exact key, the newest row or tombstone wins.
+
+    Two layers, and their merge. A tombstone stays, because it may hide a row of an older run:
+
+        older    a=1  b=2        c=3
+        newer         b deleted  c=30  d=4
+        merged   a=1  b deleted  c=30  d=4
+    """
     layers = [layer for layer in layers if layer.num_rows]
     if not layers:
         return empty_layer(schema)
@@ -117,7 +124,7 @@ def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
 
 
 def joined(layers: Sequence[Layer]) -> Layer:
-    """Return one layer of layers whose hashes follow each other."""
+    """Concatenate layers whose hash ranges follow each other."""
     if len(layers) == 1:
         return layers[0]
     return Layer(
@@ -134,7 +141,7 @@ def _merged(layers: Sequence[Layer], keys: KeySpec) -> Layer:
 
 
 def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
-    """Make a layer of rows in any order; of a key that comes twice, the last row stays."""
+    """Return a layer of rows in any order. Of a key that occurs twice, the last row wins."""
     order, ordered = stable_order(keys.hashes(rows))
     return newest_rows(order, ordered, rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
 
@@ -227,7 +234,7 @@ def positions_of(begins: Ints, counts: Ints) -> Ints:
 
 
 def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) -> Ints:
-    """Those of some rows of a layer whose keys no newer layer has."""
+    """Return the given rows of a layer whose keys no newer layer has."""
     for other in newer:
         if not rows.size:
             break

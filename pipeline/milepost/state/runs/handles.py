@@ -1,4 +1,4 @@
-"""State handles: what a subtask acknowledges about its state, and all that a restore needs to find and check it.
+"""State handles: what a subtask acknowledges, and what a restore needs to find and verify its state.
 
 A `StateHandle` belongs to one (operator, subtask) and lists immutable runs, oldest first; a run that did not change is
 carried by reference into the next checkpoint. The fields' types say what is stored, and reading it trusts

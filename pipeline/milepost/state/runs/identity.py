@@ -1,4 +1,4 @@
-"""Whose state is restored, and from where: what runs, channel state, cache and snapshot are asked for by."""
+"""Identify the state to restore: operator, key-group range, checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.state.layers.layer import KeySpec
 
 @dataclass(frozen=True, slots=True)
 class StateIdentity:
-    """Whose state it is, and which part of it; made by `of`.
+    """Identifies the state of one subtask of an operator. Created by `of`.
 
     Attributes:
         uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
@@ -57,7 +57,7 @@ def _one_by_one(ask: Callable[[Any], bytes], subjects: Sequence[Any]) -> list[by
 
 @dataclass(frozen=True, slots=True)
 class CheckpointObjects:
-    """Where the objects of a restored checkpoint lie: each at its handle's key.
+    """Objects of a restored checkpoint, each stored at the key of its handle.
 
     Attributes:
         checkpoint_id, job: for messages, and for what the cache may forget.

@@ -1,8 +1,8 @@
-"""Run columns are ordered and packed so that a run is small; nothing else depends on it.
+"""Order the rows of a run and choose column encodings so that the file is small.
 
-Rows are sorted by key, the key column with the fewest values first: then keys are small differences or share their
-beginnings, and a window's start is the same for a long while. A reader brings rows into its own order, so the choice
-is free: it follows from the rows alone, and a few of them stand for all.
+Rows are sorted by key, the key column with the fewest values first. Then neighboring keys differ little or share a
+prefix, and the start of a window repeats over many rows. Readers sort rows themselves, so nothing depends on this
+order. The choice is a pure function of the rows and is made on a sample.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""State statistics count rows that are alive or due, and timers, from keys and times alone."""
+"""Statistics of keyed state: live rows, due rows and timers."""

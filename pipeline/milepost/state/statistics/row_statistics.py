@@ -1,8 +1,8 @@
-"""Row statistics count live rows, rows that are due, and waiting timers.
+"""Count live rows, due rows and waiting timers.
 
-A checkpoint records how many rows live and the earliest timer of each key group. The next one follows from them, from
-the rows that changed and from those whose time has come: what neither changed nor is due is not looked at, but for one
-pass over its times. Where nothing is recorded that fits, or it does not decide, all rows are counted.
+A checkpoint records the number of live rows and the earliest timer of each key group. The statistics of the next one
+are computed from these, from the changed rows and from the due rows. Other rows cost one pass over their times only. If
+no usable statistics are recorded, or they do not decide, all rows are counted.
 """
 
 from __future__ import annotations
