@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,21 +41,27 @@ def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
     Imports below `if TYPE_CHECKING` never execute: they count as inside a function.
     """
 
-    def visit(node: ast.AST, at_module_level: bool) -> Iterator[Import]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import):
-                for alias in child.names:
-                    yield Import(file, child.lineno, alias.name, at_module_level)
-            elif isinstance(child, ast.ImportFrom):
-                assert child.level == 0, f"{file}:{child.lineno}: relative import"
-                for name in _imported_from(str(child.module), [alias.name for alias in child.names]):
-                    yield Import(file, child.lineno, name, at_module_level)
-            deferred = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
-                isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING")
+    def visit(statements: Iterable[ast.AST], at_module_level: bool) -> Iterator[Import]:
+        for node in statements:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(file, node.lineno, alias.name, at_module_level)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file}:{node.lineno}: relative import"
+                for name in _imported_from(str(node.module), [alias.name for alias in node.names]):
+                    yield Import(file, node.lineno, name, at_module_level)
+            deferred = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (
+                isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
             )
-            yield from visit(child, at_module_level and not deferred)
+            yield from visit(_nested_statements(node), at_module_level and not deferred)
 
-    return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text), True)
+    return visit(ast.parse(file.read_text(encoding="utf-8") if text is None else text).body, True)
+
+
+def _nested_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a statement's blocks. Expressions, most of a tree's nodes, import nothing."""
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, block, ())
 
 
 def _imported_from(module: str, names: list[str]) -> list[str]:
