@@ -238,6 +238,6 @@ def test_the_clock_of_a_store_that_has_just_answered_is_not_asked_for(
     stat = store.put("clock", b"")
     told_ms = store.clock_ms()
     assert len(proxy.answered) == 1 and 0 <= told_ms - stat.last_modified_ms < 60_000
-    monkeypatch.setattr("milepost.storage.s3.store._HEARD_S", 0.0)
+    monkeypatch.setattr("milepost.storage.s3.store._DATE_VALID_S", 0.0)
     assert store.clock_ms() >= told_ms
     assert [one.method for one in proxy.answered] == ["PUT", "HEAD"]

@@ -1,4 +1,4 @@
-"""A walk through a directory lists the objects that its files are, in the byte order of their keys."""
+"""List the files of a directory as objects, in the byte order of their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local errors translate an operating system's faults into ours, with what to do."""
+"""Translate errors of the operating system, with a hint for each."""
 
 from __future__ import annotations
 

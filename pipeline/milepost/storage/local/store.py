@@ -1,4 +1,4 @@
-"""A directory as an object store: the embedded choice.
+"""A local directory as an object store.
 
 Order of one write: bytes into a temp file in a hidden staging directory of the same filesystem, fsync of the file,
 then one atomic step to the final name (`link` for create, `rename` for put), then fsync of the directory. A crash

@@ -1,4 +1,4 @@
-"""S3 access as the AWS library would have it, for libraries that have clients of their own."""
+"""Resolve endpoint and credentials like the AWS library, for libraries with their own S3 clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 errors translate an endpoint's faults into ours, and name bucket and endpoint, never a secret."""
+"""Translate the errors of an S3 endpoint. Messages name bucket and endpoint, never a secret."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A queue of SQS to which a bucket tells of new objects.
+"""Receive the notifications of a bucket about new objects from an SQS queue.
 
-What the messages say is not read: an epoch lists what is there. A message is a reason to look; one that is delivered
-twice, or tells of something else, is an epoch with nothing to do.
+The messages are not parsed: an epoch lists the source itself. A message only triggers it. One that is delivered twice,
+or concerns something else, causes an epoch with nothing to do.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from milepost.storage.s3.store import aws_session
 WAIT_S = 10
 """How long one request waits for a first message; so long a process that ends may have to wait for it."""
 
-AT_ONCE = 1000
-"""How many messages are taken together, at most: many objects that land at one time are one reason."""
+MAX_RECEIPTS = 1000
+"""Limit of messages received together. Many objects that land at the same time trigger one epoch."""
 
 _REQUEST = 10
 """How many messages SQS takes or gives in one request."""
@@ -58,7 +58,7 @@ class NewObjectsQueue:
         """
         with self._translated_errors("read"):
             receipts = self._received(WAIT_S)
-            while receipts and len(receipts) < AT_ONCE and (more := self._received(0)):
+            while receipts and len(receipts) < MAX_RECEIPTS and (more := self._received(0)):
                 receipts += more
         return receipts
 

@@ -1,4 +1,4 @@
-"""S3 and whatever speaks it, through boto3.
+"""S3 and compatible stores, through boto3.
 
 Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
 a retry after a lost reply would answer 412 for our own success (I1).
@@ -45,10 +45,10 @@ _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _ATTEMPTS = 4
 _LARGE_BODY_BYTES = 1 << 20
-_HEARD_S = 5.0
-"""For so long the time of a reply is gone on from: nothing is asked for the clock alone."""
+_DATE_VALID_S = 5.0
+"""For this long, the clock continues from the Date of the last reply, without a request of its own."""
 _MAX_CLIENTS = 32
-"""Kept at most: a process that lives long sees credentials come and go."""
+"""Limit of cached clients. A long-lived process sees many credentials."""
 
 
 @cache
@@ -74,7 +74,7 @@ def aws_session(credentials: Credentials | None) -> boto3.session.Session:
 
 
 def parse_time(value: Any) -> datetime:
-    """Return a time of a reply; as listings write it for each object, ten times as fast as the AWS library reads it."""
+    """Parse a time of a reply. For the form that listings use, this is ten times as fast as the AWS library."""
     if isinstance(value, str) and value[4:5] == "-" and value.endswith("Z"):
         with suppress(ValueError):
             return datetime.fromisoformat(value)
@@ -152,8 +152,8 @@ class S3Store:
         self._bucket = root.bucket
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
-        self._heard = -_HEARD_S, 0
-        """When a reply last told the store's time, by this machine's monotonic clock in s, and that time in ms."""
+        self._last_date = -_DATE_VALID_S, 0
+        """Time of the last reply with a Date, by this machine's monotonic clock in s, and that Date in ms."""
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -195,7 +195,7 @@ class S3Store:
             reply = client.head_object(Bucket=self._bucket, Key=name)
         except _FAULTS as error:
             raise self._unread(error, key) from error
-        self._hear(reply)
+        self._note_date(reply)
         modified_ms = int(reply["LastModified"].timestamp() * 1000)
         return ObjectStat(key, reply["ContentLength"], reply["ETag"].strip('"'), modified_ms)
 
@@ -249,9 +249,9 @@ class S3Store:
     def clock_ms(self) -> int:
         """Return the Date of the last reply and what has passed since, in whole seconds, as every Date is; never ahead
         of the store's own. After a while without one, ask."""
-        heard_s, date_ms = self._heard
-        passed_s = time.monotonic() - heard_s
-        if passed_s < _HEARD_S:
+        noted_s, date_ms = self._last_date
+        passed_s = time.monotonic() - noted_s
+        if passed_s < _DATE_VALID_S:
             return (date_ms + int(passed_s * 1000)) // 1000 * 1000
         return self._date_ms(self._head_bucket())
 
@@ -278,7 +278,7 @@ class S3Store:
             reply = client.get_object(Bucket=self._bucket, Key=name, **condition)
         except _FAULTS as error:
             raise self._unread(error, key) from error
-        self._hear(reply)
+        self._note_date(reply)
         try:
             body: bytes = reply["Body"].read()
         except (BotoCoreError, HTTPError, OSError) as error:
@@ -322,7 +322,7 @@ class S3Store:
                 reply = self._client().list_objects_v2(**request)
             except _FAULTS as error:
                 raise self._errors.of(error, f"objects below {prefix!r} could not be listed", None) from error
-            self._hear(reply)
+            self._note_date(reply)
             for entry in reply.get("Contents", ()):
                 modified_ms = int(entry["LastModified"].timestamp() * 1000)
                 key = entry["Key"].removeprefix(self._prefix)
@@ -338,17 +338,17 @@ class S3Store:
         return ObjectStat(key, size, reply["ETag"].strip('"'), self._date_ms(reply))
 
     def _date_ms(self, reply: dict[str, Any]) -> int:
-        heard_s, date = time.monotonic(), reply["ResponseMetadata"]["HTTPHeaders"].get("date")
+        noted_s, date = time.monotonic(), reply["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
             parse_time = parsedate_to_datetime(date)
         except (TypeError, ValueError) as error:
             raise self._errors.without_clock(date) from error
         date_ms = int(parse_time.astimezone(UTC).timestamp()) * 1000
-        self._heard = heard_s, date_ms
+        self._last_date = noted_s, date_ms
         return date_ms
 
-    def _hear(self, reply: dict[str, Any]) -> None:
-        """Note the time of a reply that is not asked for it: one without a Date tells none."""
+    def _note_date(self, reply: dict[str, Any]) -> None:
+        """Note the Date of a reply to any request. A reply without one is ignored."""
         with suppress(EnvironmentUnusable):
             self._date_ms(reply)
 
