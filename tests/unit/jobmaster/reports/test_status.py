@@ -65,9 +65,9 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
 def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emptied_is_not(tmp_path: Path) -> None:
     """Its path may be a slip, and then nothing would ever be said; what was read may be moved away."""
     job = SparklessJob.create(tmp_path)
-    said = "source rows: no object matches ../landing/*.csv: land objects there, or correct the path"
     status = job.master.status()
-    assert (status.next_step, status.sources["rows"].never_any) == (said, True)
+    assert status.sources["rows"].never_any
+    wording.matches("status", status.next_step)
     path = job.land("a.csv")
     job.epoch()
     wording.matches("status", job.master.status().next_step)
