@@ -30,7 +30,7 @@ NUMBER = " # "
 
 PLACEHOLDERS = (
     (
-        r"(?:/[\w.-]+)*/(?:pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?[\w.-]+|(?:milepost-(?:\w+-)?|tmp)[a-z0-9_]{8}\b)",
+        r"(?:\{tmp\})?(?:/[\w.-]+)*/(?:pytest-of-[^/\s]+/pytest-\d+/(?:popen-gw\d+/)?[\w.-]+|(?:milepost-(?:\w+-)?|tmp)[a-z0-9_]{8}\b)",
         "{tmp}",
     ),
     (r"\b(127\.0\.0\.1|localhost|\[::1\]):\d+", r"\1:{port}"),

@@ -25,6 +25,7 @@ VARYING = {
     r"\b\d+-\d{16,}\b": "{version}",
     r"modified [\d:T.Z-]+": "modified {time}",
     r"\[([A-Z_.]+)\].*(?=\. Nothing)": r"[\1] {why}",
+    r"(?<=Known: format, ).*": "{keys}",  # cut where the line, which begins with a path, is full
 } | wording.FIRST_DECLINE
 """Versions of objects, and what Spark says below the names of its errors."""
 

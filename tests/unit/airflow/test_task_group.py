@@ -157,7 +157,7 @@ def test_what_run_epoch_left_unrecorded_is_on_the_bill_once_however_often_the_ta
         run.execute(f"small.{name}")
     report = job.master.show(1)
     assert isinstance(report, CheckpointDetails)
-    assert {phase: made for phase, made in report.requests.items() if made.made} == {
+    assert {phase: made for phase, made in report.requests.items() if made.total} == {
         "commit": StoreRequests(puts=5, received_bytes=70)
     }
 
