@@ -1,26 +1,21 @@
-"""What every command prints for people, whole: one life of a job, one golden file for each command.
-
-What differs from run to run is masked. A changed text is a change of what people read: look at the difference, then put
-the file that the test has written in its place.
-"""
+"""The complete output of every command in one life of a job, compared with the golden file of the command."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import StoreUnavailable
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
-GOLDEN = Path(__file__).parent / "golden"
 EDIT = {
     "retained: {last: 1}": "retained: {last: 3}",
     "mode: upsert}\n": "mode: upsert}\nquality:\n"
@@ -133,12 +128,6 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.mark.long
-def test_every_command_prints_what_it_printed(printed: dict[str, str], tmp_path: Path) -> None:
-    different = []
+def test_every_command_prints_its_golden_output(printed: dict[str, str]) -> None:
     for command, text in printed.items():
-        golden = GOLDEN / f"{command}.txt"
-        if not golden.exists() or golden.read_text(encoding="utf-8") != text:
-            (tmp_path / golden.name).write_text(text, encoding="utf-8")
-            different.append(command)
-    assert not different, f"what is printed now: {tmp_path}"
-    assert sorted(printed) == sorted(path.stem for path in GOLDEN.glob("*.txt"))
+        wording.matches(command, text)
