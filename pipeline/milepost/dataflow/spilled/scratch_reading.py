@@ -11,13 +11,16 @@ from milepost.storage.scratch_disk import on_scratch_disk
 
 
 @contextmanager
-def content_of_scratch(refused: Callable[[Exception], Exception], *, who: str = "") -> Iterator[None]:
-    """Read what may lie on the scratch disk by Arrow.
+def reading_scratch(refused: Callable[[Exception], Exception], *, who: str = "") -> Iterator[None]:
+    """Guard an Arrow read of content that may be stored on the scratch disk.
+
+    An error with an errno is the disk's. Arrow's own errors have none: they are about the content.
 
     Args:
-        refused: gives what is raised when the content is at fault: Arrow's own errors have no number.
-        who: as of `on_scratch_disk`.
-    Raises: EnvironmentUnusable: the disk is.
+        refused: makes the error to raise for unreadable content.
+        who: see `on_scratch_disk`.
+    Raises:
+        EnvironmentUnusable: the disk cannot be read.
     """
     try:
         with on_scratch_disk("give back an object that is too large to be held in memory", who=who):

@@ -11,33 +11,38 @@ from milepost.state.buffers.spill import Spilled, SpillFile
 from milepost.storage.scratch_disk import on_scratch_disk
 
 HELD_BYTES = 32 << 20
-"""Of rows that are held in memory."""
+"""Size of rows held in memory before they are spilled."""
 
 ORDER_BYTES = 32
-"""Beside each row that is put in order: its key as a word, sorted, and its place before."""
+"""Extra memory per row while it is sorted: its normalized key and its original index."""
 
 _PIECE_BYTES = 256 << 10
-"""Of rows on the disk that are read at once."""
+"""Size of one piece on disk, the unit of a read."""
 
-Places = list[Spilled]
-"""Where some rows wait, in their order."""
+Pieces = list[Spilled]
+"""Locations of spilled rows, in row order."""
 
 _ROWS = "rows that are too many to be held in memory"
 
 
 class SpilledRows:
-    """Rows of one schema in their order, to be read any number of times.
+    """Rows of one schema, in order, readable any number of times.
 
     Attributes:
-        num_rows: how many were given. num_kept: those within the limit; others are counted, and not kept.
+        num_rows: number of rows received.
+        num_kept: number of rows stored. Rows beyond the limit are only counted.
     """
 
     def __init__(self, schema: pa.Schema, tables: Iterable[pa.Table] = (), limit: int | None = None) -> None:
-        """Keep rows. Raises what `tables` raises. EnvironmentUnusable: the disk does not take them."""
+        """Store the rows of tables.
+
+        Raises:
+            EnvironmentUnusable: the scratch disk cannot store them. Errors of `tables` pass through.
+        """
         self.schema = schema
         self.num_rows = self.num_kept = 0
         self._held: list[pa.Table] = []
-        self._places: Places = []
+        self._pieces: Pieces = []
         size, spill = 0, RowSpill()
         for rows in tables:
             kept = rows if limit is None else rows.slice(0, limit - self.num_kept)
@@ -49,42 +54,42 @@ class SpilledRows:
             self._held.append(kept)
             size += kept.nbytes
             if size > HELD_BYTES:
-                self._places += spill.keep(self._held)
+                self._pieces += spill.write(self._held)
                 self._held, size = [], 0
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Yield what was kept, piece by piece."""
-        yield from pieces_at(self._places)
+        """Yield the stored rows, piece by piece."""
+        yield from read_pieces(self._pieces)
         yield from self._held
 
     def head(self, limit: int | None) -> Iterator[pa.Table]:
-        """Yield the first so many of the rows that were kept; None: all."""
-        left = limit
+        """Yield the first `limit` stored rows; None: all of them."""
+        remaining = limit
         for rows in self:
-            if left is not None and left <= 0:
+            if remaining is not None and remaining <= 0:
                 return
-            yield rows if left is None else rows.slice(0, left)
-            left = None if left is None else left - rows.num_rows
+            yield rows if remaining is None else rows.slice(0, remaining)
+            remaining = None if remaining is None else remaining - rows.num_rows
 
     def table(self) -> pa.Table:
-        """Return what was kept, all in memory."""
+        """Return all stored rows in memory."""
         return pa.concat_tables([self.schema.empty_table(), *self])
 
 
 class RowSpill:
-    """Rows that wait on the disk, in pieces."""
+    """Writes rows to the scratch disk, in pieces."""
 
     def __init__(self) -> None:
         self._file = SpillFile(tempfile.gettempdir(), lambda what: on_scratch_disk(f"{what} {_ROWS}"))
 
-    def keep(self, tables: Iterable[pa.Table]) -> Places:
-        """Write the rows of tables, in pieces. Raises EnvironmentUnusable."""
-        places = []
+    def write(self, tables: Iterable[pa.Table]) -> Pieces:
+        """Write the rows of tables; return their locations. Raises EnvironmentUnusable."""
+        pieces = []
         for table in tables:
             size = table.nbytes + table.num_rows * ORDER_BYTES
             rows = max(1, table.num_rows * _PIECE_BYTES // max(1, size))
-            places += [self._append(table.slice(start, rows)) for start in range(0, table.num_rows, rows)]
-        return places
+            pieces += [self._append(table.slice(start, rows)) for start in range(0, table.num_rows, rows)]
+        return pieces
 
     def _append(self, rows: pa.Table) -> Spilled:
         sink = pa.BufferOutputStream()
@@ -93,6 +98,6 @@ class RowSpill:
         return self._file.append(sink.getvalue())
 
 
-def pieces_at(places: Places) -> Iterator[pa.Table]:
-    """Yield the rows at some places, one after another. Raises EnvironmentUnusable."""
-    return (pa.ipc.open_stream(place.read()).read_all() for place in places)
+def read_pieces(pieces: Pieces) -> Iterator[pa.Table]:
+    """Yield the rows of the given pieces, in order. Raises EnvironmentUnusable."""
+    return (pa.ipc.open_stream(piece.read()).read_all() for piece in pieces)

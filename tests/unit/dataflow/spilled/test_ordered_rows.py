@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from milepost.dataflow.sinks.files.table_schema import latest_per_key
 from milepost.dataflow.spilled import ordered_rows as module
 from milepost.dataflow.spilled import spilled_rows
-from milepost.dataflow.spilled.ordered_rows import in_step, ordered_rows, sorted_rows
+from milepost.dataflow.spilled.ordered_rows import align_by_key, ordered_rows, sorted_rows
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost_testkit import wording
@@ -71,7 +71,7 @@ def test_of_each_step_are_all_rows_of_its_keys_and_steps_ascend(runs) -> None:
     cut = [[rows.slice(at, 2) for at in range(0, rows.num_rows, 2)] for rows in whole]
     seen: list[list[pa.Table]] = [[] for _ in runs]
     before: set[str] = set()
-    for step in in_step(cut, ["k"]):
+    for step in align_by_key(cut, ["k"]):
         keys = {repr(key) for part in step if part is not None for key in _keys(part)}
         assert keys and not keys & before
         before |= keys
@@ -87,7 +87,9 @@ def _keys(rows: pa.Table) -> Iterator[float | None]:
 
 def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends() -> None:
     runs = [[pa.table({"k": list(piece)}) for piece in run] for run in (["ac", "df", "g"], ["bc", "ce", "g"])]
-    steps = [["" if part is None else "".join(part["k"].to_pylist()) for part in step] for step in in_step(runs, ["k"])]
+    steps = [
+        ["" if part is None else "".join(part["k"].to_pylist()) for part in step] for step in align_by_key(runs, ["k"])
+    ]
     assert steps == [["a", "b"], ["cd", "cc"], ["", "e"], ["f", ""], ["g", "g"]]
 
 

@@ -21,7 +21,7 @@ from milepost.dataflow.sinks.records.committables import StagedFile
 from milepost.dataflow.sinks.records.staging_place import StagingPlace
 from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import content_of_scratch
+from milepost.dataflow.spilled.scratch_reading import reading_scratch
 from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.spec.graph.edges import DELETED_COLUMN
@@ -268,9 +268,7 @@ class TableFiles:
 
     def _checked(self, file: StagedFile) -> AbstractContextManager[None]:
         """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
-        return content_of_scratch(
-            lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: "
-        )
+        return reading_scratch(lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: ")
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:

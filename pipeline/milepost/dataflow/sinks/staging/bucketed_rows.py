@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.dataflow.sinks.files.deletes import alike
 from milepost.dataflow.sinks.staging.table_buckets import Ints, split_by_bucket
-from milepost.dataflow.spilled.spilled_rows import Places, RowSpill, pieces_at
+from milepost.dataflow.spilled.spilled_rows import Pieces, RowSpill, read_pieces
 
 
 class BucketedRows:
@@ -25,7 +25,7 @@ class BucketedRows:
         self.rows = 0
         self._parts, self._held_bytes, self._spill = parts, held_bytes, RowSpill()
         self._held: list[list[pa.Table]] = [[] for _ in parts]
-        self._waiting: list[Places] = [[] for _ in parts]
+        self._waiting: list[Pieces] = [[] for _ in parts]
         self._bytes = [0] * len(parts)
         self._bytes_held = 0
 
@@ -39,13 +39,13 @@ class BucketedRows:
         self._bytes_held += rows.nbytes
         if self._bytes_held > self._held_bytes:
             for at, held in enumerate(self._held):
-                self._waiting[at] += self._spill.keep([pa.concat_tables(alike(held))] if held else ())
+                self._waiting[at] += self._spill.write([pa.concat_tables(alike(held))] if held else ())
                 held.clear()
             self._bytes_held = 0
 
     def of(self, at: int) -> list[pa.Table]:
         """Return the rows of one part; may be called by several threads once all are there."""
-        return [*pieces_at(self._waiting[at]), *self._held[at]]
+        return [*read_pieces(self._waiting[at]), *self._held[at]]
 
     def bytes_of(self, at: int) -> int:
         """Return about how many bytes the rows of one part have in memory."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from milepost.dataflow.operators.contract import Bools
 from milepost.dataflow.operators.rows.columns import find_rows, key_columns
-from milepost.dataflow.spilled.ordered_rows import in_step, ordered_rows
+from milepost.dataflow.spilled.ordered_rows import align_by_key, ordered_rows
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.spec.values.times.any_year import python_values
 from milepost.state.runs.evolution import widens
@@ -66,7 +66,7 @@ def compared_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str])
     Args:
         sides: in that order, their key columns of the same types. none: no rows of either.
     """
-    for step in in_step(sides, key):
+    for step in align_by_key(sides, key):
         old, new = (empty if rows is None else rows for rows, empty in zip(step, none, strict=True))
         yield old, new
 
