@@ -1,4 +1,4 @@
-"""Translate errors of the operating system, with a hint for each."""
+"""Translate operating system errors, each with a hint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from milepost.protocol.records.object_store import StoreConfig
 
 
 class LocalErrors:
-    """Makes the errors of one store."""
+    """Creates the errors of one store."""
 
     def __init__(self, config: StoreConfig, root: Path) -> None:
         self._config = config
@@ -27,7 +27,7 @@ class LocalErrors:
         return NotFound(f"object {key!r} does not exist in {self._config.url}.", key=key)
 
     def of_read(self, error: OSError, key: str) -> CheckpointError:
-        """Return the error for a failed read; a path through a file, or to a directory, is no object."""
+        """Return the error for a failed read. A path through a file, or to a directory, is not an object."""
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
             return self.absent(key)
         return self.of(error, f"object {key!r} cannot be read", key)
@@ -36,7 +36,8 @@ class LocalErrors:
         """Return the error for a failed operation.
 
         Args:
-            doing: a clause, e.g. ``object 'a' was not written``. key: the object, when there is one.
+            doing: a clause, e.g. ``object 'a' was not written``.
+            key: of the object; None if the operation is not about one object.
         """
         reason = os.strerror(error.errno) if error.errno else str(error)
         message = f"{doing}: store {self._config.url}: {reason}. What was there before is unchanged."

@@ -132,12 +132,12 @@ class LocalStore:
             with path.open("rb") as file:
                 before = os.fstat(file.fileno())
                 file.seek(start)
-                wanted = -1 if stop is None else stop - start
-                body = file.read(wanted) if etag is None or etag == etag_of(before) else b""
+                length = -1 if stop is None else stop - start
+                body = file.read(length) if etag is None or etag == etag_of(before) else b""
                 after = os.fstat(file.fileno())
         except OSError as error:
             raise self._errors.of_read(error, key) from error
-        # Files that others land here may be written in place: a version that changed under the read is no version.
+        # External writers may write in place: bytes read while a file changed belong to no version.
         if etag is not None and (etag != etag_of(before) or etag != etag_of(after)):
             raise CommitConflict(
                 f"object {key!r} of {self.config.url} was to be read as version {etag}, but is now {etag_of(after)}. "
@@ -151,7 +151,7 @@ class LocalStore:
     # -- writing ------------------------------------------------------------------------------------------------
 
     def _stage(self, key: str, body: bytes | IO[bytes], mtime_ns: int) -> tuple[Path, ObjectStat]:
-        """Write a durable temp file; return it and what the object will be once it is published."""
+        """Write a durable temp file. Return its path and the stat of the object to be published."""
         directory = self._root / STAGING
         path = directory / f"{os.getpid()}-{uuid4().hex}"
         try:
@@ -163,7 +163,7 @@ class LocalStore:
                     view = memoryview(piece)
                     while view:
                         view = view[os.write(descriptor, view) :]
-                # The kernel's own stamps are ticks of some ms: two versions could share one, and so an etag.
+                # The kernel's timestamps have ticks of some ms: two versions could share one, and so an etag.
                 os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 os.fsync(descriptor)
                 stat = object_stat(key, os.fstat(descriptor))
@@ -178,7 +178,7 @@ class LocalStore:
         return path, stat
 
     def _publish(self, key: str, parent: Path, step: Callable[[], None]) -> None:
-        """Run the one atomic step and make it durable; the parent is made again if a concurrent delete pruned it."""
+        """Run the atomic step and make it durable. Recreate the parent if a concurrent delete pruned it."""
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 self._make_directory(parent)
@@ -201,7 +201,7 @@ class LocalStore:
         try:
             _fsync_directory(parent)
         except FileNotFoundError:
-            return  # the object was published, then deleted by another, and its directory pruned
+            return  # the object was published, then another process deleted it and pruned the directory
         except OSError as error:
             raise CommitOutcomeUnknown(
                 f"object {key!r} of {self.config.url} was written, but its directory could not be synced "
@@ -222,7 +222,7 @@ class LocalStore:
             _fsync_directory(child.parent)
 
     def _sweep(self, directory: Path) -> None:
-        """Remove temp files that a killed writer left a day ago or earlier; once per store object."""
+        """Remove temp files that killed writers left at least a day ago. Runs once per store object."""
         if self._swept:
             return
         self._swept = True
@@ -234,7 +234,7 @@ class LocalStore:
                         Path(entry.path).unlink()
 
     def _prune(self, directory: Path) -> None:
-        """Remove directories that a delete emptied: keys have no directories, so empty ones only slow listings."""
+        """Remove directories that a delete emptied. They belong to no key and only slow listings."""
         while directory != self._root:
             try:
                 directory.rmdir()
@@ -245,7 +245,7 @@ class LocalStore:
     # -- paths ---------------------------------------------------------------------------------------
 
     def _path(self, key: str) -> Path:
-        """Return a key's path, whose real location is inside the root."""
+        """Return a key's path. Raises InvalidRequest: a symbolic link leads outside the root."""
         validate_key(key)
         if key.split("/", 1)[0] == STAGING:
             raise InvalidRequest(
@@ -264,17 +264,17 @@ class LocalStore:
         return path
 
     def _passes_link(self, key: str) -> bool:
-        """Whether a key, or a directory that it lies in below the root, is a symbolic link."""
-        at = os.fspath(self._root)
+        """Return whether a key, or one of its directories below the root, is a symbolic link."""
+        path = os.fspath(self._root)
         for part in key.split("/"):
-            at = f"{at}/{part}"
-            if os.path.islink(at):  # noqa: PTH114 - at every call of a store, where a Path costs more than the link
+            path = f"{path}/{part}"
+            if os.path.islink(path):  # noqa: PTH114 - at every call of a store, where a Path costs more than the link
                 return True
         return False
 
 
 def _next_mtime_ns(path: Path) -> int:
-    """Return a modification time for a new version: now, and later than the version it replaces."""
+    """Return a modification time for a new version: now, but later than the version it replaces."""
     now = time.time_ns()
     try:
         return max(now, path.stat().st_mtime_ns + 1)
@@ -291,7 +291,7 @@ def _fsync_directory(directory: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    with suppress(OSError):  # a temp file that stays is swept later; it must not hide how the write itself ended
+    with suppress(OSError):  # a remaining temp file is swept later; this error must not hide the outcome of the write
         path.unlink()
 
 

@@ -277,7 +277,7 @@ class ManifestLog:
             return races(self._attempt, decide)
         except _LostRace as error:
             raise CommitConflict(
-                f"the manifest of {self.store.config.url} moved on under each of {_RACES} tries: other sessions are "
+                f"the manifest of {self.store.config.url} changed during each of {_RACES} attempts: other sessions are "
                 "writing to this job. Nothing of this transition landed.",
                 hint="find out who else runs this job (`milepost history`), then try again",
             ) from error
@@ -384,7 +384,7 @@ class ManifestLog:
 
     def _unknown(self, entry: LogEntry, cause: BaseException | None) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
-            f"nobody knows whether manifest version {entry.version} of {self.store.config.url} (write id "
+            f"it is unknown whether manifest version {entry.version} of {self.store.config.url} (write id "
             f"{entry.write_id}) landed: {cause}. Nothing was deleted.",
             hint="run again: it reads the head first, and goes on from what it finds",
             version=entry.version,
@@ -393,8 +393,8 @@ class ManifestLog:
 
     def _gap(self, version: int) -> StateCorrupt:
         return StateCorrupt(
-            f"manifest version {version} of {self.store.config.url} is missing although newer ones exist: somebody "
-            "deleted it. Nothing was changed.",
+            f"manifest version {version} of {self.store.config.url} is missing although newer versions exist: "
+            "it was deleted. Nothing was changed.",
             hint="restore the object from a backup of the store",
             version=version,
         )

@@ -14,10 +14,10 @@ from milepost.storage.s3.store import aws_session
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """An endpoint, and credentials as they are now: those of a role or of SSO end some time.
+    """An endpoint and a snapshot of its credentials. Credentials of a role or of SSO expire.
 
     Attributes:
-        endpoint_url: that of the configuration, or what the AWS library finds for its region.
+        endpoint_url: the configured one, or the AWS library's default for the region.
     """
 
     endpoint_url: str
@@ -25,20 +25,20 @@ class S3Access:
 
 
 def s3_access(config: StoreConfig) -> S3Access:
-    """Return how a store is reached, so that another library reaches the same: by no search of its own.
+    """Return endpoint and credentials of a store, so that another library need not search for them itself.
 
     Raises:
         InvalidRequest: the store is not in S3.
-        EnvironmentUnusable: there are no credentials, or a profile or endpoint that cannot be.
+        EnvironmentUnusable: there are no credentials, or the profile or endpoint is invalid.
     """
     root = s3_root(config.url)
     try:
         session = aws_session(config.credentials)
         endpoint_url = config.endpoint_url or session.client("s3", region_name=config.region).meta.endpoint_url
-        found = session.get_credentials()
-        if found is None:
+        credentials = session.get_credentials()
+        if credentials is None:
             raise NoCredentialsError
-        frozen = found.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
     except (BotoCoreError, ClientError, ValueError) as error:
         raise S3Errors(config, root.bucket).of_client(error) from error
     return S3Access(endpoint_url, Credentials(frozen.access_key, frozen.secret_key, frozen.token))

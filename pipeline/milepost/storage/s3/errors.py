@@ -60,14 +60,14 @@ _WRONG_CREDENTIALS = frozenset(
 )  # fmt: skip
 _WRONG_REGION = frozenset({"PermanentRedirect", "IllegalLocationConstraintException", "TemporaryRedirect"})
 _TRANSIENT = frozenset({"RequestTimeout", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"})
-"""Codes that come with status 400 although the request was right: it was cut or damaged on the way."""
+"""Codes sent with status 400 for a correct request that was truncated or damaged in transit."""
 
 _TRY_AGAIN = "try again; if it persists, check that the endpoint is up and reachable from this machine"
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What a reply that says no means for whoever runs the job."""
+    """An error reply, explained to the operator of the job: `says` completes the message."""
 
     statuses: tuple[int, ...]
     codes: frozenset[str]
@@ -102,11 +102,11 @@ _REFUSALS = (
 _REFUSED = _Refusal(
     (), frozenset(), "refused the request ({reason}). Nothing was changed.", "check bucket name, region and endpoint"
 )
-"""Any other request that was understood and is not granted."""
+"""Any other request that the server understood and refused."""
 
 
 class S3Errors:
-    """Makes the errors of one store.
+    """Creates the errors of one store.
 
     Attributes:
         where: bucket and endpoint, for messages.
@@ -127,14 +127,14 @@ class S3Errors:
             bucket=self._bucket,
         )
 
-    def without_clock(self, date: object) -> EnvironmentUnusable:
+    def missing_date(self, date: object) -> EnvironmentUnusable:
         return EnvironmentUnusable(
             f"{self.where}: a reply had no usable Date header (got {date!r}): there is no clock to judge leases by.",
             hint="use an endpoint, or a proxy, that keeps the Date header",
         )
 
     def of_client(self, error: Exception) -> CheckpointError:
-        """Return the error for a client that could not be made: bad profile, endpoint or configuration file."""
+        """Return the error for a client that could not be created: bad profile, endpoint or configuration file."""
         if isinstance(error, _NO_CREDENTIALS):
             return self._credentials(type(error).__name__)
         return EnvironmentUnusable(
@@ -146,7 +146,8 @@ class S3Errors:
         """Return the error for a failed request that is safe to repeat.
 
         Args:
-            doing: a clause, e.g. ``object 'a' could not be read``. key: the object, when there is one.
+            doing: a clause, e.g. ``object 'a' could not be read``.
+            key: of the object; None if the request is not about one object.
         """
         details = {"key": key} if key is not None else {}
         if isinstance(error, ClientError):
@@ -164,7 +165,11 @@ class S3Errors:
         return StoreUnavailable(f"{doing}: {self.where} did not answer ({_reason(error)}).", hint=_TRY_AGAIN, **details)
 
     def of_create(self, error: Exception, key: str) -> CheckpointError:
-        """Return the error for a failed conditional create: only a definite refusal is one."""
+        """Return the error for a failed conditional create.
+
+        Only a definite refusal means that nothing was created. After any other error, such as a timeout, the outcome is
+        unknown.
+        """
         status, code = http_status(error), _code(error)
         doing = f"object {key!r} was not created"
         if status in (409, 412):
@@ -179,19 +184,19 @@ class S3Errors:
         if definite or status == 501 or isinstance(error, _NEVER_SENT) or _is_without_tls(error):
             return self.of(error, doing, key)
         return CommitOutcomeUnknown(
-            f"nobody knows whether object {key!r} was created: {self.where} did not confirm it ({_reason(error)}). "
+            f"it is unknown whether object {key!r} was created: {self.where} did not confirm it ({_reason(error)}). "
             "Nothing was deleted.",
             hint="try again: what is there is read back first",
             key=key,
         )
 
-    def of_refused_deletes(self, refused: Sequence[dict[str, Any]], asked: int) -> CheckpointError:
+    def of_refused_deletes(self, refused: Sequence[dict[str, Any]], requested: int) -> CheckpointError:
         """Return the error for a multi-object delete that some objects refused."""
         first = refused[0]
         message = (
-            f"{len(refused)} of {asked} objects could not be deleted from {self.where}, e.g. {first.get('Key')!r}: "
+            f"{len(refused)} of {requested} objects could not be deleted from {self.where}, e.g. {first.get('Key')!r}: "
             f"{first.get('Code')} {first.get('Message', '')}".rstrip()
-            + ". The others are gone."
+            + ". The others were deleted."
         )
         if first.get("Code") in ("AccessDenied", "MethodNotAllowed"):
             return EnvironmentUnusable(message, hint="allow s3:DeleteObject on this prefix")
@@ -210,7 +215,7 @@ class S3Errors:
             )
         if code in _WRONG_CREDENTIALS or status == 401:
             return self._credentials(_reason(error))
-        refusal = next((one for one in _REFUSALS if status in one.statuses or code in one.codes), None)
+        refusal = next((refusal for refusal in _REFUSALS if status in refusal.statuses or code in refusal.codes), None)
         if refusal is None and 400 <= status < 500 and status not in (408, 409, 429) and code not in _TRANSIENT:
             refusal = _REFUSED
         if refusal is not None:
@@ -230,7 +235,7 @@ class S3Errors:
 
 
 def http_status(error: Exception) -> int | None:
-    """Return the HTTP status of a reply that says no; None when there was no reply."""
+    """Return the HTTP status of an error reply; None if there was no reply."""
     if not isinstance(error, ClientError):
         return None
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -250,7 +255,7 @@ def _line(error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what went wrong without request headers, signatures or keys: replies may quote them."""
+    """Return the reason without request headers, signatures or keys, which replies may quote."""
     if isinstance(error, ClientError):
         status, code = str(http_status(error)), _code(error)
         return f"HTTP {status}" if code in ("", status) else f"HTTP {status} {code}"  # a HEAD's reply has no code

@@ -1,7 +1,7 @@
-"""Trust an endpoint only after it refused what it must refuse: several S3 servers ignore preconditions.
+"""Probe whether an endpoint enforces preconditions: several S3 servers ignore them.
 
-The manifest log is only safe on a store whose create fails when the key exists (I1), and a planned input version is
-only safe to read where `If-Match` is honoured.
+The manifest log is safe only on a store whose create fails when the key exists (I1). A planned input version is safe to
+read only where `If-Match` is honoured.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from milepost.storage.keys import storage_fault
 T = TypeVar("T")
 
 _RACERS = 8
-_LISTED = 100
+_MAX_LISTED = 100
 _ANSWER_S = 20.0
-"""How long a store may take for its first answer. Later requests wait, and try again, for minutes."""
+"""Timeout of the first request. Later requests wait and retry for minutes."""
 
 _WRONG_ETAG = "00000000000000000000000000000000"
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
-    """One thing that was asked of the store.
+    """Result of one check.
 
     Attributes:
         check: the rule, e.g. ``If-None-Match on PutObject over a created object``.
-        ok: whether the store kept it.
-        detail: what it did, one clause, e.g. ``ignored If-None-Match on PutObject: a second create was accepted``.
+        ok: whether the store follows the rule.
+        detail: what it did, as a clause, e.g. ``ignored If-None-Match on PutObject: a second create was accepted``.
     """
 
     check: str
@@ -52,12 +52,12 @@ class ProbeCheck:
 
 
 def probe_store(store: ObjectStore) -> list[ProbeCheck]:
-    """Try each property the protocol relies on, below ``_probe/<random>/``, and clean up.
+    """Check each property that the protocol relies on, below ``_probe/<random>/``, and clean up.
 
     Returns:
-        All checks, in order, the failed ones included.
+        All checks, in order, including failed ones.
     Raises:
-        EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
+        EnvironmentUnusable, StoreUnavailable: the store could not be reached.
     """
     prefix = f"{PROBE_PREFIX}{uuid4().hex}/"
     first_answer(store, lambda: list(store.list(prefix, limit=1)))
@@ -71,20 +71,21 @@ def probe_store(store: ObjectStore) -> list[ProbeCheck]:
             _listing(store, prefix, keys),
         ]
     except BaseException:
-        with contextlib.suppress(CheckpointError):  # it is the first error that says what is wrong
+        with contextlib.suppress(CheckpointError):  # the first error is the one to report
             store.delete(keys)
         raise
     store.delete(keys)
     return checks
 
 
-def first_answer(store: ObjectStore, ask: Callable[[], T]) -> T:
-    """Return what a store answers, which nobody knows yet to answer at all.
+def first_answer(store: ObjectStore, request: Callable[[], T]) -> T:
+    """Send the first request to a store that may not answer at all, and return its result.
 
-    Raises: StoreUnavailable: it has not answered in `_ANSWER_S`; or what `ask` raises.
+    Raises:
+        StoreUnavailable: no answer within `_ANSWER_S`. Errors of `request` pass through.
     """
     try:
-        return run_in_background(ask, "store-probe").result(_ANSWER_S)
+        return run_in_background(request, "store-probe").result(_ANSWER_S)
     except NoAnswer:
         at = f" at {store.config.endpoint}" if store.config.endpoint else ""
         raise StoreUnavailable(
@@ -97,8 +98,8 @@ def require_preconditions(store: ObjectStore) -> None:
     """Refuse a store that fails any check of `probe_store`.
 
     Raises:
-        EnvironmentUnusable: names the endpoint and every rule it broke.
-        StoreUnavailable: the store could not be asked.
+        EnvironmentUnusable: names the endpoint and every failed check.
+        StoreUnavailable: the store could not be reached.
     """
     failed = [check for check in probe_store(store) if not check.ok]
     if failed:
@@ -112,17 +113,18 @@ def require_preconditions(store: ObjectStore) -> None:
 
 
 def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
-    """Ask a store that is only read whether it tells versions apart, without writing to it.
+    """Check whether a read-only store honours `If-Match`, without writing to it.
 
     Args:
-        store: of a source. prefix: below which its objects lie.
+        store: of a source.
+        prefix: of the source's objects.
     Returns:
-        The check on one object that is there; None when there is none, and nothing to be mistaken about.
+        The check on one existing object; None if there is no object.
     Raises:
-        EnvironmentUnusable, StoreUnavailable: the store could not even be asked.
+        EnvironmentUnusable, StoreUnavailable: the store could not be reached.
     """
-    found = store.list(prefix, limit=_LISTED, invalid_names=[])
-    listed = [stat for stat in found if storage_fault(stat.key) is None]
+    objects = store.list(prefix, limit=_MAX_LISTED, invalid_names=[])
+    listed = [stat for stat in objects if storage_fault(stat.key) is None]
     if not listed:
         return None
     smallest = min(listed, key=lambda stat: stat.size)  # a store that ignores the condition sends the whole body
@@ -133,14 +135,15 @@ def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
 
 
 def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> bool:
-    """Refuse a store whose reads ignore the expected version: another one would be read as the planned one.
+    """Refuse a store whose reads ignore the expected version: a changed object would be read as the planned one.
 
     Args:
-        reader: who reads there, for the message, e.g. ``source flights``.
+        reader: for the message, e.g. ``source flights``.
     Returns:
-        Whether it could be asked: there was an object.
+        Whether there was an object to check.
     Raises:
-        EnvironmentUnusable: it ignores If-Match. StoreUnavailable: it could not be asked.
+        EnvironmentUnusable: the store ignores If-Match.
+        StoreUnavailable: the store could not be reached.
     """
     check = probe_versioned_reads(store, prefix)
     if check is not None and not check.ok:
@@ -157,7 +160,7 @@ def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> boo
 def _create_over_created(store: ObjectStore, key: str) -> ProbeCheck:
     try:
         store.create(key, b"first")
-    except CommitConflict:  # nobody else has this key: a client, or a proxy, repeated the request
+    except CommitConflict:  # no other writer uses this key: a client or a proxy repeated the request
         if store.get(key) != b"first":
             raise
     return _create_again(store, key, b"first", "created")
@@ -189,10 +192,10 @@ def _create_race(store: ObjectStore, key: str) -> ProbeCheck:
 
     check = f"If-None-Match on PutObject by {_RACERS} writers at once"
     with ThreadPoolExecutor(_RACERS) as pool:
-        told = list(pool.map(attempt, range(_RACERS)))
-    winners = sum(told)
+        wins = list(pool.map(attempt, range(_RACERS)))
+    winners = sum(wins)
     if winners == 0 and any(stat.key == key for stat in store.list(key)):
-        winners = 1  # its request was repeated: it heard a conflict with its own success
+        winners = 1  # its request was repeated, and the repetition conflicted with its own success
     if winners == 1:
         return ProbeCheck(check, True, "one writer won")
     return ProbeCheck(

@@ -58,7 +58,7 @@ def _service_models() -> Loader:
 
 
 def read_service_model() -> None:
-    """Read the description of S3 ahead of the first client, without a connection or a look for credentials."""
+    """Load the description of S3 before the first client, without a connection or a search for credentials."""
     credentials = Credentials("none", "none", None)
     aws_session(credentials).client("s3", region_name="us-east-1", endpoint_url="http://127.0.0.1:1")
 
@@ -74,7 +74,7 @@ def aws_session(credentials: Credentials | None) -> boto3.session.Session:
 
 
 def parse_time(value: Any) -> datetime:
-    """Parse a time of a reply. For the form that listings use, this is ten times as fast as the AWS library."""
+    """Parse a time in a reply. For the format of listings, this is ten times as fast as the AWS library."""
     if isinstance(value, str) and value[4:5] == "-" and value.endswith("Z"):
         with suppress(ValueError):
             return datetime.fromisoformat(value)
@@ -82,12 +82,12 @@ def parse_time(value: Any) -> datetime:
 
 
 _making = threading.Lock()
-"""Held while a client is looked for or made: of threads that ask at once, one makes it."""
+"""Held while a client is looked up or created, so that concurrent threads create only one."""
 
 
 @lru_cache(_MAX_CLIENTS)
 def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Hashable) -> Any:
-    """Return the client of all stores of a process that are reached in one way: they share its connections.
+    """Return the client shared by all stores of a process with the same access, and so its connections.
 
     Args:
         process: its id: a client must not cross a fork, which would share connections with the parent.
@@ -119,14 +119,14 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
 
 
 def _ask_before_a_large_body(model: Any, params: dict[str, Any], **_: object) -> None:
-    """Let a PUT wait for the server's 100 only where a refusal would waste much: it is a round trip of its own."""
+    """Make a PUT wait for the server's 100 only for large bodies: the wait costs a round trip."""
     body = params.get("body")
     if hasattr(body, "read") and (determine_content_length(body) or 0) > _LARGE_BODY_BYTES:
         add_expect_header(model, params)
 
 
 def _chain() -> Hashable:
-    """Return what the standard AWS chain takes credentials from, as it is now; roles and SSO renew themselves."""
+    """Return the current inputs of the standard AWS credential chain. Roles and SSO renew themselves."""
     environment = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     changed = []
     for variable, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
@@ -142,8 +142,8 @@ class _BrokenBody(StoreUnavailable):
 class S3Store:
     """Objects below ``s3://bucket/prefix``. Pickles as its configuration; clients are made per process, on first use.
 
-    Credentials come from the standard AWS chain, and none is kept, logged or pickled here; or they are those of the
-    configuration, which a Connection gave.
+    Credentials come from the standard AWS chain, which are never stored, logged or pickled here, or from the
+    configuration, if a Connection provides them.
     """
 
     def __init__(self, config: StoreConfig) -> None:
@@ -153,7 +153,7 @@ class S3Store:
         self._prefix = f"{root.prefix}/" if root.prefix else ""
         self._errors = S3Errors(config, root.bucket)
         self._last_date = -_DATE_VALID_S, 0
-        """Time of the last reply with a Date, by this machine's monotonic clock in s, and that Date in ms."""
+        """When the last reply with a Date arrived, by the monotonic clock in s, and that Date in ms."""
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[StoreConfig]]:
         return (S3Store, (self.config,))
@@ -163,9 +163,10 @@ class S3Store:
 
     @property
     def route(self) -> tuple[str, str]:
-        """The endpoint, the configured one or what the AWS library finds, and the proxy before it; "": none.
+        """The endpoint, configured or found by the AWS library, and its proxy; "" without a proxy.
 
-        Raises: EnvironmentUnusable: there is no client, as for any request.
+        Raises:
+            EnvironmentUnusable: no client can be created.
         """
         endpoint = str(self._client().meta.endpoint_url)
         direct = bool(self.config.endpoint_url) and is_loopback(endpoint)
@@ -247,8 +248,10 @@ class S3Store:
                 raise self._errors.of_refused_deletes(refused, len(batch))
 
     def clock_ms(self) -> int:
-        """Return the Date of the last reply and what has passed since, in whole seconds, as every Date is; never ahead
-        of the store's own. After a while without one, ask."""
+        """Return the Date of the last reply plus the whole seconds since then. It is never ahead of the store's clock.
+
+        A request is sent if the last Date is too old.
+        """
         noted_s, date_ms = self._last_date
         passed_s = time.monotonic() - noted_s
         if passed_s < _DATE_VALID_S:
@@ -301,9 +304,12 @@ class S3Store:
     def _pages_in_byte_order(
         self, prefix: str, start_after: str, limit: int | None, page_size: int
     ) -> Iterator[ObjectStat]:
-        """List as AWS would, where the server may not: SeaweedFS walks directories, so ``a/b`` comes before ``a-b``,
-        and its StartAfter skips by that order. Both orders agree on a beginning without further ``/``: the head of
-        the manifest still costs one LIST of one key."""
+        """List in the order of AWS, also where the server uses another.
+
+        SeaweedFS walks directories, so ``a/b`` comes before ``a-b``, and its StartAfter skips in that order. Both
+        orders agree as long as no key has a further ``/``, so reading the head of the manifest still costs one LIST of
+        one key.
+        """
         if limit is not None and not start_after:
             first = [*islice(self._pages(prefix, "", page_size), limit)]
             if not any("/" in stat.key[len(prefix) :] for stat in first):
@@ -342,13 +348,13 @@ class S3Store:
         try:
             parse_time = parsedate_to_datetime(date)
         except (TypeError, ValueError) as error:
-            raise self._errors.without_clock(date) from error
+            raise self._errors.missing_date(date) from error
         date_ms = int(parse_time.astimezone(UTC).timestamp()) * 1000
         self._last_date = noted_s, date_ms
         return date_ms
 
     def _note_date(self, reply: dict[str, Any]) -> None:
-        """Note the Date of a reply to any request. A reply without one is ignored."""
+        """Record the Date of any reply. A reply without one is ignored."""
         with suppress(EnvironmentUnusable):
             self._date_ms(reply)
 
@@ -356,7 +362,7 @@ class S3Store:
 
     @cached_property
     def _reached(self) -> tuple[StoreConfig, Hashable]:
-        """How S3 is reached, and with what: settled when the store is first used."""
+        """The configuration and credential source that determine the client, fixed when the store is first used."""
         return replace(self.config, url=""), None if self.config.credentials is not None else _chain()
 
     def _client(self, *, single_attempt: bool = False) -> Any:
