@@ -36,7 +36,7 @@ from milepost.spec.load.load import LoadedJob
 from milepost.spec.values.spark_remote import SparkRemote
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
-from milepost.state.runs.evolution import evolved
+from milepost.state.runs.evolution import evolve_schema
 
 _WHAT = "input record"
 
@@ -283,7 +283,7 @@ class EpochPlan:
             )
         tables = {}
         for name, table in operator.tables.items():
-            schema = evolved(operator.uid, recorded[name].schema, table.schema, table.key, stamp, table.tie_break)
+            schema = evolve_schema(operator.uid, recorded[name].schema, table.schema, table.key, stamp, table.tie_break)
             tables[name] = StateTableSnapshot(table.key, table.routing_key, schema, recorded[name].handles)
         return tables
 

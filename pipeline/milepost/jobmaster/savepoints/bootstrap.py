@@ -45,7 +45,7 @@ from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.spec.graph.compatibility import state_signatures
 from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
 from milepost.state.keyed.keyed_state import restore_state
-from milepost.state.keyed.slices import STATE_COPIES, joined_handle, row_bytes, slices_within
+from milepost.state.keyed.slices import STATE_COPIES, merge_handles, row_bytes, slices_within
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec
@@ -177,7 +177,7 @@ def _snapshot(
     handles = []
     for of_subtask in slices:
         written = [_write(context, pending, hasher, operator, next(parts), part) for part in of_subtask]
-        handles.append(joined_handle(written, ()))
+        handles.append(merge_handles(written, ()))
     return OperatorSnapshot(
         tables={ONLY_TABLE: StateTableSnapshot(table.key, table.routing_key, table.schema, tuple(handles))},
         firing=(None,) * parallelism,

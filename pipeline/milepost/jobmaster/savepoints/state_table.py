@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import content_of_scratch
+from milepost.dataflow.spilled.scratch_reading import reading_scratch
 from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.job.code import LoadedCode
@@ -61,7 +61,7 @@ def _read_table(
         problem = f"it cannot be read: {str(error).splitlines()[0]}"
         return InvalidRequest(f"{file}, the state of operator {spec.uid}: {problem}. Nothing was changed.")
 
-    with content_of_scratch(refused):
+    with reading_scratch(refused):
         operator = expected_operator({ONLY_TABLE: _columns(name, body)}, spec, loaded.graph, loaded)
         assert operator is not None, "every class is loaded"
         if len(operator.tables) > 1:

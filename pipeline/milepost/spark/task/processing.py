@@ -30,8 +30,8 @@ from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
 from milepost.state.keyed.slices import (
     EncodedSlices,
     SliceEncoder,
-    divided,
     slices_within,
+    split_buffer,
 )
 
 FrozenTables = Mapping[str, FrozenState | EncodedSlices]
@@ -167,7 +167,7 @@ class Processing:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
                 routing_key = routing_keys[buffer.producer]
-                parts = divided(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spill)
+                parts = split_buffer(buffer, slices, routing_key, plan.hasher, plan.max_parallelism, self._memory.spill)
                 for mine, part in zip(by_slice, parts, strict=True):
                     if part is not None:
                         mine.append(part)

@@ -63,7 +63,7 @@ class WholeObjects:
 
         Raises: BadObject, CommitConflict, NotFound: as the reader. EnvironmentUnusable: the node's disk is full.
         """
-        with closing(memory.spill.beside()) as spill:
+        with closing(memory.spill.sibling()) as spill:
             waiting = _Waiting(spill, min(_WAITING_BYTES, memory.budget.held_bytes))
             try:
                 try:

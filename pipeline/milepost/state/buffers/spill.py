@@ -1,6 +1,6 @@
-"""The spill file holds bytes that do not fit in memory, read back by position.
+"""Spill bytes that do not fit in memory to an unnamed file, and read them back.
 
-The file has no name: it is gone with the process, however that ends.
+The kernel frees the file when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -21,31 +21,33 @@ import pyarrow as pa
 from milepost.protocol.records.disks import unusable_disk_error
 
 Guard = Callable[[str], AbstractContextManager[None]]
-"""What the disk refuses is told by it; given what it cannot do, "take" or "give back"."""
+"""Reports disk errors. Its argument is the operation that failed: "take" (write) or "give back" (read)."""
 
 
 class SpillFile:
-    """One file, made when the first bytes come.
+    """One append-only file, created by the first append.
+
+        append(b"abc") -> offset 0, size 3      append(b"de") -> offset 3, size 2      read(3, 2) -> b"de"
 
     Args:
-        directory: on the node's disk; made when missing, private to this user.
-        guard: None: the bytes are a task's.
+        directory: on the node's disk. It is created if missing, private to this user.
+        guard: reports disk errors; None: as errors of a task.
     """
 
     def __init__(self, directory: str | os.PathLike[str], guard: Guard | None = None) -> None:
         self._directory = os.fspath(directory)
-        self._guard = guard or partial(_of_task, self._directory)
+        self._guard = guard or partial(_task_guard, self._directory)
         self._descriptor: int | None = None
         self._closing: Callable[[], object] | None = None
         self._size = 0
         self._lock = threading.Lock()
 
     def append(self, body: bytes | pa.Buffer) -> Spilled:
-        """Keep some bytes. Raises EnvironmentUnusable: the disk is full or cannot be written."""
+        """Write bytes and return their location. Raises EnvironmentUnusable: the disk is full or not writable."""
         view = memoryview(body)
         with self._guard("take"):
             with self._lock:
-                descriptor, offset = self._opened(), self._size
+                descriptor, offset = self._open(), self._size
                 self._size += view.nbytes
             written = 0
             while written < view.nbytes:
@@ -53,29 +55,29 @@ class SpillFile:
         return Spilled(self, offset, view.nbytes)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return the bytes from `offset` on. Raises EnvironmentUnusable: they cannot be read back."""
+        """Return `size` bytes from `offset`. Raises EnvironmentUnusable: they cannot be read back."""
         parts: list[bytes] = []
         missing = size
         with self._guard("give back"):
             while missing:
-                part = os.pread(self._opened(), missing, offset + size - missing)
+                part = os.pread(self._open(), missing, offset + size - missing)
                 if not part:
                     raise OSError(errno.EIO, f"its file ends {missing} bytes too early")
                 parts.append(part)
                 missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def beside(self) -> SpillFile:
-        """Return another one in the same folder, for what is needed less long."""
+    def sibling(self) -> SpillFile:
+        """Return a new file in the same folder, for data with a shorter life."""
         return SpillFile(self._directory)
 
     def close(self) -> None:
-        """Give the disk space back. Idempotent."""
+        """Free the disk space. Idempotent."""
         if self._closing is not None:
             self._closing()
         self._descriptor = self._closing = None
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         if self._descriptor is None:
             Path(self._directory).mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._directory) as file:
@@ -85,13 +87,13 @@ class SpillFile:
 
 
 @contextmanager
-def _of_task(directory: str, what: str) -> Iterator[None]:
+def _task_guard(directory: str, operation: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise unusable_disk_error(
             directory,
-            f"{what} what does not fit in a task's memory",
+            f"{operation} what does not fit in a task's memory",
             error,
             alternative="set MILEPOST_CACHE_DIR to a folder on another disk",
             now_true="Nothing of this epoch is visible.",
@@ -100,7 +102,7 @@ def _of_task(directory: str, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Where some bytes lie in a spill. size: how many they are."""
+    """Location of bytes in a spill file; offset and size in bytes."""
 
     spill: SpillFile
     offset: int
@@ -111,7 +113,7 @@ class Spilled:
 
 
 class SpilledBodies(MutableMapping[str, bytes]):
-    """Bodies of objects by key, each read from the disk whenever it is asked for."""
+    """Object bodies by key, stored on disk. Each access reads the body again."""
 
     def __init__(self, spill: SpillFile) -> None:
         self._spill = spill

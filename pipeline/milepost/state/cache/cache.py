@@ -1,21 +1,22 @@
-"""The node-local cache: decoded runs as memory-mapped Arrow files, always disposable.
+"""Cache decoded runs on the node as memory-mapped Arrow files. Every entry is disposable.
 
-One entry is one run as one key-group range sees it. Its name is a digest of what it equals: the run's own SHA-256,
-the range, `max_parallelism`, the schema with its stored names, the keys and the format versions. So an entry is right
-or is never asked for: what an attempt staged and nobody acknowledged is named by a run that no checkpoint lists. Two
-attempts of one task produce the same run and the same bytes; each writes under a temporary name of its own and renames
-it.
+An entry holds one run, restricted to one key-group range. Its name is a digest of everything that its content depends
+on: the run's SHA-256, the range, `max_parallelism`, the schema with its stored names, the keys and the format versions.
+So an entry is never stale. An entry that an attempt staged but never acknowledged is named after a run that no
+checkpoint lists, so it is never read. Two attempts of a task produce the same run and the same bytes. Each writes to a
+temporary file of its own, then renames it.
 
-An entry belongs to the checkpoint that wrote its run, which its name says. Notifications (I11) bound the cache: of an
-aborted checkpoint nothing stays; a folder is marked with the newest completed checkpoint whose subtasks used it, and
-goes once that one is subsumed. What a restored checkpoint has replaced goes when it is restored.
+An entry's name contains the id of the checkpoint that wrote its run. Notifications (I11) bound the size of the cache.
+When a checkpoint is aborted, its entries are deleted. A folder is marked with the newest completed checkpoint whose
+subtasks used it, and is deleted once that checkpoint is subsumed. A restore deletes the entries that the restored
+checkpoint replaced.
 
     <directory>/9f2c…-0-64/1f0d….4711.9ab3c2d1.12.arrow    an entry of a run that checkpoint 12 wrote
                            14.completed                    checkpoint 14 was restored from this folder, and is complete
 
-The name also carries size and CRC-32 of the content, checked before a process uses it first, and again when the file
-changed: a torn or altered entry is ignored and replaced, so nothing is synced. A fault of the cache is logged and costs
-a read of the store, nothing else.
+The name also has the size and CRC-32 of the content. A process checks both before it first uses the entry, and again
+when the file has changed. A torn or altered entry is deleted and replaced, so no write needs an fsync. A fault of the
+cache is logged and costs a read of the store, nothing else.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ _COMPLETED = ".completed"
 _STALE_TEMPORARY_S = 3_600
 
 _mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
-"""Entries that this process keeps mapped for the epochs that it runs after each other.
+"""Entries that this process keeps mapped across epochs.
 
-One whose file was removed would be held on the disk: `retain` lets go of it.
+A mapping keeps a deleted file's disk space in use, so `retain` and `notify` unmap deleted entries.
 """
 
-_checked: dict[Path, tuple[int, ...]] = {}
-"""Entries whose content this process has checked, by the version of their file."""
+_verified: dict[Path, tuple[int, ...]] = {}
+"""Entries whose content this process has verified, with the version of the file that was verified."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ class StateCache:
     """Entries below one directory, `<directory>/<digest of operator>-<range>[-<table>]/`, private to this user.
 
     Args:
-        directory: made when missing. One that another user owns or may write is not used.
-        keep_mapped: whether this process keeps entries mapped for its next epochs; each that is counts as memory.
+        directory: created if missing. It is not used if another user owns it or can write to it.
+        keep_mapped: whether entries stay mapped for the next epochs of this process. Mapped entries count as memory.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, keep_mapped: bool = True) -> None:
@@ -78,7 +79,7 @@ class StateCache:
         self._keep_mapped = keep_mapped
 
     def load(self, identity: StateIdentity, run: RunHandle) -> Layer | None:
-        """Return the key groups for which a run counts, memory-mapped; None when there is no intact entry."""
+        """Return the rows of a run's valid key groups, memory-mapped; None without an intact entry."""
         folder, digest = self._folder(identity, run), _digest(identity, run)
         try:
             if not self._is_private():
@@ -96,11 +97,12 @@ class StateCache:
         return None
 
     def stage(self, identity: StateIdentity, run: RunHandle, layer: Layer) -> bool:
-        """Write an entry complete, under a name of this attempt, then rename it.
+        """Write a complete entry to a temporary file of this attempt, then rename it.
 
-        A full, missing or read-only disk, or too little memory, is logged, never raised.
+        A full, missing or read-only disk, or a lack of memory, is logged and never raised.
 
-        Returns: whether it is there.
+        Returns:
+            Whether the entry was stored.
         """
         folder, digest = self._folder(identity, run), _digest(identity, run)
         temporary: Path | None = None
@@ -116,7 +118,7 @@ class StateCache:
             size, checksum = temporary.stat().st_size, crc32_of(temporary)
             entry = folder / f"{digest}.{size}.{checksum:08x}.{_writer_of(run)}{SUFFIX}"
             temporary.replace(entry)
-            _checked[entry] = version_of(entry)
+            _verified[entry] = version_of(entry)
             return True
         except (OSError, MemoryError, pa.ArrowException) as error:
             logger.warning(
@@ -127,30 +129,31 @@ class StateCache:
             return False
 
     def retain(self, identity: StateIdentity, runs: Iterable[RunHandle], restored: int) -> None:
-        """Remove what a restored checkpoint has replaced.
+        """Remove the entries that a restored checkpoint has replaced, and abandoned temporary files.
 
-        In the table's folders of ranges that overlap the subtask's: entries of it and of older checkpoints, other than
-        the given runs'; and abandoned temporary files. What newer ones wrote is theirs: another try or timeline.
+        Only the table's folders whose range overlaps the subtask's are searched. Entries of the given runs stay.
+        Entries of newer checkpoints stay too: they belong to another attempt or timeline.
         """
-        kept: dict[Path, set[str]] = {}
+        retained: dict[Path, set[str]] = {}
         for run in runs:
-            kept.setdefault(self._folder(identity, run), set()).add(_digest(identity, run))
+            retained.setdefault(self._folder(identity, run), set()).add(_digest(identity, run))
         try:
             if not self._is_private():
                 return
             for folder in self._folders(identity.uid, identity.key_groups):
                 if _table_of(folder) != _table_digest(identity.table):
                     continue
-                _prune(folder, kept.get(folder, set()), restored)
-            _let_go()
+                _prune(folder, retained.get(folder, set()), restored)
+            _unmap_deleted()
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", identity.uid, error)
 
     def notify(self, uid: str, own: range, checkpoint_id: int, what: Notification) -> None:
-        """Take notice of what became of a checkpoint (I11); a fault is logged.
+        """Apply the notification of a checkpoint's outcome (I11). Faults are logged.
 
         Args:
-            uid, own: the operator, and the key groups of the subtask that is told.
+            uid: of the operator.
+            own: key groups of the notified subtask.
         """
         try:
             if not self._is_private():
@@ -164,18 +167,18 @@ class StateCache:
                         for path in folder.glob(f"*.{checkpoint_id}{SUFFIX}"):
                             path.unlink(missing_ok=True)
                 case Notification.SUBSUMED:
-                    # Subtasks of one epoch begin one after the other: what the last one used is not marked yet.
+                    # Subtasks of one epoch do not start together: the folder of the last one may not be marked yet.
                     for folder in self._directory.iterdir():
                         if _newest(folder) < checkpoint_id:
                             shutil.rmtree(folder, ignore_errors=True)
-            _let_go()
+            _unmap_deleted()
         except FileNotFoundError:
             return  # another subtask tidies at the same time
         except (OSError, ValueError) as error:
             logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
 
     def _folders(self, uid: str, own: range) -> Iterator[Path]:
-        """The operator's folders whose ranges overlap the subtask's."""
+        """Yield the operator's folders whose ranges overlap the subtask's."""
         for folder in self._directory.glob(f"{_operator_digest(uid)}-*"):
             start, stop = (int(part) for part in folder.name.split("-")[1:3])
             if start < own.stop and own.start < stop:
@@ -191,7 +194,7 @@ class StateCache:
 
 
 def is_private(directory: Path) -> bool:
-    """Return whether only this user can have written what is in a folder: others on the machine are not trusted."""
+    """Return whether only this user can write to a folder. Other users of the machine are not trusted."""
     try:
         status = directory.stat()
     except FileNotFoundError:
@@ -207,7 +210,7 @@ def _operator_digest(uid: str) -> str:
 
 
 def _table_digest(table: str) -> str:
-    """Return what names the folders of one of several tables; "" for the only one of an operator."""
+    """Return the part of a folder name that identifies the table; "" for an operator's only table."""
     return hashlib.sha256(table.encode()).hexdigest()[:16] if table else ""
 
 
@@ -253,29 +256,29 @@ def mark(folder: Path, checkpoint_id: int) -> None:
             path.unlink(missing_ok=True)
 
 
-def _let_go() -> None:
-    """Hold no entry whose file was removed: it would stay on the disk."""
-    for path in {*tuple(_mapped), *tuple(_checked)}:
+def _unmap_deleted() -> None:
+    """Unmap deleted entries: a mapping keeps their disk space in use."""
+    for path in {*tuple(_mapped), *tuple(_verified)}:
         if not path.exists():
             _mapped.pop(path, None)
-            _checked.pop(path, None)
+            _verified.pop(path, None)
 
 
-def _prune(folder: Path, kept: set[str], restored: int) -> None:
-    """Remove what was replaced or abandoned; another subtask may tidy the same folder at the same time."""
+def _prune(folder: Path, retained: set[str], restored: int) -> None:
+    """Remove replaced entries and abandoned temporary files. Other subtasks may prune the same folder concurrently."""
     with contextlib.suppress(FileNotFoundError):
         for path in folder.iterdir():
-            known = path.suffix == SUFFIX and _checkpoint_of(path) <= restored
-            replaced = known and path.name.split(".")[0] not in kept
+            is_older = path.suffix == SUFFIX and _checkpoint_of(path) <= restored
+            replaced = is_older and path.name.split(".")[0] not in retained
             abandoned = path.suffix == TEMPORARY and _age_s(path, folder) > _STALE_TEMPORARY_S
             if replaced or abandoned:
                 path.unlink(missing_ok=True)
-        if not kept and not any(path.suffix != _COMPLETED for path in folder.iterdir()):
+        if not retained and not any(path.suffix != _COMPLETED for path in folder.iterdir()):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _age_s(path: Path, folder: Path) -> float:
-    """Age relative to the newest change in the folder, so that no clock is read."""
+    """Return the age relative to the newest change in the folder, so that no clock is read."""
     try:
         return folder.stat().st_mtime - path.stat().st_mtime
     except FileNotFoundError:
@@ -298,9 +301,9 @@ def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
     version = version_of(path)
     if not keep:
         _mapped.clear()
-    known = _mapped.get(path)
-    if known is not None and known[1] == version and known[0].equals(schema):
-        return known[2]
+    mapped = _mapped.get(path)
+    if mapped is not None and mapped[1] == version and mapped[0].equals(schema):
+        return mapped[2]
     layer = _map(path, schema, version)
     if layer is not None and keep:
         _mapped[path] = (schema, version, layer)
@@ -308,22 +311,22 @@ def _read(path: Path, schema: pa.Schema, *, keep: bool) -> Layer | None:
 
 
 def version_of(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is replaced or written to."""
+    """Return an identifier that changes when a file is replaced or written to."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | None:
-    """Map an entry whose content is what its name says; None for any other.
+    """Map an entry; return None if its content does not match its name.
 
     Args:
-        version: of the file: another one is checked again.
+        version: of the file. The content is verified again when this version has not been verified.
     """
     _, size, checksum, _, _ = path.name.split(".")
-    if _checked.get(path) != version:
+    if _verified.get(path) != version:
         if version[1] != int(size) or f"{crc32_of(path):08x}" != checksum:
             return None
-        _checked[path] = version
+        _verified[path] = version
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except pa.ArrowException:

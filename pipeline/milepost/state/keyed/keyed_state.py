@@ -1,12 +1,17 @@
 """The keyed state of one operator in one subtask, for one epoch: restored, changed, frozen.
 
-In memory it is layers, one for each run (memory-mapped when cached), and *changes* (this epoch). A change of
-parallelism or a memory limit leaves several base runs: they have no key group in common and are not merged to be read.
-A read asks the newest layer first, each time for fewer keys. Nothing is ever rewritten in place, so a frozen state
-needs no copy.
+In memory, state is one layer per run (memory-mapped when cached) and the *changes* of this epoch. A rescale or a memory
+limit leaves several base runs. They share no key group and are not merged for reading. A read searches the newest layer
+first, then looks for the remaining keys in the next one:
 
-A row whose `__expires` is at most the operator's firing watermark at the checkpoint is dead: reads skip it, runs drop
-it. `snapshot.py` holds what follows the freeze.
+    changes      b=7            find(a, b, c):  b from the changes
+    delta                c=4                    c from the delta
+    base    a=1  b=2     c=3                    a from the base
+
+Layers are never modified in place, so a frozen state needs no copy.
+
+A row is dead once its `__expires` is at most the operator's firing watermark at the checkpoint: reads skip it, and runs
+drop it. `snapshot.py` implements what follows the freeze.
 """
 
 from __future__ import annotations
@@ -23,12 +28,12 @@ from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
 from milepost.state.keyed.multi_row import RowIdentity
 from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
-from milepost.state.keyed.run_reader import RunReader, references
+from milepost.state.keyed.run_reader import RunReader, referenced_runs
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
 from milepost.state.layers.key_groups import Hashes, Ints, overlap
 from milepost.state.layers.layer import Bools, Layer, match, not_hidden, others, sort_rows, stack
 from milepost.state.layers.row_identity import plain_columns
-from milepost.state.layers.take import Hits, found_of, take
+from milepost.state.layers.take import Hits, hit_mask, take
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.statistics.row_statistics import RowStatistics
@@ -53,41 +58,47 @@ class SubtaskState:
         return self._identity.schema
 
     def group(self, keys: pa.Table) -> KeysOfRows:
-        """Number rows by their key, and find the way to their state (nulls equal nulls)."""
-        wanted = self._key_columns(keys).combine_chunks()
-        numbered = number_keys(wanted, self._identity.keys.hashes)
-        return KeysOfRows(self, wanted.take(pa.array(numbered.first)), numbered)
+        """Number the distinct keys of rows (nulls equal nulls), and return access to their state."""
+        key_columns = self._key_columns(keys).combine_chunks()
+        numbered = number_keys(key_columns, self._identity.keys.hashes)
+        return KeysOfRows(self, key_columns.take(pa.array(numbered.first)), numbered)
 
     def owns(self, keys: pa.Table) -> Bools:
-        """Return which keys lie in the key groups of this state."""
+        """Return which keys are in the key groups of this state."""
         own = self._identity.key_groups
         groups = self._groups(keys)
         return (groups >= own.start) & (groups < own.stop)
 
     def lookup(self, keys: pa.Table) -> pa.Table:
-        """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order, each once."""
+        """Return the live rows whose key is in `keys` (nulls equal nulls), each once, in any order."""
         rows, found = self.group(keys).find()
         return rows.filter(pa.array(found))
 
     def find(self, keys: pa.Table, hashes: Hashes, *, at_start: bool = False) -> tuple[pa.Table, Bools]:
-        """The live row of each key, in order and null beside the key where there is none; and where there is one.
+        """Return the live row of each key, in order, and a mask of the keys that have one.
+
+        A key without a live row gets a row that is null except for the key.
 
         Args:
-            keys: distinct. hashes: state hash of each, ascending. at_start: those of when the epoch began.
+            keys: distinct.
+            hashes: state hash of each key, ascending.
+            at_start: whether to read the state as it was when the epoch began.
         """
         hits: list[Hits] = []
-        open_, sought = np.arange(len(hashes)), hashes
+        pending, pending_hashes = np.arange(len(hashes)), hashes
         for layer in self._at_start() if at_start else self._newest_first():
-            query, rows = match(layer, sought, keys, self._identity.keys, open_)
+            query, rows = match(layer, pending_hashes, keys, self._identity.keys, pending)
             if not query.size:
                 continue
-            asked, live = open_[query], self._is_live(layer, rows)
-            hits.append(Hits(asked, layer, rows) if bool(live.all()) else Hits(asked[live], layer, rows[live]))
-            left = others(query, len(open_))
-            open_, sought = open_[left], sought[left]
-            if not open_.size:
+            positions_hit, live = pending[query], self._is_live(layer, rows)
+            hits.append(
+                Hits(positions_hit, layer, rows) if bool(live.all()) else Hits(positions_hit[live], layer, rows[live])
+            )
+            missed = others(query, len(pending))
+            pending, pending_hashes = pending[missed], pending_hashes[missed]
+            if not pending.size:
                 break
-        found = found_of(hits, len(hashes))
+        found = hit_mask(hits, len(hashes))
         columns = [
             keys.column(field.name) if field.name in self._identity.keys.key else take(field, hits, found)
             for field in self.schema
@@ -95,10 +106,10 @@ class SubtaskState:
         return pa.table(columns, schema=self.schema), found
 
     def put(self, hashes: Hashes, rows: pa.Table, added: int | None) -> None:
-        """Insert or replace rows in the order of their ascending state hashes; no key twice.
+        """Insert or replace rows, which are in ascending order of their state hashes, with distinct keys.
 
         Args:
-            added: how many of them were not alive; None when that was not looked at.
+            added: number of rows whose key had no live row; None if unknown.
         """
         if len(hashes):
             rows = rows.select(self.schema.names).cast(self.schema).combine_chunks()
@@ -110,7 +121,7 @@ class SubtaskState:
             self._changes.append(layer)
 
     def due(self, time_us: int) -> pa.Table:
-        """Live rows whose timer or expiry is <= time_us; any order."""
+        """Return the live rows whose timer or expiry is <= time_us, in any order."""
         parts: list[pa.Table] = []
         newer: list[Layer] = []
         for layer in self._newest_first():
@@ -123,7 +134,7 @@ class SubtaskState:
         return self._concat(parts)
 
     def expired(self, key_groups: range, time_us: int) -> pa.Table:
-        """Live rows of some key groups whose expiry is <= time_us; any order."""
+        """Return the live rows of the given key groups whose expiry is <= time_us, in any order."""
         if EXPIRES_COLUMN not in self.schema.names:
             return self.schema.empty_table()
         return self._of_groups(self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us), key_groups)
@@ -150,9 +161,11 @@ class SubtaskState:
         """Remove by key; unknown keys are fine."""
         if not keys.num_rows:
             return
-        wanted = self._key_columns(keys)
+        key_columns = self._key_columns(keys)
         columns = [
-            wanted.column(field.name) if field.name in self._identity.keys.key else pa.nulls(keys.num_rows, field.type)
+            key_columns.column(field.name)
+            if field.name in self._identity.keys.key
+            else pa.nulls(keys.num_rows, field.type)
             for field in self.schema
         ]
         tombstones = pa.table(columns, schema=self.schema)
@@ -160,25 +173,28 @@ class SubtaskState:
         self._changes.append(sort_rows(tombstones, self._identity.keys, deleted=True))
 
     def lookup_all(self, routing_keys: pa.Table) -> RowsOfKeys:
-        """Find all live rows of distinct routing keys, which have the names and types that they have in the table."""
+        """Find all live rows of distinct routing keys. Their columns have the names and types of the table."""
         alive = self._times, self._watermark_us
         return rows_of_keys(self._newest_first(), routing_keys, self._identity.keys, self.schema, alive)
 
     def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
-        """Find the rows that routing keys had when the epoch began."""
+        """Find the rows that the routing keys had when the epoch began."""
         alive = self._times, self._watermark_us
         return rows_of_keys(self._at_start(), routing_keys, self._identity.keys, self.schema, alive)
 
     def forget(self, rows: pa.Table) -> None:
-        """Remove rows before the epoch begins: they are no part of the state at its start."""
+        """Remove rows before the epoch begins, so that they are not part of the state at its start."""
         self.delete(rows)
         self._forgotten = tuple(self._changes)
 
     def pass_timers(self, key_groups: range, time_us: int) -> None:
-        """Have timers of some key groups not ring again for a time at which they have rung, before the epoch.
+        """Mark timers up to `time_us` as fired, before the epoch begins, so that they do not fire twice.
 
-        One that rings again moves behind it. A row without an expiry does not outlive its timer as it is: who made it
-        has replaced it, or set another timer, which may wait at an earlier time.
+        A periodic timer moves to its first time after `time_us`. Tables whose rows have no expiry are skipped: there,
+        the operator has replaced the row or set another timer when the timer fired, and that timer may be earlier.
+
+        Args:
+            key_groups: of the rows whose timers have fired.
         """
         if not (self._times.has_timers and self._times.has_expiry):
             return
@@ -198,50 +214,54 @@ class SubtaskState:
         self._forgotten = tuple(self._changes)
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows to a multi-row table, one by one: all columns but their identity and number.
+        """Add rows to a multi-row table.
 
-        With `WEIGHT_COLUMN` each comes so many times, or goes as often; one that is there no time is removed.
+        A row that is stored with weight 2 and added with weight 1 has weight 3 afterwards. A negative weight removes
+        copies, and a row whose weight becomes 0 is deleted.
 
-        Raises InvalidRequest: two different rows have one identity.
+        Args:
+            rows: all columns but the identity. Without `WEIGHT_COLUMN` each row counts once.
+        Raises:
+            InvalidRequest: two different rows have the same identity.
         """
         if not rows.num_rows:
             return
         identity = RowIdentity.of(self._identity)
-        once = WEIGHT_COLUMN not in rows.column_names
-        rows, plain = identity.identified(rows)
+        has_weights = WEIGHT_COLUMN in rows.column_names
+        rows, plain = identity.add_identity(rows)
         grouped = self.group(rows)
         identity.check_same(plain, np.arange(rows.num_rows), plain, grouped.first[grouped.codes])
-        stored, known = grouped.find()
+        stored, is_stored = grouped.find()
         weight = np.bincount(grouped.codes, minlength=len(grouped.first)).astype(np.int64)
-        if not once:
+        if has_weights:
             weight[:] = 0
             np.add.at(weight, grouped.codes, rows.column(WEIGHT_COLUMN).to_numpy())
-        if known.any():
-            before = stored.filter(pa.array(known))
-            there = plain_columns(before.select(list(identity.columns)))
-            identity.check_same(plain, grouped.first[known], there, np.arange(before.num_rows))
-            weight[known] += before.column(WEIGHT_COLUMN).to_numpy()
+        if is_stored.any():
+            before = stored.filter(pa.array(is_stored))
+            stored_plain = plain_columns(before.select(list(identity.columns)))
+            identity.check_same(plain, grouped.first[is_stored], stored_plain, np.arange(before.num_rows))
+            weight[is_stored] += before.column(WEIGHT_COLUMN).to_numpy()
         rows = rows.take(pa.array(grouped.first))
         rows = rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, pa.array(weight))
-        there = weight != 0
-        if bool(there.all()):
+        remains = weight != 0
+        if bool(remains.all()):
             grouped.put(rows)
             return
-        grouped.put(rows.filter(pa.array(there)), there)
-        self.delete(grouped.keys.filter(pa.array(~there & known)))
+        grouped.put(rows.filter(pa.array(remains)), remains)
+        self.delete(grouped.keys.filter(pa.array(~remains & is_stored)))
 
     def rows(self) -> pa.Table:
-        """Return all live rows, in the order of their state hash."""
+        """Return all live rows, in ascending order of their state hash."""
         merged = stack([*self._bases, *self._deltas, *self._changes], self._identity.keys, self.schema)
         return merged.where(~merged.deleted & self._times.alive(merged, self._watermark_us)).rows
 
     def freeze(self, watermark_us: int | None) -> FrozenState:
-        """End the epoch: the synchronous part of a snapshot. Later changes do not reach what it returns.
+        """End the epoch and return its state: the synchronous part of a snapshot. It is isolated from later changes.
 
         Args:
             watermark_us: the operator's firing watermark of this epoch; never below the restored one.
         Raises:
-            ProtocolViolation: frozen before (a restored state serves one epoch), or the watermark went back.
+            ProtocolViolation: the state was frozen before (it serves one epoch), or the watermark went back.
         """
         uid = self._identity.uid
         if self._frozen:
@@ -267,7 +287,7 @@ class SubtaskState:
         return [layer for layer in (*newer, *reversed(self._deltas), *self._bases) if layer.num_rows]
 
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
-        """Return which of some rows are alive."""
+        """Return which of the rows at `positions` are alive."""
         live = ~layer.deleted[positions]
         return live & self._times.alive(layer, self._watermark_us, positions)
 
@@ -288,30 +308,29 @@ def restore_state(
     firing: Sequence[int | None] = (),
     cache: StateCache | None = None,
 ) -> SubtaskState:
-    """Return one subtask's state as of a checkpoint, whatever the parallelism that wrote it.
+    """Restore one subtask's state from a checkpoint of any parallelism.
 
     Args:
-        identity: its keys are hashed as the rows of `handles` were placed.
-        handles: every subtask's state handle of this operator in the checkpoint; empty for the empty state.
-        watermark_us: this subtask's firing watermark from here on: rows expired by then are dead.
-        firing: the firing watermark of each handle's subtask, none below `watermark_us`, where they differ: what one of
-            them had forgotten stays forgotten, and what has rung does not ring again, although this subtask goes on
-            from an earlier time.
-        cache: used if it holds a run, filled if not; the result is the same without it.
+        identity: must use the key hash that placed the rows of `handles`.
+        handles: the state handle of every subtask of this operator in the checkpoint; empty for empty state.
+        watermark_us: firing watermark from which this subtask continues. Rows that expired by then are dead.
+        firing: the firing watermark of each handle's subtask, none below `watermark_us`. Where one is later, its
+            expired rows stay dead and its fired timers do not fire again.
+        cache: read for each run, and filled with missing ones. The result is the same without it.
     Raises:
-        StateCorrupt: a run is missing, altered or not what its handle says.
+        StateCorrupt: a run is missing or altered, or does not match its handle.
         InvalidRequest: the schema or `max_parallelism` does not fit.
         StoreUnavailable, EnvironmentUnusable: from the store.
     """
     reader = RunReader(identity, objects, cache)
-    runs = references(identity, handles, objects)
+    runs = referenced_runs(identity, handles, objects)
     layers = [(run.kind, layer) for run, layer in zip(runs, reader.read(runs), strict=True)]
     if cache is not None:
         cache.retain(identity, runs, objects.checkpoint_id)
     bases = tuple(layer for kind, layer in layers if kind is RunKind.BASE)
     deltas = tuple(layer for kind, layer in layers if kind is RunKind.DELTA)
-    known = all(fired_us in (None, watermark_us) for fired_us in firing)
-    statistics = _statistics(identity, handles) if known else None
+    same_watermark = all(fired_us in (None, watermark_us) for fired_us in firing)
+    statistics = _statistics(identity, handles) if same_watermark else None
     state = SubtaskState(RestoredState(identity, bases, deltas, runs, watermark_us, statistics, cache))
     for handle, fired_us in zip(handles, firing, strict=False):
         mine = overlap(handle.key_groups, identity.key_groups)
@@ -322,9 +341,9 @@ def restore_state(
 
 
 def _statistics(identity: StateIdentity, handles: Sequence[StateHandle]) -> RowStatistics | None:
-    """Return what is recorded of a subtask that owns all that these handles, or some of them, describe.
+    """Return the sum of the recorded statistics of a subtask's handles.
 
-    None where a handle was cut in two by a change of parallelism.
+    None if a rescale split the key groups of a handle: its statistics cannot be divided.
     """
     own = identity.key_groups
     mine = [item for item in handles if overlap(item.key_groups, own)]
@@ -349,25 +368,29 @@ class KeysOfRows:
 
     @property
     def codes(self) -> Ints:
-        """Of each row the number of its key."""
+        """The number of each row's key."""
         return self._numbered.codes
 
     @property
     def first(self) -> Ints:
-        """Of each key the index of its first row."""
+        """The index of each key's first row."""
         return self._numbered.first
 
     def find(self) -> tuple[pa.Table, Bools]:
-        """Return the live row of each key, null beside the key where there is none; and where there is one."""
+        """Return the live row of each key and a mask of the keys that have one, as `SubtaskState.find` does."""
         rows, self._found = self._state.find(self._keys, self._numbered.hashes)
         return rows, self._found
 
     def find_at_start(self) -> tuple[pa.Table, Bools]:
-        """Return as `find` does the rows of when the epoch began."""
+        """Return what `find` would have returned when the epoch began."""
         return self._state.find(self._keys, self._numbered.hashes, at_start=True)
 
     def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
-        """Insert or replace the keys, or those in `kept`: a row for each, in order."""
+        """Insert or replace one row per key, in order.
+
+        Args:
+            kept: mask of the keys that get a row; None: all of them.
+        """
         hashes, found = self._numbered.hashes, self._found
         if kept is not None:
             hashes, found = hashes[kept], None if found is None else found[kept]

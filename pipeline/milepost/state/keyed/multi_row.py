@@ -1,7 +1,7 @@
-"""Multi-row tables keep the rows of a routing key one by one: equal ones once, with how many there are.
+"""Multi-row tables store a multiset of rows per routing key: each distinct row once, with its count.
 
-Columns: the rows' own, among them the routing key; their identity (`state/layers/row_identity.py`), which completes the
-key; and `__weight`. Which columns the identity is over is recorded with the schema.
+Columns: those of the rows, including the routing key; the row identity (`state/layers/row_identity.py`), which
+completes the key; and `__weight`, the count. The schema records the columns that the identity covers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from milepost.state.runs.identity import StateIdentity
 
 @dataclass(frozen=True, slots=True)
 class RowIdentity:
-    """How the rows of a multi-row table are told apart.
+    """Distinguishes the rows of a multi-row table.
 
     Attributes:
-        columns: that the identity is over.
+        columns: those that the identity covers.
     """
 
     state: StateIdentity
@@ -33,26 +33,27 @@ class RowIdentity:
 
     @classmethod
     def of(cls, state: StateIdentity) -> RowIdentity:
-        """Return the identity that a table's schema records. Raises KeyError: it is no multi-row table."""
+        """Return the identity that a table's schema records. Raises KeyError: not a multi-row table."""
         recorded = (state.stored.field(IDENTITY_COLUMNS[0]).metadata or {})[ROW_IDENTITY]
         return cls(state, tuple(json.loads(recorded)))
 
-    def identified(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """Return rows with the table's columns, each of them once, and their plain columns."""
+    def add_identity(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return rows with all columns of the table, each with weight 1 by default, and their plain columns."""
         schema = self.state.schema
         plain = plain_columns(rows.select(list(self.columns)))
-        once = dict(zip(IDENTITY_COLUMNS, identity_of(plain, self.state.keys.hasher), strict=True))
+        computed = dict(zip(IDENTITY_COLUMNS, identity_of(plain, self.state.keys.hasher), strict=True))
         if WEIGHT_COLUMN not in rows.column_names:
-            once[WEIGHT_COLUMN] = np.ones(rows.num_rows, dtype=np.int64)
-        columns = [pa.array(once[name]) if name in once else rows.column(name) for name in schema.names]
+            computed[WEIGHT_COLUMN] = np.ones(rows.num_rows, dtype=np.int64)
+        columns = [pa.array(computed[name]) if name in computed else rows.column(name) for name in schema.names]
         return pa.table(columns, names=schema.names).cast(schema), plain
 
-    def check_same(self, one: pa.Table, one_rows: Ints, other: pa.Table, other_rows: Ints) -> None:
-        """Compare rows that share an identity, by their plain columns.
+    def check_same(self, left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> None:
+        """Compare pairs of rows that share an identity, by their plain columns.
 
-        Raises: InvalidRequest: two differ; a table that keeps them as one would give out a row that never was.
+        Raises:
+            InvalidRequest: two rows differ. Stored as one row, they would make the table emit a row that never existed.
         """
-        different = np.count_nonzero(~same_keys(one, one_rows, other, other_rows, one.column_names))
+        different = np.count_nonzero(~same_keys(left, left_rows, right, right_rows, left.column_names))
         if different:
             raise InvalidRequest(
                 f"operator {self.state.uid}: {different} rows differ from others with the same identity of 128 bits. "

@@ -1,4 +1,4 @@
-"""The run reader restores layers from state handles, by the node cache or the store, and checks them."""
+"""Restore and verify layers of state handles, from the node cache or the store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.state.runs.runs import check_body, decode_run
 
 
-def references(
+def referenced_runs(
     identity: StateIdentity, handles: Sequence[StateHandle], objects: CheckpointObjects
 ) -> tuple[RunHandle, ...]:
-    """Runs that this subtask refers to, each narrowed to the key groups for which it counts here, oldest first."""
+    """Return the runs of this subtask, oldest first, each narrowed to the key groups that are valid here.
+
+    A rescale from one subtask to two halves the valid key groups of a run, not its file: run 0..127 becomes 0..63 of
+    the first subtask and 64..127 of the second.
+
+    Raises:
+        InvalidRequest: `max_parallelism` differs from the recorded one.
+        StateCorrupt: the handles do not cover the subtask's key groups, or belong to another operator.
+    """
     own, covered, checkpoint_id = identity.key_groups, 0, objects.checkpoint_id
     runs: list[RunHandle] = []
     for handle in sorted(handles, key=lambda handle: handle.key_groups.start):
@@ -54,12 +62,12 @@ def _intersection(left: range, right: range) -> range:
     return range(start, max(start, min(left.stop, right.stop)))
 
 
-_TOGETHER_BYTES = 32 << 20
-"""Of runs that are read side by side."""
+_BATCH_BYTES = 32 << 20
+"""Maximum size of the runs that are read in parallel."""
 
 
 class RunReader:
-    """Reads runs from the cache, else from the store with their size and checksum verified; each object once."""
+    """Reads runs from the cache, or else from the store, where it verifies size and checksum. Reads an object once."""
 
     def __init__(self, identity: StateIdentity, objects: CheckpointObjects, cache: StateCache | None) -> None:
         self._identity = identity
@@ -68,22 +76,22 @@ class RunReader:
         self._bodies = {} if objects.bodies is None else objects.bodies
 
     def read(self, runs: Sequence[RunHandle]) -> list[Layer]:
-        """Return the rows of runs that count here; of those that the cache has not, the bodies are read side by side.
+        """Return the rows of the runs' valid key groups. Bodies that are not cached are read in parallel.
 
-        With a cache they come out of it, mapped, also when they had to be put there first: of many runs that are
-        decoded one after another, only one lies in this process's own memory.
+        With a cache, every layer is mapped from it, including the runs that are decoded now. So only one decoded run at
+        a time is in this process's own memory.
         """
         cached = [None if self._cache is None else self._cache.load(self._identity, run) for run in runs]
         self._fetch({run.key: run for run, layer in zip(runs, cached, strict=True) if layer is None}.values())
         return [self._read(run) if layer is None else layer for run, layer in zip(runs, cached, strict=True)]
 
     def _read(self, run: RunHandle) -> Layer:
-        layer = self._decoded(run)
+        layer = self._decode(run)
         if self._cache is not None and self._cache.stage(self._identity, run, layer):
             return self._cache.load(self._identity, run) or layer
         return layer
 
-    def _decoded(self, run: RunHandle) -> Layer:
+    def _decode(self, run: RunHandle) -> Layer:
         identity, body = self._identity, self._bodies[run.key]
         try:
             return decode_run(body, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
@@ -95,19 +103,19 @@ class RunReader:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error
 
     def _fetch(self, runs: Iterable[RunHandle]) -> None:
-        """Read and check the bodies that were not read before, of about so many bytes at a time."""
-        together, size = list[RunHandle](), 0
+        """Read and check the bodies not read before, in batches of about `_BATCH_BYTES`."""
+        batch, size = list[RunHandle](), 0
         for run in runs:
             if run.key in self._bodies:
                 continue
-            if together and size + run.size > _TOGETHER_BYTES:
-                self._fetch_at_once(together)
-                together, size = [], 0
-            together.append(run)
+            if batch and size + run.size > _BATCH_BYTES:
+                self._fetch_parallel(batch)
+                batch, size = [], 0
+            batch.append(run)
             size += run.size
-        self._fetch_at_once(together)
+        self._fetch_parallel(batch)
 
-    def _fetch_at_once(self, runs: Sequence[RunHandle]) -> None:
+    def _fetch_parallel(self, runs: Sequence[RunHandle]) -> None:
         for run, body in zip(runs, self._objects.each(self._body, runs), strict=True):
             self._bodies[run.key] = body
 

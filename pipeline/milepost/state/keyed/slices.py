@@ -1,8 +1,11 @@
-"""Slices divide a subtask's key groups, so that state larger than memory is worked on part by part.
+"""Divide a subtask's key groups into slices, so that state larger than memory is processed in parts.
 
-A slice is a contiguous range of key groups. Each is restored, changed, frozen and encoded by itself, as a subtask of a
-higher parallelism would be, and writes its own run; what the subtask acknowledges is one handle over all of them.
-Slices come from halving, so that a state that grows keeps most of them, and with them its entries in the node's cache.
+A slice is a contiguous range of key groups. Like a subtask of a higher parallelism, each slice is restored, changed,
+frozen and encoded separately, and writes its own run. The subtask acknowledges one handle over all slices. Ranges are
+halved, so growing state keeps most of its slices, and with them its entries in the node's cache:
+
+    key groups 0..7, cost 1 each, budget 4      [0..3] [4..7]
+    group 5 grows to cost 3                     [0..3] [4..5] [6..7]
 """
 
 from __future__ import annotations
@@ -21,24 +24,24 @@ from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import RunHandle, StateHandle
 
 STATE_COPIES = 4
-"""Memory of restored state, as so many times its rows' own bytes: they are mapped or decoded, and a base is a merge."""
+"""Memory of restored state, as a multiple of its rows' bytes: mapped or decoded layers, and the merge of a base."""
 
 INPUT_COPIES = 3
-"""Memory of input rows: as they came, concatenated, and the columns in use."""
+"""Copies of input rows in memory: as received, concatenated, and the columns in use."""
 
 CHANGED_COPIES = 6
-"""Memory of a changed key: found, folded, kept, given out, and encoded."""
+"""Copies of a changed row in memory: looked up, folded, stored, emitted and encoded."""
 
 _PER_ROW_BYTES = 120
-"""Hashes, orders and numbers of one input row."""
+"""Hash, sort order and key number of one input row."""
 
 _HASH_BYTES = 11
-"""The hash, its drift, and whether the row is a tombstone."""
+"""Hash, drift and tombstone flag of one state row."""
 _VARIABLE_BYTES = 48
 
 
 def row_bytes(schema: pa.Schema) -> int:
-    """Memory of one state row; of text and nested values a guess."""
+    """Return the memory of one state row in bytes; text and nested values are estimated."""
     return _HASH_BYTES + sum(_width(field.type) for field in schema)
 
 
@@ -50,23 +53,25 @@ def _width(data_type: pa.DataType) -> int:
 
 
 def state_cost(handles: Sequence[StateHandle], own: range, schema: pa.Schema) -> Ints:
-    """Memory, per key group of `own`, that the recorded state takes while it is worked on."""
+    """Return the memory in bytes, per key group of `own`, needed to process the recorded state."""
     rows = np.zeros(len(own), dtype=np.int64)
     for handle in handles:
         for run in handle.runs:
             start, stop = max(run.valid.start, own.start), min(run.valid.stop, own.stop)
             if start < stop:
                 offsets = run.offsets[start - run.key_groups.start : stop - run.key_groups.start + 1]
-                counted: Ints = np.asarray(offsets, dtype=np.int64)
-                rows[start - own.start : stop - own.start] += counted[1:] - counted[:-1]
+                rows_before: Ints = np.asarray(offsets, dtype=np.int64)
+                rows[start - own.start : stop - own.start] += rows_before[1:] - rows_before[:-1]
     return rows * (row_bytes(schema) * STATE_COPIES)
 
 
 def input_cost(rows: int, size: int, schemas: Iterable[pa.Schema]) -> int:
-    """Memory that so many input rows of `size` bytes take while they are worked on.
+    """Return the memory in bytes needed to process input rows.
 
     Args:
-        schemas: of the tables that each of them may change.
+        rows: number of rows.
+        size: their total bytes.
+        schemas: of the tables that each row may change.
     """
     changed = sum(row_bytes(schema) for schema in schemas)
     return size * INPUT_COPIES + rows * (_PER_ROW_BYTES + changed * CHANGED_COPIES)
@@ -85,7 +90,7 @@ def slices_within(own: range, cost: Ints, budget_bytes: int) -> list[range]:
     return [*slices_within(left, cost[:half], budget_bytes), *slices_within(right, cost[half:], budget_bytes)]
 
 
-def divided(
+def split_buffer(
     buffer: Buffer,
     slices: Sequence[range],
     routing_key: Sequence[str],
@@ -93,35 +98,38 @@ def divided(
     max_parallelism: int,
     spill: SpillFile,
 ) -> list[Buffer | None]:
-    """Return the rows of a buffer slice by slice, in their order, on the disk; None where a slice has none of them."""
+    """Split a buffer by slice and spill the parts, in row order; None for a slice without rows."""
     rows = buffer.rows()
     starts = np.asarray([part.start for part in slices], dtype=np.int64)
     owner = np.searchsorted(starts, hasher.key_groups(rows, routing_key, max_parallelism), side="right") - 1
     order = np.argsort(owner, kind="stable")
     borders = np.searchsorted(owner[order], np.arange(len(slices) + 1))
-    found: list[Buffer | None] = []
+    buffers: list[Buffer | None] = []
     for index in range(len(slices)):
         chosen = order[borders[index] : borders[index + 1]]
         if not chosen.size:
-            found.append(None)
+            buffers.append(None)
             continue
         payload = spill.append(encode_rows(rows.take(pa.array(chosen))))
-        found.append(Buffer(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us, payload))
-    return found
+        buffers.append(Buffer(buffer.operator, buffer.producer, buffer.lateness_us, buffer.oldest_us, payload))
+    return buffers
 
 
-def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) -> StateHandle:
-    """Return one handle of a subtask from those of its slices, which follow each other.
+def merge_handles(slices: Sequence[StateHandle], before: Sequence[StateHandle]) -> StateHandle:
+    """Merge the handles of a subtask's slices into one.
+
+    A run that adjacent slices both retain becomes one run again: valid 0..3 and 4..7 become 0..7.
 
     Args:
-        before: what the slices were restored from: runs that more than one of them kept come in that order.
+        slices: in ascending order, without gaps.
+        before: handles that the slices were restored from. They determine the order of the retained runs.
     """
     first, last = slices[0], slices[-1]
-    known = list(dict.fromkeys(run.key for handle in _ascending(before) for run in handle.runs))
-    kept: dict[str, list[RunHandle]] = {key: [] for key in known}
-    for one in slices:
-        for run in one.runs:
-            parts = kept.setdefault(run.key, [])
+    keys_before = dict.fromkeys(run.key for handle in _ascending(before) for run in handle.runs)
+    parts_by_key: dict[str, list[RunHandle]] = {key: [] for key in keys_before}
+    for handle in slices:
+        for run in handle.runs:
+            parts = parts_by_key.setdefault(run.key, [])
             if parts and parts[-1].valid.stop == run.valid.start:
                 parts[-1] = replace(run, valid=range(parts[-1].valid.start, run.valid.stop))
             else:
@@ -130,9 +138,9 @@ def joined_handle(slices: Sequence[StateHandle], before: Sequence[StateHandle]) 
         uid=first.uid,
         key_groups=range(first.key_groups.start, last.key_groups.stop),
         max_parallelism=first.max_parallelism,
-        runs=tuple(run for parts in kept.values() for run in parts),
-        timers=tuple(timer for one in slices for timer in one.timers),
-        live_rows=sum(one.live_rows for one in slices),
+        runs=tuple(run for parts in parts_by_key.values() for run in parts),
+        timers=tuple(timer for handle in slices for timer in handle.timers),
+        live_rows=sum(handle.live_rows for handle in slices),
     )
 
 
@@ -142,7 +150,7 @@ def _ascending(handles: Sequence[StateHandle]) -> list[StateHandle]:
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The frozen slices of a subtask, encoded and on the node's disk: upload them when you like."""
+    """The frozen slices of a subtask, encoded on the node's disk, to be uploaded at any time."""
 
     handle: StateHandle
     uploads: tuple[tuple[str, Spilled], ...]
@@ -155,10 +163,11 @@ class EncodedSlices:
 
 
 class SliceEncoder:
-    """Takes the snapshots of slices, in their order.
+    """Collects the snapshots of slices, in ascending order.
 
     Args:
-        before: what they were restored from.
+        before: handles that the slices were restored from.
+        spill: stores the encoded runs.
     """
 
     def __init__(self, before: Sequence[StateHandle], spill: SpillFile) -> None:
@@ -167,9 +176,9 @@ class SliceEncoder:
         self._uploads: list[tuple[str, Spilled]] = []
 
     def add(self, snapshot: StateSnapshot) -> None:
-        """Keep a slice's handle, and its runs on the disk. Raises EnvironmentUnusable."""
+        """Store a slice's handle, and its runs on the disk. Raises EnvironmentUnusable."""
         self._handles.append(snapshot.handle)
         self._uploads += [(upload.key, self._spill.append(upload.body)) for upload in snapshot.uploads]
 
     def result(self) -> EncodedSlices:
-        return EncodedSlices(joined_handle(self._handles, self._before), tuple(self._uploads))
+        return EncodedSlices(merge_handles(self._handles, self._before), tuple(self._uploads))

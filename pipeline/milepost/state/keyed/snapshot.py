@@ -1,7 +1,7 @@
-"""The snapshot follows the freeze: choose what to write, encode it, name the runs that are the state.
+"""Encode frozen state: choose what to write, encode it, and list the runs of the state.
 
-A `FrozenState` shares immutable layers with the state it came from. Encoding is a pure function of them, so two
-attempts of a task produce the same bytes under the same name, and acknowledge the same handle.
+A `FrozenState` shares immutable layers with the state it came from. Encoding is a pure function of those layers. So two
+attempts of a task write the same bytes under the same name, and acknowledge the same handle.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from milepost.state.statistics.row_statistics import Change, RowStatistics, Time
 
 @dataclass(frozen=True, slots=True)
 class RestoredState:
-    """One subtask's state as a checkpoint has it.
+    """One subtask's state in a checkpoint.
 
     Attributes:
-        bases, deltas: of each base and delta run, in the order of `runs`; no two bases share a key group.
-        watermark_us: firing watermark of the subtask there.
-        statistics: of the checkpoint; None when all rows have to be counted.
-        cache: which takes what the next snapshot writes.
+        bases, deltas: layers of the base and delta runs, in the order of `runs`. No two bases share a key group.
+        watermark_us: firing watermark of the subtask at the checkpoint.
+        statistics: of the checkpoint; None when all rows must be counted.
+        cache: stores the run of the next snapshot.
     """
 
     identity: StateIdentity
@@ -54,18 +54,18 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """What the subtask acknowledges, and what it must upload first; nothing when no key changed."""
+    """The handle that the subtask acknowledges, and the uploads it must finish first; none when no key changed."""
 
     handle: StateHandle
     uploads: tuple[Upload, ...]
 
 
 class FrozenState:
-    """The state at the barrier: encode it when you like; later changes of the operator do not reach it.
+    """The state at the barrier. It can be encoded at any time: later changes of the operator do not affect it.
 
     Args:
         watermark_us: firing watermark at this checkpoint.
-        added: how many of the changes were not alive; None when that was not looked at.
+        added: number of changed rows whose key had no live row; None if unknown.
     """
 
     def __init__(self, restored: RestoredState, changes: Layer, watermark_us: int | None, added: int | None) -> None:
@@ -75,20 +75,20 @@ class FrozenState:
         self._watermark_us = watermark_us
         self._times = restored.times
         self._all_changes = changes
-        self._changes = self._needed(changes, (*reversed(self._deltas), *self._bases))
+        self._changes = self._drop_useless_tombstones(changes, (*reversed(self._deltas), *self._bases))
         self._added = added
         self._written: Layer | None = None
 
     @property
     def changed_rows(self) -> int:
-        """Rows and tombstones that this epoch must record."""
+        """The number of rows and tombstones that this epoch must record."""
         return self._changes.num_rows
 
     def encode(self, directory: str) -> StateSnapshot:
-        """Return the handle to acknowledge and the bytes to upload before.
+        """Return the handle to acknowledge and the objects to upload before that.
 
         Args:
-            directory: of the object key relative to the job's root, ends in ``/``.
+            directory: prefix of the object keys, relative to the job's root; ends in ``/``.
         """
         choice = choose_write(
             base_rows=sum(int(np.count_nonzero(self._times.alive(base, self._watermark_us))) for base in self._bases),
@@ -105,13 +105,15 @@ class FrozenState:
         elif choice.write is SnapshotWrite.MERGED_DELTA:
             older, newest = self._deltas[: -choice.merged], self._deltas[-choice.merged :]
             replaced = [run for run in self._runs if run.kind is RunKind.DELTA][-choice.merged :]
-            merged = self._needed(self._stack([*newest, self._changes]), (*reversed(older), *self._bases))
+            merged = self._drop_useless_tombstones(
+                self._stack([*newest, self._changes]), (*reversed(older), *self._bases)
+            )
             kept = tuple(run for run in self._runs if run not in replaced)
             runs, uploads = self._write(merged, RunKind.DELTA, kept, directory)
         elif choice.write is SnapshotWrite.DELTA:
             runs, uploads = self._write(self._changes, RunKind.DELTA, self._runs, directory)
         if choice.write is not SnapshotWrite.BASE:
-            statistics = self._renewed()
+            statistics = self._updated_statistics()
         handle = StateHandle(
             uid=self._identity.uid,
             key_groups=self._identity.key_groups,
@@ -122,8 +124,8 @@ class FrozenState:
         )
         return StateSnapshot(handle, uploads)
 
-    def _renewed(self) -> RowStatistics:
-        """Return the statistics of a state of which only the changes are written."""
+    def _updated_statistics(self) -> RowStatistics:
+        """Return the statistics after this epoch, computed from the previous ones and the changes where possible."""
         older = [layer for layer in (*reversed(self._deltas), *self._bases) if layer.num_rows]
         if self._restored.statistics is None:
             return self._count([self._all_changes, *older])
@@ -148,29 +150,32 @@ class FrozenState:
         return stack(layers, self._identity.keys, self._identity.schema)
 
     def stage_cache(self, snapshot: StateSnapshot) -> None:
-        """Put the run just written into the node-local cache: the next epoch restores it. A fault is only logged."""
+        """Store the run just written in the node-local cache, for the next epoch's restore. Faults are only logged."""
         cache = self._restored.cache
         if cache is not None and self._written is not None and snapshot.uploads:
             cache.stage(self._identity, snapshot.handle.runs[-1], self._written)
 
-    def _needed(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
-        """Drop dead rows, or make them tombstones; of tombstones keep those that hide a row alive below.
+    def _drop_useless_tombstones(self, changes: Layer, below: tuple[Layer, ...]) -> Layer:
+        """Replace dead rows with tombstones, and drop the tombstones that hide no live row below.
+
+            changes   a dead   b deleted   c=4          below   a=1   c=3
+            result    a deleted            c=4          b is dropped: no older layer has a live b
 
         Args:
-            below: the older layers that stay, newest first.
+            below: the older layers that remain, newest first.
         """
-        gone = changes.deleted | ~self._times.alive(changes, self._watermark_us)
-        if not gone.any():
+        dead = changes.deleted | ~self._times.alive(changes, self._watermark_us)
+        if not dead.any():
             return changes
         hides = np.zeros(changes.num_rows, dtype=np.bool_)
-        open_ = np.flatnonzero(gone)
+        unresolved = np.flatnonzero(dead)
         for layer in below:
-            query, found = match(layer, changes.hashes[open_], changes.rows, self._identity.keys, open_)
+            query, found = match(layer, changes.hashes[unresolved], changes.rows, self._identity.keys, unresolved)
             visible = ~layer.deleted[found] & self._times.alive(layer, self._watermark_us, found)
-            hides[open_[query[visible]]] = True
-            open_ = open_[others(query, len(open_))]
-        marked = Layer(changes.hashes, changes.stored, changes.deleted | gone)
-        return marked.where(~gone | hides)
+            hides[unresolved[query[visible]]] = True
+            unresolved = unresolved[others(query, len(unresolved))]
+        marked = Layer(changes.hashes, changes.stored, changes.deleted | dead)
+        return marked.where(~dead | hides)
 
     def _write(
         self, layer: Layer, kind: RunKind, kept: tuple[RunHandle, ...], directory: str

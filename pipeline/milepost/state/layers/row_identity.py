@@ -1,17 +1,17 @@
-"""Row identity names a row that has no key by two hashes over its columns: rows are one exactly if all values are.
+"""Identify rows without a key by two hashes over all their columns.
 
-Where rows of a key are kept one by one, equal ones are kept once, with how many there are. Values count as they are:
-there is one NaN, -0.0 is not 0.0, and null equals null alone. Columns are first made *plain*: floats become their bits,
-a struct becomes whether it is there and its fields, a list the text of its elements. Two key hashes of the plain
-columns, each with a secret of its own, are the identity; rows that share it are compared by their plain columns.
+Multi-row tables store equal rows once, with a count. Two rows are equal exactly if all their values are: there is one
+NaN, -0.0 differs from 0.0, and null equals only null. Columns are first made *plain*: a float becomes its bits, a
+struct becomes a validity column and its fields, a list becomes the text of its elements. The identity is two key hashes
+of the plain columns, each with its own secret. Rows with the same identity are still compared by their plain columns.
 
-    >>> some = plain_columns(pa.table({"x": [0.0, -0.0, None, 0.0]}))
-    >>> first, _ = identity_of(some, KeyHash("00" * 16))
+    >>> plain = plain_columns(pa.table({"x": [0.0, -0.0, None, 0.0]}))
+    >>> first, _ = identity_of(plain, KeyHash("00" * 16))
     >>> [first.tolist().index(value) for value in first.tolist()]
     [0, 1, 2, 0]
 
-What is here is part of a stored format: the version of `ROW_IDENTITY`, under which a state schema records the columns
-that the hashes are over.
+The identity is part of a stored format, versioned by `ROW_IDENTITY`. Under that key a state schema records the columns
+that the identity covers.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from milepost.state.layers.key_hash import KeyHash
 
 
 def plain_columns(rows: pa.Table) -> pa.Table:
-    """Return columns of which two rows have the same values, as keys are compared, exactly if the rows are the same.
+    """Return columns that are equal, by key comparison, in exactly those rows that are equal in all columns.
 
-    Raises: InvalidRequest: of a type that has no stable hash, such as an interval, once it is hashed.
+    A column whose type has no stable hash, such as an interval, is refused later, by `identity_of`.
     """
     columns = [column for name in rows.column_names for column in _plain(_one_chunk(rows.column(name)))]
     return pa.table(columns, names=[str(at) for at in range(len(columns))])
 
 
 def identity_of(plain: pa.Table, hasher: KeyHash) -> tuple[Ints, Ints]:
-    """Return two numbers per row of plain columns. Raises InvalidRequest: a column's type has no stable hash."""
+    """Return both identity hashes of each row. Raises InvalidRequest: a column's type has no stable hash."""
     first, second = (KeyHash(secret)(plain, plain.column_names) for secret in _secrets(hasher.secret))
     return first.view(np.int64), second.view(np.int64)
 
@@ -75,21 +75,21 @@ _AS_NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], 
     (pa.types.is_time64, lambda _: pa.int64()),
     (pa.types.is_duration, lambda _: pa.int64()),
 )
-"""Times of a day and durations are numbers of their unit."""
+"""Times of day and durations become integers in their unit."""
 
 
 def _texts_of_lists(array: pa.Array) -> pa.Array:
-    """Return the elements of each list, or the entries of each map, as one text; null for null."""
+    """Return each list or map as the text of its elements or entries; null for null."""
     lists = array.cast(_as_list(array.type))
     elements = plain_columns(pa.table({"element": lists.values}))
     values = list(zip(*(_without_times(column).to_pylist() for column in elements.columns), strict=True))
     bounds, valid = lists.offsets.to_pylist(), lists.is_valid().to_pylist()
-    texts = [repr(values[bounds[at] : bounds[at + 1]]) if there else None for at, there in enumerate(valid)]
+    texts = [repr(values[bounds[at] : bounds[at + 1]]) if is_valid else None for at, is_valid in enumerate(valid)]
     return pa.array(texts, pa.string())
 
 
 def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return timestamps and dates as the numbers that they are stored as, and any other column unchanged."""
+    """Return timestamps and dates as their stored integers, and any other column unchanged."""
     if not pa.types.is_temporal(column.type):
         return column
     return column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())

@@ -1,4 +1,4 @@
-"""Taking gathers one column's values from several layers."""
+"""Gather one column's values from several layers."""
 
 from __future__ import annotations
 
@@ -15,49 +15,54 @@ from milepost.state.layers.layer import Bools, Layer
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Rows of one layer. `asked`: the position of each in the answer; `rows`: where it is in the layer."""
+    """Rows of one layer, and their positions in the result.
 
-    asked: Ints
+    Attributes:
+        positions: of each row, its index in the result.
+        rows: of each row, its index in the layer.
+    """
+
+    positions: Ints
     layer: Layer
     rows: Ints
 
 
-def found_of(hits: Sequence[Hits], count: int) -> Bools:
-    """Return which positions of the answer get a row."""
-    found = np.zeros(count, dtype=np.bool_)
+def hit_mask(hits: Sequence[Hits], count: int) -> Bools:
+    """Return which of the `count` positions of the result have a row."""
+    is_hit = np.zeros(count, dtype=np.bool_)
     for part in hits:
-        found[part.asked] = True
-    return found
+        is_hit[part.positions] = True
+    return is_hit
 
 
-def take(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
-    """Return one column of the answer, null where nothing was found; no position is hit twice.
+def take(field: pa.Field, hits: Sequence[Hits], is_hit: Bools) -> pa.Array | pa.ChunkedArray:
+    """Return one column of the result, null at positions without a row. No position has two rows.
 
-    Four keys are asked for. The newer layer has the second one, in its row 0, the older one the last two.
+    Four keys are looked up. The newer layer has the second key, in its row 0; the older layer has the last two.
 
     >>> newer, older = (Layer(np.arange(2), pa.table({"n": n}), np.zeros(2, np.bool_)) for n in ([7, 8], [1, 2]))
     >>> hits = [Hits(np.array([1]), newer, np.array([0])), Hits(np.array([2, 3]), older, np.array([1, 0]))]
-    >>> take(pa.field("n", pa.int64()), hits, found_of(hits, 4)).to_pylist()
+    >>> take(pa.field("n", pa.int64()), hits, hit_mask(hits, 4)).to_pylist()
     [None, 7, 2, 1]
     """
     values = None
     for part in hits:
         numbers = numbers_at(part.layer.stored, field.name, part.rows)
         if numbers is None:
-            return _gather_values(field, hits, found)
+            return _gather_values(field, hits, is_hit)
         if values is None:
-            values = np.zeros(len(found), dtype=numbers.dtype)
-        values[part.asked] = numbers
+            values = np.zeros(len(is_hit), dtype=numbers.dtype)
+        values[part.positions] = numbers
     if values is None:
-        return pa.nulls(len(found), field.type)
-    return pa.array(values, mask=None if bool(found.all()) else ~found).view(field.type)
+        return pa.nulls(len(is_hit), field.type)
+    return pa.array(values, mask=None if bool(is_hit.all()) else ~is_hit).view(field.type)
 
 
-def _gather_values(field: pa.Field, hits: Sequence[Hits], found: Bools) -> pa.Array | pa.ChunkedArray:
-    source, taken = np.zeros(len(found), dtype=np.int64), 0
+def _gather_values(field: pa.Field, hits: Sequence[Hits], is_hit: Bools) -> pa.Array | pa.ChunkedArray:
+    source, offset = np.zeros(len(is_hit), dtype=np.int64), 0
     for part in hits:
-        source[part.asked] = np.arange(taken, taken + len(part.rows))
-        taken += len(part.rows)
+        source[part.positions] = np.arange(offset, offset + len(part.rows))
+        offset += len(part.rows)
     columns = [values_at(part.layer.stored, field.name, part.rows) for part in hits]
     values = pa.concat_arrays([chunk for column in columns for chunk in column.chunks])
-    return values.take(pa.array(source, mask=~found))
+    return values.take(pa.array(source, mask=~is_hit))

@@ -1,9 +1,12 @@
-"""The compaction rule says when a snapshot writes a delta, and when it replaces older runs.
+"""Decide whether a snapshot writes a delta, merges deltas, or writes a new base.
 
-A delta costs what changed. A base costs all that is alive, so it waits until the deltas hold several times as much:
-then it adds little to what each changed key costs, and a restore still reads no more than that many times the state.
-Many small deltas are merged among themselves, those of a like size first, so that a row is rewritten about as often as
-its run can still double.
+A delta costs as much as the epoch changed. A base costs as much as all live rows. It is therefore written only when the
+deltas hold several times as many rows as the base. Then it adds little to the cost of each changed key, and the amount
+that a restore reads stays bounded. Small deltas are merged with others of a similar size, so a row is rewritten about
+as often as its run can double in size:
+
+    base 100, deltas 60 + 60, 70 changed       190 <= 400 and fewer than 32 deltas: write a delta
+    base 100, deltas 200 + 180, 30 changed     410 > 400: write a base
 """
 
 from __future__ import annotations
@@ -13,17 +16,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 BASE_FACTOR = 4
-"""Once the deltas hold more than so many times the rows of the base, a base is written: a changed row is written
+"""A base is written once the deltas hold more than this many times its rows. A changed row is then written
 1 + 1 / BASE_FACTOR times, and a restore reads at most 1 + BASE_FACTOR times the state."""
 
 ALMOST_ALL = 0.8
-"""From this share of the base's rows on, changes are written as a base: it costs hardly more, and ends the deltas."""
+"""Changes of at least this share of the base's rows become a base: it costs little more, and replaces the deltas."""
 
 MAX_DELTAS = 32
-"""As many deltas on one base are merged, at least the newest two."""
+"""Deltas are merged once a base has this many: at least the newest two."""
 
 LIKE_SIZE = 2
-"""A delta is merged with those after it while it has at most so many times their rows."""
+"""A delta joins the merge of the deltas after it while it has at most this many times their rows."""
 
 
 class SnapshotWrite(Enum):
@@ -38,7 +41,7 @@ class SnapshotWrite(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a snapshot writes; `merged`: how many of the newest deltas a MERGED_DELTA replaces, else 0."""
+    """What a snapshot writes. `merged` is the number of newest deltas that a MERGED_DELTA replaces, else 0."""
 
     write: SnapshotWrite
     merged: int = 0

@@ -1,13 +1,17 @@
-"""State evolution adds, widens and drops declared columns; old runs are converted when they are read.
+"""Evolve state schemas: add, widen and drop columns, and convert old runs when they are read.
 
-Runs are immutable, so a base, its deltas and the newest run may have three schemas. Each state column therefore has a
-*stored name*: its own name as long as it was there from the beginning, and a name that no other column ever had when it
-was added later. A column that was dropped and comes back is another column: what old runs hold of the first one is not
-read, and a run from before a column was added has null for it. A column that became wider keeps its stored name; what
-runs hold of it in a narrower type is cast when it is read.
+Runs are immutable, so a base, its deltas and the newest run can have three different schemas. Each state column
+therefore has a *stored name*. A column of the first schema is stored under its own name. A column that is added later
+gets a stored name that no other column ever had. A column that is dropped and added again is a new column:
 
-What a field's metadata says is part of the recorded schema: its stored name, whether it may begin null, and of an exact
-sum the decimal places at which it is kept.
+    checkpoint 3   schema k, n             runs store k, n
+    checkpoint 5   n dropped               runs store k
+    checkpoint 7   n added (stamp "7")     runs store k, __n#7; for older runs n is null, also where they have n
+
+A widened column keeps its stored name. Narrower values of old runs are cast when they are read.
+
+The recorded schema includes field metadata: the stored name, whether a column may begin as null, and the decimal places
+of an exact sum.
 """
 
 from __future__ import annotations
@@ -30,11 +34,12 @@ _COARSE_TO_FINE = ("s", "ms", "us")
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """What differs between a recorded state schema and the one that an operator asks for now.
+    """Differences between a recorded state schema and the operator's current one.
 
     Attributes:
-        added, dropped: columns. widened: column -> (type before, type now).
-        problems: why recorded state cannot be continued, in words; empty when it can.
+        added, dropped: column names.
+        widened: column -> (recorded type, current type).
+        problems: reasons why the recorded state cannot be used, as text; empty if it can.
     """
 
     added: tuple[str, ...]
@@ -44,11 +49,11 @@ class SchemaChange:
 
     @property
     def converts(self) -> bool:
-        """Whether a restore changes anything."""
+        """Whether a restore has to convert the recorded state."""
         return bool(self.added or self.dropped or self.widened)
 
     def words(self) -> str:
-        """Return the conversion in one line."""
+        """Return the conversion as one line of text."""
         parts = [f"{name} becomes {now} (was {before})" for name, (before, now) in self.widened.items()]
         parts += [f"{name} is new and begins as null" for name in self.added]
         parts += [f"{name} is left behind" for name in self.dropped]
@@ -56,11 +61,11 @@ class SchemaChange:
 
 
 def widens(before: pa.DataType, now: pa.DataType) -> bool:
-    """Whether every value of one type is exactly a value of another, wider one; transitive, and true of equal types.
+    """Return whether every value of one type is exactly a value of another. Transitive, and true for equal types.
 
-    Integers become wider integers, floats that hold them all, and decimals with digits enough; float32 becomes float64;
-    decimals keep all their digits; timestamps of one kind become finer down to microseconds. A list widens with its
-    element, a struct with its fields, which keep names and order.
+    Integers widen to wider integers, to floats that represent all of them, and to decimals with enough digits. float32
+    widens to float64. Decimals keep all their digits. Timestamps of the same time zone become finer, down to
+    microseconds. A list widens with its element, a struct with its fields, which keep their names and order.
     """
     if before == now:
         return True
@@ -86,9 +91,9 @@ def widens(before: pa.DataType, now: pa.DataType) -> bool:
 
 
 def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
-    """Return whether equal keys stay equal, and in their key group: integers among themselves, and timestamps.
+    """Return whether equal keys stay equal and in their key group: integers, timestamps, decimals of one scale.
 
-    Not floats: the text 0.1 is read as another float64 than the float32 that state has.
+    Floats do not: the text 0.1 parsed as float64 differs from the float32 in the state.
     """
     if before in _INTEGER_BITS or pa.types.is_timestamp(before):
         return widens(before, now) and (now in _INTEGER_BITS or pa.types.is_timestamp(now))
@@ -100,11 +105,13 @@ def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
 def compare_schemas(
     before: pa.Schema, now: pa.Schema, key: Collection[str], tie_break: Sequence[str] = ()
 ) -> SchemaChange:
-    """Say how recorded state becomes what an operator asks for, or why it cannot.
+    """Compare a recorded state schema with the operator's current one.
 
     Args:
-        before: as recorded with the checkpoint. now: of the operator. key: columns that identify a row now.
-        tie_break: columns that decide between equal rows now, in the order in which they are compared.
+        before: recorded with the checkpoint.
+        now: current schema of the operator.
+        key: columns that currently identify a row.
+        tie_break: columns that currently decide between equal rows, in the order of comparison.
     """
     added: list[str] = []
     widened: dict[str, tuple[pa.DataType, pa.DataType]] = {}
@@ -115,7 +122,7 @@ def compare_schemas(
             if field.metadata is not None and BEGINS_NULL in field.metadata:
                 added.append(field.name)
             else:
-                problems.append(_unknown(field.name, key))
+                problems.append(_missing_column_problem(field.name, key))
             continue
         recorded = before.field(index)
         scales = [scale for scale in (_scale(recorded), _scale(field)) if scale is not None]
@@ -136,11 +143,11 @@ def compare_schemas(
         [name for name in names if name in tie_break and name in before.names] for names in (before.names, tie_break)
     ]
     if former != current:
-        problems.append(_other_tie_break(former, current))
+        problems.append(_tie_break_problem(former, current))
     return SchemaChange(tuple(added), tuple(dropped), widened, tuple(problems))
 
 
-def _unknown(name: str, key: Collection[str]) -> str:
+def _missing_column_problem(name: str, key: Collection[str]) -> str:
     if name in key:
         return f"key column {name} is new: recorded state is not by it"
     if name.startswith("__"):
@@ -148,8 +155,8 @@ def _unknown(name: str, key: Collection[str]) -> str:
     return f"{name} of the rows that were consumed already is not known"
 
 
-def _other_tie_break(former: Sequence[str], current: Sequence[str]) -> str:
-    """Say that rows were chosen by columns in another order, and how to go on choosing so."""
+def _tie_break_problem(former: Sequence[str], current: Sequence[str]) -> str:
+    """Return the problem of a changed tie-break order, and how to restore the former order."""
     by_name = " (sorted by name, as earlier versions did in Airflow)" if list(former) == sorted(former) else ""
     return (
         f"equal rows were decided by the columns {', '.join(former)} in this order{by_name}, and would now be by "
@@ -157,7 +164,7 @@ def _other_tie_break(former: Sequence[str], current: Sequence[str]) -> str:
     )
 
 
-def evolved(
+def evolve_schema(
     uid: str,
     before: pa.Schema | None,
     now: pa.Schema,
@@ -165,12 +172,12 @@ def evolved(
     stamp: str,
     tie_break: Sequence[str] = (),
 ) -> pa.Schema:
-    """Return the operator's state schema with the stored name of each column: what a checkpoint records, runs have.
+    """Return the operator's state schema with the stored name of each column, as checkpoints record it.
 
     Args:
-        before: recorded with the checkpoint that is continued; None when it has no state of this operator.
-        stamp: what no other epoch has, also not one of another job whose savepoint this state comes from: the stored
-            names of added columns are made of it.
+        before: recorded with the restored checkpoint; None if it has no state of this operator.
+        stamp: part of the stored names of added columns. It is unique to the epoch, also across jobs, because state can
+            come from another job's savepoint.
         tie_break: as in `compare_schemas`.
     Raises:
         InvalidRequest: the recorded state cannot be converted.
@@ -189,17 +196,19 @@ def evolved(
     for field in now:
         added = field.name in change.added
         stored = f"__{field.name}#{stamp}" if added else stored_name(before.field(field.name))
-        kept = {name: value for name, value in (field.metadata or {}).items() if name != STORED_AS}
-        if ROW_IDENTITY in kept and not added:
-            kept[ROW_IDENTITY] = _identity_columns(before.field(field.name).metadata[ROW_IDENTITY], kept[ROW_IDENTITY])
-        fields.append(field.with_metadata(kept | ({STORED_AS: stored.encode()} if stored != field.name else {})))
+        metadata = {name: value for name, value in (field.metadata or {}).items() if name != STORED_AS}
+        if ROW_IDENTITY in metadata and not added:
+            metadata[ROW_IDENTITY] = _identity_columns(
+                before.field(field.name).metadata[ROW_IDENTITY], metadata[ROW_IDENTITY]
+            )
+        fields.append(field.with_metadata(metadata | ({STORED_AS: stored.encode()} if stored != field.name else {})))
     return pa.schema(fields)
 
 
 def _identity_columns(before: bytes, now: bytes) -> bytes:
-    """Return the columns that a row's identity is over: in their recorded order where they are the same columns.
+    """Return the columns that a row's identity covers, in their recorded order if the set of columns is unchanged.
 
-    The identity is a hash of the values one after another. In another order it would not find the stored row.
+    The identity hashes the values in order. In another order it would not match the stored row.
     """
     return before if sorted(json.loads(before)) == sorted(json.loads(now)) else now
 
@@ -214,13 +223,15 @@ def stored_names(schema: pa.Schema) -> tuple[str, ...]:
     return tuple(stored_name(field) for field in schema)
 
 
-def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a run's rows with the columns and types of a state schema that has stored names.
+def convert_rows(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Convert a run's rows to the columns and types of the operator's state schema.
 
     Args:
-        run: its key, for messages. rows: as the run has them. schema: what the operator asks for.
+        run: object key, for messages.
+        rows: as stored in the run.
+        schema: of the operator, with stored names.
     Raises:
-        InvalidRequest: the run lacks a column that was always there, or has one of a type that does not widen.
+        InvalidRequest: the run lacks a column of the first schema, or has a column whose type does not widen.
     """
     columns = []
     problems = []
@@ -244,17 +255,17 @@ def converted(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=plain).combine_chunks()
 
 
-def _reads_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether what a run has is exactly of a type: of a narrower one, or of what Parquet has instead of it."""
-    if pa.types.is_list(stored) and pa.types.is_list(wanted):
-        return _reads_as(stored.value_type, wanted.value_type)
-    if pa.types.is_struct(stored) and pa.types.is_struct(wanted) and stored.num_fields == wanted.num_fields:
+def _reads_as(stored: pa.DataType, target: pa.DataType) -> bool:
+    """Return whether a stored type reads exactly as another: a narrower type, or Parquet's substitute for it."""
+    if pa.types.is_list(stored) and pa.types.is_list(target):
+        return _reads_as(stored.value_type, target.value_type)
+    if pa.types.is_struct(stored) and pa.types.is_struct(target) and stored.num_fields == target.num_fields:
         return all(
-            old.name == new.name and _reads_as(old.type, new.type) for old, new in zip(stored, wanted, strict=True)
+            old.name == new.name and _reads_as(old.type, new.type) for old, new in zip(stored, target, strict=True)
         )
-    if pa.types.is_timestamp(wanted) and wanted.unit == "s":
-        return stored == wanted or stored == pa.timestamp("ms", wanted.tz)
-    return widens(stored, wanted)
+    if pa.types.is_timestamp(target) and target.unit == "s":
+        return stored == target or stored == pa.timestamp("ms", target.tz)
+    return widens(stored, target)
 
 
 def _cast(run: str, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -268,6 +279,6 @@ def _cast(run: str, values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray
 
 
 def _scale(field: pa.Field) -> int | None:
-    """Decimal places of an exact sum; None where none were recorded."""
+    """Return the decimal places of an exact sum; None if not recorded."""
     scale = (field.metadata or {}).get(SCALE)
     return None if scale is None else int(scale)

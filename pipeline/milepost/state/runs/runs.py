@@ -1,11 +1,15 @@
-"""Runs: immutable Parquet files of changed rows, sorted by key, small per changed key.
+"""Encode and decode runs: immutable Parquet files of changed rows, sorted by key.
 
-Sorted by key, an epoch's keys are small differences; by hash they would be random numbers. State is found by hash, so a
-reader brings rows into that order: the hash is not stored but computed, which is cheaper than reading it. A handle's
-offsets, which say how many rows each key group has, prove that the same hash came out. A column that says the same as
-one before it is named, not stored.
+In key order, the keys of an epoch compress as small differences. In hash order they would be random numbers:
 
-The file itself names its format. A run's bytes are a pure function of its rows, so its name can be its content hash.
+    stored     k  1001 1002 1004      differences 1, 2
+    restored   k  1004 1001 1002      ascending hash, if the hashes are 07.., 5c.., e3..
+
+State is looked up by hash, so a reader sorts the rows by hash. The hash is not stored, because computing it is cheaper
+than reading it. The offsets in the handle, the number of rows per key group, verify that the reader computed the same
+hash. A column with the same values as an earlier one is not stored: metadata names the column that it copies.
+
+The file records its format. A run's bytes are a pure function of its rows, so a run is named by its content hash.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import pyarrow.parquet as pq
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.state.layers.key_groups import Hashes, group_cuts, key_group
 from milepost.state.layers.layer import Bools, KeySpec, Layer, stable_order
-from milepost.state.runs.evolution import converted, stored_names
+from milepost.state.runs.evolution import convert_rows, stored_names
 from milepost.state.runs.handles import RunHandle, RunKind
 from milepost.state.runs.run_columns import Packing, copied_columns, order_by_key, packings
 
@@ -31,12 +35,16 @@ _FORMAT = b"1"
 _COPIES_KEY = b"milepost.run_copies"
 _ROWS_PER_ROW_GROUP = 256 * 1024
 _ROWS_PER_PAGE = 128 * 1024
-"""zstd packs blocks of 128 KB: so large, a page's byte planes are blocks, each with the code that suits it."""
+"""zstd compresses blocks of 128 KB. In pages of this many rows, each byte plane of a column is one block, with its own
+code."""
 _PAGE_BYTES = 8 * 1024 * 1024
 
 
 def group_offsets(layer: Layer, key_groups: range, max_parallelism: int) -> tuple[int, ...]:
-    """Row offset of each key group of the range, and the number of rows."""
+    """Return the row offset of each key group in the range, then the number of rows.
+
+    Three key groups with 2, 0 and 3 rows have the offsets (0, 2, 2, 5).
+    """
     return tuple(group_cuts(layer.hashes, max_parallelism)[key_groups.start : key_groups.stop + 1].tolist())
 
 
@@ -49,12 +57,12 @@ def encode_run(
     keys: KeySpec,
     schema: pa.Schema | None = None,
 ) -> tuple[RunHandle, bytes]:
-    """Return the handle and the bytes of a run that holds the layer.
+    """Encode a layer as a run. Return its handle and bytes.
 
     Args:
-        layer: not empty; all its rows lie in key_groups.
-        directory: of the object key, ends in ``/``; the file is named by its content.
-        schema: the layer's columns with their stored names; None: each is stored by its own name.
+        layer: not empty; all its rows are in key_groups.
+        directory: prefix of the object key, ends in ``/``. The file is named by its content hash.
+        schema: the layer's columns with their stored names; None: each column is stored under its own name.
     """
     state = layer.rows
     rows = state.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), pa.array(layer.deleted))
@@ -101,7 +109,7 @@ def _as_parquet(table: pa.Table) -> bytes:
 
 
 def check_body(handle: RunHandle, body: bytes) -> str | None:
-    """Say how a stored body differs from its handle; None when it does not."""
+    """Return how a stored body differs from its handle, as text; None if it matches."""
     if len(body) != handle.size:
         return f"it has {len(body)} bytes, expected {handle.size}"
     actual = hashlib.sha256(body).hexdigest()
@@ -113,15 +121,14 @@ def check_body(handle: RunHandle, body: bytes) -> str | None:
 def decode_run(
     body: bytes, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Read the wanted key groups of a run whose bytes were checked, as rows of the operator's state schema.
-
-    A run of an older schema is converted.
+    """Decode key groups of a run whose bytes were checked. A run of an older schema is converted.
 
     Args:
+        wanted: key groups to decode.
         schema: of the operator, with stored names.
     Raises:
-        InvalidRequest: the run's columns cannot become those of the schema.
-        StateCorrupt: the rows are not those that the handle describes, or their format is not known here.
+        InvalidRequest: the run's columns cannot be converted to the schema.
+        StateCorrupt: the rows do not match the handle, or the format is unknown.
     """
     start, stop = max(wanted.start, handle.key_groups.start), min(wanted.stop, handle.key_groups.stop)
     offsets = handle.offsets[start - handle.key_groups.start : stop - handle.key_groups.start + 1]
@@ -138,9 +145,10 @@ def decode_run(
 def decode_pieces(
     source: pa.NativeFile, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Iterator[Layer]:
-    """Yield what `decode_run` returns in parts, each sorted by itself: of one row group, which is all that is held.
+    """Yield the rows of `decode_run` in parts, one per row group, each sorted by hash.
 
-    Args, Raises: as `decode_run`; what the handle says of key groups is compared behind the last part.
+    Only one row group is in memory at a time. Arguments and errors are those of `decode_run`. The row counts per key
+    group are compared with the handle after the last part.
     """
     counts = np.zeros(max_parallelism, dtype=np.int64)
     with pq.ParquetFile(source) as file:
@@ -157,7 +165,7 @@ def decode_pieces(
 
 
 def _check_file(file: pq.ParquetFile, handle: RunHandle) -> None:
-    """Refuse a file of other rows or of another format than ours. Raises StateCorrupt."""
+    """Check row count and format of a file. Raises StateCorrupt."""
     if file.metadata.num_rows != handle.rows:
         raise StateCorrupt(f"state run {handle.key} has {file.metadata.num_rows} rows, expected {handle.rows}.")
     version = (file.metadata.metadata or {}).get(_FORMAT_KEY)
@@ -184,11 +192,11 @@ def _read(
     if own == handle.key_groups:
         key_schema = pa.schema([schema.field(name) for name in keys.key])
         key_names = {copies.get(name, name) for name in stored_names(key_schema)}
-        known = _columns(file, [name for name in names if name in key_names])
-        order, hashes = stable_order(hashes_of(known))
+        key_table = _columns(file, [name for name in names if name in key_names])
+        order, hashes = stable_order(hashes_of(key_table))
         positions = pa.array(order)
         columns = [
-            (known if name in known.column_names else _columns(file, [name])).column(name).take(positions)
+            (key_table if name in key_table.column_names else _columns(file, [name])).column(name).take(positions)
             for name in names
         ]
         table = _with_copies(pa.table(columns, schema=pa.schema([file.schema_arrow.field(n) for n in names])), copies)
@@ -204,7 +212,7 @@ def _read(
 def _parts(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Iterator[tuple[pa.Table, Hashes]]:
-    """Yield of each row group the rows of some key groups, with their stored columns, and their hashes."""
+    """Yield, per row group, the stored columns of the rows in the key groups `own`, and their hashes."""
     copies, names, hashes_of = _stored(file, handle, schema, keys)
     for index in range(file.num_row_groups):
         part = file.read_row_group(index, columns=names, use_threads=False).select(names)
@@ -217,47 +225,47 @@ def _parts(
 def _stored(
     file: pq.ParquetFile, handle: RunHandle, schema: pa.Schema, keys: KeySpec
 ) -> tuple[Mapping[str, str], list[str], Callable[[pa.Table], Hashes]]:
-    """Return which columns say the same as stored ones, which stored ones are needed, and what hashes rows of those."""
+    """Return the copied columns, the names of the stored columns to read, and a function that hashes their rows."""
     copies = _copies(handle, file.metadata.metadata or {}, file.schema_arrow.names)
     needed = {copies.get(name, name) for name in (*stored_names(schema), DELETED_COLUMN)}
     key_schema = pa.schema([schema.field(name) for name in keys.key])
 
     def hashes_of(table: pa.Table) -> Hashes:
-        return keys.hashes(converted(handle.key, _with_copies(table, copies), key_schema))
+        return keys.hashes(convert_rows(handle.key, _with_copies(table, copies), key_schema))
 
     return copies, [name for name in file.schema_arrow.names if name in needed], hashes_of
 
 
 def _columns(file: pq.ParquetFile, names: list[str]) -> pa.Table:
-    """Return some columns of a file in one chunk.
+    """Return columns of a file in one chunk.
 
-    A name that begins another one, up to a dot, stands for both in Parquet.
+    The select is needed because in Parquet the name `a` also selects a column `a.b`.
     """
     return file.read(columns=names, use_threads=False).select(names).combine_chunks()
 
 
 def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str]) -> Mapping[str, str]:
-    """Of each column that is not stored the stored one that says the same."""
+    """Return, for each column that is not stored, the stored column with the same values."""
     try:
         copies = json.loads(metadata.get(_COPIES_KEY, b"{}"))
     except ValueError:
         copies = None
     if not isinstance(copies, dict) or not all(
-        name not in stored and isinstance(same, str) and same in stored for name, same in copies.items()
+        name not in stored and isinstance(original, str) and original in stored for name, original in copies.items()
     ):
         raise StateCorrupt(f"state run {handle.key} names columns as copies of others that it does not have.")
     return copies
 
 
 def _with_copies(table: pa.Table, copies: Mapping[str, str]) -> pa.Table:
-    """Stored columns, and those that say the same as one of them, in the same memory."""
-    for name, same in copies.items():
-        if same in table.column_names:
-            table = table.append_column(table.schema.field(same).with_name(name), table.column(same))
+    """Return the stored columns and the columns copied from them, which share their memory."""
+    for name, original in copies.items():
+        if original in table.column_names:
+            table = table.append_column(table.schema.field(original).with_name(name), table.column(original))
     return table
 
 
 def _state_rows(handle: RunHandle, table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, Bools]:
-    """Return some of a file's rows as the operator has them, in one chunk, and which are tombstones."""
+    """Convert a file's rows to the operator's schema, in one chunk. Return them and the tombstone mask."""
     deleted = np.asarray(table.column(DELETED_COLUMN).combine_chunks(), dtype=np.bool_)
-    return converted(handle.key, table, schema), deleted
+    return convert_rows(handle.key, table, schema), deleted

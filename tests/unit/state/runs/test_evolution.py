@@ -20,7 +20,14 @@ from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.layer import KeySpec
-from milepost.state.runs.evolution import compare_schemas, converted, evolved, stored_name, stored_names, widens
+from milepost.state.runs.evolution import (
+    compare_schemas,
+    convert_rows,
+    evolve_schema,
+    stored_name,
+    stored_names,
+    widens,
+)
 from milepost.state.runs.handles import RunKind, StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.local.store import LocalStore
@@ -91,7 +98,7 @@ class Lineage:
         }
         self.columns, self.key_type = dict(columns), key_type
         self.checkpoint_id += 1
-        schema = evolved("op", self.recorded, self.declare(), ("k",), str(self.checkpoint_id))
+        schema = evolve_schema("op", self.recorded, self.declare(), ("k",), str(self.checkpoint_id))
         handles = []
         for subtask in range(parallelism):
             groups = key_group_range(GROUPS, parallelism, subtask)
@@ -229,7 +236,7 @@ def test_the_least_and_largest_values_survive_every_widening(before: pa.DataType
     values = pa.array(EXTREMES[before], before)
     for now in every_type:
         if widens(before, now):
-            rows = converted("run", pa.table({"v": values}), pa.schema([("v", now)]))
+            rows = convert_rows("run", pa.table({"v": values}), pa.schema([("v", now)]))
             back = [value if value == value else None for value in rows["v"].to_pylist()]
             assert back == values.to_pylist(), f"{before} as {now}"
 
@@ -256,13 +263,13 @@ def test_what_recorded_state_does_not_tell_is_refused(now: list[Any], problem: s
     change = compare_schemas(WAS, schema, key)
     assert any(problem in text for text in change.problems), change.problems
     with wording.raises(InvalidRequest):
-        evolved("op", WAS, schema, key, "7")
+        evolve_schema("op", WAS, schema, key, "7")
 
 
 def test_a_run_without_a_column_that_was_always_there_is_refused() -> None:
     """Only what was added later may be missing: a run of another operator is not state with nulls."""
     with wording.raises(InvalidRequest):
-        converted("run", pa.table({"k": pa.array([1], pa.int32())}), WAS)
+        convert_rows("run", pa.table({"k": pa.array([1], pa.int32())}), WAS)
 
 
 def test_a_float_key_is_not_widened() -> None:

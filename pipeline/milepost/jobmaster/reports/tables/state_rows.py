@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import content_of_scratch
+from milepost.dataflow.spilled.scratch_reading import reading_scratch
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.keyed.run_reader import references
+from milepost.state.keyed.run_reader import referenced_runs
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import Hashes
 from milepost.state.layers.layer import Bools, KeySpec, Layer, newest_rows, stable_order
@@ -67,7 +67,7 @@ class StateSide:
         state = self.table.state
         for handle, firing_us in zip(state.handles, self.table.firing, strict=True):
             own = StateIdentity.of(self.table.uid, self.keys, state.schema, handle.key_groups, handle.max_parallelism)
-            yield from ((own, run, firing_us) for run in references(own, [handle], objects))
+            yield from ((own, run, firing_us) for run in referenced_runs(own, [handle], objects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def _layers_of(part: _Part, file: IO[bytes], objects: CheckpointObjects) -> Iter
     def refused(error: Exception) -> StateCorrupt:
         return objects.unusable("state run", run.key, own.uid, f"it is not a readable Parquet file ({error})")
 
-    with content_of_scratch(refused):
+    with reading_scratch(refused):
         try:
             source = pa.PythonFile(file, mode="r")
             yield from decode_pieces(source, run, run.valid, own.stored, own.keys, own.max_parallelism)
