@@ -1,4 +1,4 @@
-"""What every object store must do. A subclass says where, and gives raw access that bypasses the store under test."""
+"""The contract of every object store. A subclass provides the location and raw access that bypasses the store."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ObjectStoreTests(ABC):
 
     # -- objects ------------------------------------------------------------------------------------------------
 
-    def test_what_others_wrote_is_read_and_what_is_put_is_there_for_others(self, store, config) -> None:
+    def test_objects_of_external_writers_are_read_and_puts_are_visible_to_them(self, store, config) -> None:
         self.raw_put(config, "in/a.csv", b"landed")
         assert store.get("in/a.csv") == b"landed"
         store.put("out/b.csv", b"written")
@@ -109,7 +109,7 @@ class ObjectStoreTests(ABC):
         store.put("out/b.csv", b"")
         assert self.raw_get(config, "out/b.csv") == b""
 
-    def test_an_absent_object_is_not_found_whatever_is_asked(self, store) -> None:
+    def test_every_read_of_an_absent_object_raises_not_found(self, store) -> None:
         store.put("there", b"1")
         for ask in (store.get, store.stat, lambda key: store.get_if_match(key, "0" * 32)):
             with wording.raises(NotFound):
@@ -156,7 +156,7 @@ class ObjectStoreTests(ABC):
         with pytest.raises(NotFound):
             store.get_range("absent", first.etag, 0, 4)
 
-    def test_versions_written_in_one_breath_differ(self, store) -> None:
+    def test_versions_written_in_quick_succession_differ(self, store) -> None:
         assert len({store.put("k", b"%05d" % number).etag for number in range(20)}) == 20
 
     def test_a_body_of_many_megabytes_comes_back_whole(self, store) -> None:
@@ -183,7 +183,7 @@ class ObjectStoreTests(ABC):
             with wording.raises(InvalidRequest):
                 store.delete([key])
 
-    def test_the_clock_is_that_of_now(self, store) -> None:
+    def test_the_clock_returns_the_current_time(self, store) -> None:
         store.put("k", b"")
         earlier, later = store.clock_ms(), store.clock_ms()
         assert earlier <= later
@@ -282,7 +282,7 @@ class ObjectStoreTests(ABC):
 
     # -- roots and processes ------------------------------------------------------------------------------------
 
-    def test_a_store_sees_nothing_above_or_beside_its_root(self, config) -> None:
+    def test_a_store_sees_nothing_outside_its_root(self, config) -> None:
         job, beside = self._below(config, "job"), self._below(config, "job2")
         job.put("k", b"job")
         beside.put("k", b"beside")

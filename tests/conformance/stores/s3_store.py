@@ -1,4 +1,4 @@
-"""What an S3 server must do beyond the contract of every store: faults of the wire, credentials, crashes."""
+"""Requirements on S3 servers beyond the contract of every store: network faults, credentials, crashes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class S3StoreTests(OnS3Server, SharedObjectStoreTests):
             with wording.raises(EnvironmentUnusable):
                 call()
 
-    def test_missing_credentials_are_said_in_one_paragraph(self, config, monkeypatch) -> None:
+    def test_missing_credentials_are_reported_in_one_paragraph(self, config, monkeypatch) -> None:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         for call in every_call(open_store(config)):

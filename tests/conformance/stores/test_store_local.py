@@ -1,4 +1,4 @@
-"""The local store: the contract, the crash in the middle, and what only a directory can do to us."""
+"""The local store: the contract, and a crash in the middle of a write."""
 
 from __future__ import annotations
 

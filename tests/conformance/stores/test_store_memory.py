@@ -1,4 +1,4 @@
-"""The store in memory: the contract, but that processes share it."""
+"""The in-memory store: the contract, except that processes cannot share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The S3 store on ministack, which checks no signatures: so a proxy may drop a signed header and be believed."""
+"""The S3 store on ministack. It checks no signatures, so a proxy can drop a signed header."""
 
 from __future__ import annotations
 

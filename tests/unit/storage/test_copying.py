@@ -1,4 +1,4 @@
-"""Copies are what their handles say, lie over nothing, and hold no more in memory than they may."""
+"""Copies match their handles, overwrite nothing, and stay within the memory budget."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def put(store: ObjectStore, key: str, body: bytes) -> ObjectHandle:
     return ObjectHandle(key, len(body), hashlib.sha256(body).hexdigest())
 
 
-def test_every_object_comes_over_and_each_is_told(source, target) -> None:
+def test_every_object_is_copied_and_reported(source, target) -> None:
     bodies = {f"a/{number}": bytes([number]) * number for number in range(40)}
     told: list[int] = []
     copies = [Copy(source, put(source, key, body), target, f"b/{key}") for key, body in bodies.items()]
@@ -74,7 +74,7 @@ def test_a_size_is_not_believed_before_the_store_has_confirmed_it(source, target
     assert not list(target.list(""))
 
 
-def test_what_lies_there_already_is_left_as_it_is(source, target) -> None:
+def test_an_existing_target_object_is_not_overwritten(source, target) -> None:
     handle = put(source, "a", b"mine")
     target.put("a", b"theirs")
     with pytest.raises(CommitConflict):

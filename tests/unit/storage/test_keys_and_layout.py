@@ -1,4 +1,4 @@
-"""Which texts are keys, URLs and a job's own keys."""
+"""Valid keys, URLs and a job's own keys."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_ids_in_keys_sort_as_numbers(one, other) -> None:
     assert (keys[0] < keys[1]) == (one < other)
 
 
-def test_all_that_one_token_writes_lies_below_its_own_prefix() -> None:
+def test_all_objects_of_a_token_are_below_its_own_prefix() -> None:
     """I3: a zombie can write only below its own token's prefix."""
     own = "chk-00000000000000000042/t00000000000000000007/"
     assert token_prefix(CHECKPOINT, TOKEN) == own

@@ -1,4 +1,4 @@
-"""The newest version of a local store is asked for by name: the cost of a head does not grow with the log."""
+"""Lookups of a local store's newest version: the cost of a head does not grow with the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def local(folder: Path) -> Told:
     return Told(open_store(StoreConfig(folder.as_uri())))
 
 
-def test_only_the_first_question_lists_and_the_others_cost_what_came_since(tmp_path: Path) -> None:
+def test_only_the_first_lookup_lists_and_later_ones_cost_only_the_new_versions(tmp_path: Path) -> None:
     store = local(tmp_path)
     assert newest(store) is None
     for version in range(1, 60):
@@ -77,7 +77,7 @@ def test_it_is_what_a_listing_says_whatever_happened_since(
     assert newest(store) == (written or None)
 
 
-def test_an_object_store_is_asked_for_one_key() -> None:
+def test_an_object_store_is_listed_for_one_key() -> None:
     """Where a listing of one key is one request, it stays that."""
 
     class Remote(Told):

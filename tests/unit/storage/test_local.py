@@ -1,4 +1,4 @@
-"""What only a directory can do to a store: links, full disks, other writers, odd names."""
+"""Behaviour specific to directories: links, full disks, concurrent writers, unusual names."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_links_to_files_inside_are_objects_and_dangling_ones_are_not(store, root
     assert store.get("b") == b"1"
 
 
-def test_a_link_to_a_directory_is_refused_for_it_could_be_a_circle(store, root) -> None:
+def test_a_link_to_a_directory_is_refused_because_it_could_be_a_cycle(store, root) -> None:
     store.put("a/b", b"1")
     (root / "a" / "again").symlink_to(root)
     with wording.raises(EnvironmentUnusable):
@@ -138,7 +138,7 @@ def test_a_link_to_a_directory_is_refused_for_it_could_be_a_circle(store, root) 
 
 
 @pytest.mark.parametrize("key", [STAGING, f"{STAGING}/x"])
-def test_the_staging_directory_is_no_part_of_the_store(store, key) -> None:
+def test_the_staging_directory_is_not_part_of_the_store(store, key) -> None:
     store.put("a", b"1")
     with wording.raises(InvalidRequest):
         store.get(key)
@@ -153,7 +153,7 @@ UNUSABLE = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES]
 @pytest.mark.parametrize("operation", ["put", "create"])
 @pytest.mark.parametrize("number", UNUSABLE, ids=errno.errorcode.get)
 @pytest.mark.parametrize("call", ["open", "write", "fsync"])
-def test_a_full_or_closed_disk_is_said_clearly_and_changes_nothing(
+def test_a_full_or_read_only_disk_is_reported_and_changes_nothing(
     store, root, monkeypatch, operation, number, call
 ) -> None:
     store.put("there", b"old")
@@ -255,7 +255,7 @@ def test_a_file_name_that_is_no_text_is_named(store, root) -> None:
 # -- other writers -------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_grows_while_it_is_read_is_no_version(store, root, monkeypatch) -> None:
+def test_a_file_that_grows_during_a_read_is_refused(store, root, monkeypatch) -> None:
     stat = store.put("in.csv", b"one\n")
     real, calls = os.fstat, []
 
@@ -308,7 +308,7 @@ def test_a_reader_sees_the_old_body_or_the_new_one(store) -> None:
         writer.result(60)
 
 
-def test_temp_files_of_yesterdays_dead_writers_are_removed_and_fresh_ones_kept(store, root, monkeypatch) -> None:
+def test_temp_files_older_than_a_day_are_removed_and_fresh_ones_stay(store, root, monkeypatch) -> None:
     store.put("a", b"")
     (root / STAGING / "dead").write_bytes(b"half")
     LocalStore(store.config).put("b", b"")

@@ -1,4 +1,4 @@
-"""Notices of aborted checkpoints: what one says, and where it lies."""
+"""Notices of aborted checkpoints: content and location."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_notice_reads_back_as_it_was_written(store: LocalStore) -> None:
     assert read_notice(store, ID, OLD) is None
 
 
-def test_a_notice_lies_below_the_prefix_that_the_abort_makes_garbage(store: LocalStore) -> None:
+def test_a_notice_is_below_the_prefix_that_the_abort_makes_garbage(store: LocalStore) -> None:
     write_notice(store, ID, NEW, NOTICE)
     assert [stat.key for stat in store.list(token_prefix(ID, NEW))] == [abort_notice_key(ID, NEW)]
 

@@ -1,4 +1,4 @@
-"""What was read of a version of an object is kept, up to so many bytes; another version is another object."""
+"""The object cache holds object versions up to a byte limit. Another version is another object."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_same_version_of_an_object_is_read_once_and_another_one_or_anothers_
     assert kept.has(HERE, ("event", "a", "1")) and not kept.has(ELSEWHERE, ("event", "b", "1"))
 
 
-def test_what_was_asked_for_least_lately_makes_room() -> None:
+def test_the_least_recently_used_object_is_evicted() -> None:
     kept, reads = ObjectCache(2_000), list[str]()
 
     def read(key: str) -> None:
@@ -39,7 +39,7 @@ def test_what_was_asked_for_least_lately_makes_room() -> None:
     assert reads == ["a", "b", "c", "b"], "two of 912 bytes have room; a was asked for between"
 
 
-def test_as_many_as_must_stay_are_kept_however_much_they_weigh() -> None:
+def test_the_minimum_number_of_objects_stays_cached_whatever_their_size() -> None:
     kept = ObjectCache(2_000, min_entries=1)
     for key in ("a", "b", "b"):
         kept.read(HERE, ("metadata", key, "1"), 5_000, str)
@@ -47,14 +47,14 @@ def test_as_many_as_must_stay_are_kept_however_much_they_weigh() -> None:
     assert kept.has(HERE, ("metadata", "b", "1"))
 
 
-def test_what_was_dropped_gives_its_weight_back() -> None:
+def test_a_dropped_object_frees_its_share_of_the_cache() -> None:
     kept = ObjectCache(2_000, min_entries=1)
     for key in ("large", "a", "b"):
         kept.read(HERE, ("metadata", key, "1"), 5_000 if key == "large" else 400, str)
     assert [kept.has(HERE, ("metadata", key, "1")) for key in ("large", "a", "b")] == [False, True, True]
 
 
-def test_what_cannot_be_read_is_not_kept() -> None:
+def test_a_failed_read_is_not_cached() -> None:
     kept = ObjectCache(2_000)
 
     def refuse() -> str:

@@ -1,4 +1,4 @@
-"""What is read by handle is what was written, or StateCorrupt (I7)."""
+"""A read by handle returns the written bytes or raises StateCorrupt (I7)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> ObjectStore:
     return open_store(StoreConfig(file_url(tmp_path)))
 
 
-def test_a_body_lies_under_its_hash_and_comes_back(store) -> None:
+def test_a_body_is_stored_under_its_hash_and_reads_back(store) -> None:
     handle = write_content_addressed(store, "inputs/", ".json", b"plan")
     assert handle.key == f"inputs/{hashlib.sha256(b'plan').hexdigest()}.json"
     assert write_content_addressed(store, "inputs/", ".json", b"plan") == handle
@@ -112,7 +112,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_corrupt(store, read) -> 
 
 
 @pytest.mark.usefixtures("in_pieces")
-def test_a_large_object_is_never_asked_for_as_a_whole(store) -> None:
+def test_a_large_object_is_never_requested_as_a_whole(store) -> None:
     handle = write_content_addressed(store, "a/", "", b"12345678901")
 
     pieces = PiecesOnly(store)
@@ -121,7 +121,7 @@ def test_a_large_object_is_never_asked_for_as_a_whole(store) -> None:
 
 
 @pytest.mark.usefixtures("in_pieces")
-def test_a_full_disk_is_told_with_what_to_do(store, monkeypatch) -> None:
+def test_a_full_disk_is_reported_with_a_hint(store, monkeypatch) -> None:
     """Of the last few bytes as well, which a buffer would hold back until the file is read or closed."""
     handle = write_content_addressed(store, "a/", "", b"12345678901")
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))

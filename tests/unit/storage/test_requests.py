@@ -1,4 +1,4 @@
-"""Requests to S3 are counted by the classes that providers bill, each try on its own."""
+"""Requests to S3 are counted by billing class, each attempt separately."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from milepost_testkit import wording
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO])
-def test_what_the_disk_refuses_is_told_with_whose_it_is_and_what_to_do(number: int) -> None:
+def test_a_disk_error_is_reported_with_its_owner_and_a_hint(number: int) -> None:
     with (
         wording.raises(EnvironmentUnusable) as raised,
         on_scratch_disk("take a file", who="sink orders: ", now_true="Nothing was published."),
@@ -21,13 +21,13 @@ def test_what_the_disk_refuses_is_told_with_whose_it_is_and_what_to_do(number: i
     assert "TMPDIR" in raised.value.hint
 
 
-def test_what_is_no_fault_of_the_disk_is_raised_as_it_is() -> None:
+def test_an_error_that_is_not_the_disks_is_raised_unchanged() -> None:
     with pytest.raises(OSError, match="not ours") as raised, on_scratch_disk("take a file"):
         raise OSError(errno.EACCES, "not ours")
     assert raised.value.errno == errno.EACCES
 
 
-def test_a_file_that_cannot_be_made_is_told_as_one_that_cannot_be_written(
+def test_a_file_that_cannot_be_created_is_reported_as_a_write_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))

@@ -115,7 +115,7 @@ def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.Mon
     assert peak < 400 << 10
 
 
-def test_a_full_disk_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     full = partial(Path("/dev/full").open, "wb")
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: full())
     with wording.raises(EnvironmentUnusable) as raised:

@@ -1,4 +1,4 @@
-"""Channel state: stored as it came, restored in order for any range of key groups, trusted in nothing."""
+"""Channel state: stored as received, restored in order for any key-group range, and never trusted."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_renamed_operator_gets_its_rows_in_flight_under_its_new_uid(store: Loc
     assert [one.operator for one in restore(store, [again.handles["b"]], range(GROUPS))] == ["b", "b"]
 
 
-def test_nothing_in_flight_makes_no_file() -> None:
+def test_no_file_is_written_when_nothing_is_in_flight() -> None:
     assert encode_channel_state({"a": []}, directory="d/", key_groups=range(4), signatures=SIGNATURES) is None
 
 
@@ -150,7 +150,7 @@ def test_the_oldest_row_in_flight_ignores_buffers_without_event_time() -> None:
     assert oldest_in_flight([timeless, buffer([8, 5])]) == 5
 
 
-def test_a_missing_cut_or_altered_file_is_refused_with_what_to_type(store: LocalStore) -> None:
+def test_a_missing_truncated_or_altered_file_is_refused_with_a_command(store: LocalStore) -> None:
     handle = stored(store, 1, [buffer([1, 2])])[0]
     assert handle is not None
     body = store.get(handle.key)
@@ -171,7 +171,7 @@ def test_a_file_that_does_not_hold_what_its_handle_says_is_refused(store: LocalS
         restore(store, [replace(handle, **change)], range(GROUPS))
 
 
-def test_a_file_that_is_no_channel_state_is_refused(store: LocalStore) -> None:
+def test_a_file_that_is_not_channel_state_is_refused(store: LocalStore) -> None:
     handle = stored(store, 1, [buffer([1])])[0]
     assert handle is not None
     other = pa.BufferOutputStream()

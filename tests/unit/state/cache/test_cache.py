@@ -1,4 +1,4 @@
-"""The node-local cache is always disposable: with it, without it, damaged or foreign, the state is the same."""
+"""The node-local cache is disposable: with, without, damaged or foreign, the state is the same."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_cold_restore_gives_the_same_state_and_fills_the_cache(node: Node) -> 
     assert node.rows() == expected()
 
 
-def test_what_a_cold_restore_decoded_comes_out_of_the_cache(node: Node) -> None:
+def test_layers_that_a_cold_restore_decodes_are_mapped_from_the_cache(node: Node) -> None:
     """All runs of a state in the process's own memory, beside their entries, would be twice what it takes."""
     for path in node.entries():
         path.unlink()
@@ -114,7 +114,7 @@ def test_what_a_cold_restore_decoded_comes_out_of_the_cache(node: Node) -> None:
     assert state.rows().num_rows == 120
 
 
-def test_an_entry_says_where_its_hashes_lie_unless_they_crowd(tmp_path: Path) -> None:
+def test_an_entry_stores_the_drifts_of_its_hashes_unless_they_are_crowded(tmp_path: Path) -> None:
     """Windows of one key share the upper half of their hash."""
     keys = KeySpec(("k", "v"), ("k",), KEYED)
     cache = StateCache(tmp_path / "cache")
@@ -153,7 +153,7 @@ def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> Non
     assert {path: path.read_bytes() for path in node.entries()} == intact
 
 
-def test_what_an_aborted_checkpoint_staged_goes_when_that_is_told(node: Node) -> None:
+def test_entries_of_an_aborted_checkpoint_are_removed_on_notification(node: Node) -> None:
     """Until then it may be another try's; nobody asks for it, for entries are named by the run that they equal."""
     before = node.entries()
     node.epoch(0, 30, acknowledged=False)
@@ -166,7 +166,7 @@ def test_what_an_aborted_checkpoint_staged_goes_when_that_is_told(node: Node) ->
     assert node.rows() == expected() and node.entries() == before, "told again, it does nothing"
 
 
-def test_what_no_newer_checkpoint_uses_goes_when_its_last_one_is_subsumed(node: Node) -> None:
+def test_a_folder_is_removed_when_the_last_checkpoint_that_used_it_is_subsumed(node: Node) -> None:
     """An operator that the spec has dropped asks for nothing any more: nobody else would remove its entries."""
     node.notify(3, Notification.COMPLETE)
     assert [path.name for path in node.directory.glob("*/*.completed")] == ["3.completed"]
@@ -200,7 +200,7 @@ def test_entries_of_replaced_runs_and_of_other_ranges_are_removed(node: Node) ->
     assert {entry.parent for entry in node.entries()} == set(node.directory.iterdir()), "and its folder"
 
 
-def test_an_entry_that_was_removed_is_not_held_on_the_disk(node: Node) -> None:
+def test_a_removed_entry_does_not_stay_mapped(node: Node) -> None:
     """A process that runs epoch after epoch keeps entries mapped: those of replaced runs would fill the disk unseen."""
     assert len(node.rows()) == 120, "its entries are mapped"
     before = set(node.entries())
@@ -213,7 +213,7 @@ def test_an_entry_that_was_removed_is_not_held_on_the_disk(node: Node) -> None:
     assert [path.name for path in removed if str(path) in mapped] == []
 
 
-def test_a_cache_that_others_may_write_is_not_used(node: Node) -> None:
+def test_a_cache_that_other_users_can_write_to_is_not_used(node: Node) -> None:
     """DESIGN 9: other users of the machine are not trusted; the damaged store then shows that no entry was read."""
     node.directory.chmod(0o777)
     assert node.rows() == expected()

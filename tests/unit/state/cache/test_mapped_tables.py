@@ -1,4 +1,4 @@
-"""Tables that the tasks of a node share: made once, mapped by all, and never taken for something else."""
+"""Tables shared by the tasks of a node: built once, mapped by all, and never mistaken for another."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_what_is_not_what_its_name_says_is_made_again(damage: bytes | None, tmp_
     assert log.read_text().count("made") == 2 and entries(tmp_path)[0].read_bytes() == body
 
 
-def test_a_folder_that_others_may_write_or_that_cannot_be_written_costs_a_making_each_time(
+def test_a_folder_that_is_not_private_or_not_writable_means_building_the_table_each_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = tmp_path / "log"

@@ -1,4 +1,4 @@
-"""A node's cache is where the process that uses it says, not where the plan was made."""
+"""The process that uses a node's cache decides its location, not the process that plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE, EachNodesCache, node_cache
 
 
-def test_a_cache_of_each_node_lies_where_the_node_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_node_has_its_cache_in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NODE_CACHE_VARIABLE, str(tmp_path / "driver"))
     plan = pickle.dumps(EachNodesCache("job"))
     assert os.fspath(pickle.loads(plan)) == node_cache("job") == str(tmp_path / "driver" / "state-1" / "job")

@@ -1,4 +1,4 @@
-"""Keyed state equals a dictionary, whatever is rescaled, compacted, cached or hashed to the same value."""
+"""Keyed state equals a dictionary through rescaling, compaction, caching and hash collisions."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: 
     assert checkpoints.handles[0].live_rows == 1_000 - (MAX_DELTAS + 1)
 
 
-def test_a_large_delta_is_left_alone_when_small_ones_behind_it_are_merged(tmp_path: Path) -> None:
+def test_a_large_delta_is_not_rewritten_when_small_newer_ones_are_merged(tmp_path: Path) -> None:
     """A tombstone in a merged delta hides the row of the delta that stays, and goes with the row when a base comes."""
     checkpoints = Checkpoints(tmp_path)
     checkpoints.epoch([row(f"k{i}", 0, i) for i in range(1_000)])
@@ -263,7 +263,9 @@ def test_a_large_delta_is_left_alone_when_small_ones_behind_it_are_merged(tmp_pa
         (100, [1] * MAX_DELTAS, 0, Choice(SnapshotWrite.KEEP)),
     ],
 )
-def test_the_choice_of_what_to_write_is_a_table(base: int, deltas: list[int], changed: int, expected: Choice) -> None:
+def test_the_choice_of_what_to_write_follows_the_compaction_rule(
+    base: int, deltas: list[int], changed: int, expected: Choice
+) -> None:
     """A pure function of a few numbers."""
     assert choose_write(base_rows=base, delta_rows=deltas, changed_rows=changed) == expected
 
@@ -369,7 +371,7 @@ def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> No
         checkpoints.restore()
 
 
-def test_the_runs_that_a_node_has_not_are_asked_for_together(tmp_path: Path) -> None:
+def test_runs_missing_from_the_cache_are_requested_together(tmp_path: Path) -> None:
     """A store that is not near answers each after a while; of those that the cache has, none is asked for."""
     checkpoints, asked = Checkpoints(tmp_path), list[int]()
     for number in range(4):
@@ -404,7 +406,7 @@ def test_a_changed_schema_or_max_parallelism_is_refused(tmp_path: Path) -> None:
         restore(SCHEMA, 16)
 
 
-def test_what_one_subtask_had_forgotten_stays_forgotten_when_it_joins_one_that_is_behind(tmp_path: Path) -> None:
+def test_expired_rows_stay_expired_after_a_merge_with_a_slower_subtask(tmp_path: Path) -> None:
     """DESIGN 4.3: firing watermarks differ while rows are in flight; a joined subtask goes on from the least."""
     checkpoints = Checkpoints(tmp_path)
     names = [chr(ord("a") + index) for index in range(26)]

@@ -1,4 +1,4 @@
-"""Tables that keep the rows of a key one by one: equal ones once, all of a key found, whatever wrote them."""
+"""Multi-row tables: equal rows stored once, and all rows of a key found, whichever subtask wrote them."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_rows_of_keys_are_those_of_a_dictionary_through_epochs_rescales_collisio
         assert Counter(row["__weight"] for row in kept) == Counter(weight for _, weight, _ in model.values())
 
 
-def test_what_was_deleted_or_replaced_is_not_found_again(tmp_path: Path) -> None:
+def test_deleted_or_replaced_rows_are_not_found(tmp_path: Path) -> None:
     """In whatever layer it lies: the base, a delta, or this epoch's changes."""
     table = Rows(tmp_path)
     rows: list[tuple[Row, int | None]] = [(("a", n % 2, float(n), None), None) for n in range(50)]
@@ -167,7 +167,7 @@ def test_what_was_deleted_or_replaced_is_not_found_again(tmp_path: Path) -> None
     assert {run.kind.value for run in table.handles[0].runs} == {"base", "delta"}
 
 
-def test_some_positions_are_taken_out_of_several_layers(tmp_path: Path) -> None:
+def test_rows_at_given_positions_are_taken_from_several_layers(tmp_path: Path) -> None:
     table = Rows(tmp_path, cached=True)
     for epoch in range(3):
         (state,) = table.restore()
@@ -259,7 +259,7 @@ def test_two_rows_that_share_an_identity_and_differ_are_refused() -> None:
         identity.check_same(plain, zero, plain, one)
 
 
-def test_state_whose_rows_are_told_apart_in_another_way_is_not_continued() -> None:
+def test_state_with_another_row_identity_is_refused() -> None:
     plain = pa.schema([pa.field(field.name, field.type) for field in TABLE.schema])
     wording.matches("problems", compare_schemas(plain, TABLE.schema, TABLE.key).problems)
     narrower = multi_row_table(("k", "n"), pa.schema([field for field in ROWS if field.name != "x"]), [EXPIRES_COLUMN])

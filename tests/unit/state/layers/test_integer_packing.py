@@ -1,4 +1,4 @@
-"""Numbers take as few bytes as their range needs, and come back as they were, whatever became of the table between."""
+"""Integers take as few bytes as their range needs, and are restored exactly."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_column_takes_the_bytes_that_its_range_needs(values: list[int], width:
     assert decode_rows(encode_rows(rows)).equals(rows)
 
 
-def test_few_rows_nulls_names_that_come_twice_and_columns_to_keep_are_left_alone() -> None:
+def test_few_rows_nulls_duplicate_names_and_excluded_columns_are_not_packed() -> None:
     numbers = pa.array(range(2000), pa.int64())
     for rows in (
         pa.table({"n": numbers.slice(0, 100)}),

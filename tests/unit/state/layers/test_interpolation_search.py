@@ -1,4 +1,4 @@
-"""Hashes are found by their place in the range as a binary search finds them, however unevenly they lie."""
+"""Interpolation search finds the same rows as binary search, however unevenly hashes are distributed."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_drifts_of_even_hashes_take_two_bytes(rows: int) -> None:
     assert len(drifts) == rows
 
 
-def test_a_crowd_in_one_corner_of_the_range_is_found_too() -> None:
+def test_hashes_crowded_in_one_corner_of_the_range_are_found() -> None:
     crowd = np.arange(40_000, dtype=np.uint64) + np.uint64(5 << 32)
     even = np.sort(np.random.default_rng(1).integers(6 << 32, 2**64, 60_000, dtype=np.uint64))
     hashes = np.concatenate([crowd, even])
@@ -58,7 +58,7 @@ def test_a_crowd_in_one_corner_of_the_range_is_found_too() -> None:
 
 
 @given(_HASHES)
-def test_how_many_rows_are_counted_at_once_does_not_show(some: list[int]) -> None:
+def test_the_batch_size_of_counting_does_not_change_the_result(some: list[int]) -> None:
     hashes = np.sort(np.array(some, dtype=np.uint64))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(interpolation_search, "_CROWDED", len(hashes))

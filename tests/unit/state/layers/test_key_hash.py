@@ -1,4 +1,4 @@
-"""The keyed hash: a format that depends on values and secret alone, and collisions that no other secret shares."""
+"""The keyed hash depends only on values and secret. Collisions under one secret do not occur under another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State whose schema changes between epochs equals a plain dictionary that is converted at each change."""
+"""State with a schema that changes between epochs equals a dictionary that is converted at each change."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_state_through_any_changes_of_its_schema_equals_a_converted_dictionary(
         lineage.epoch(columns, key_type, changed, removed, parallelism)
 
 
-def test_old_runs_stay_in_use_and_a_column_that_comes_back_is_another_one(tmp_path: Path) -> None:
+def test_old_runs_stay_in_use_and_a_column_added_again_is_a_new_column(tmp_path: Path) -> None:
     lineage = Lineage(tmp_path, cached=True)
     both = {"a": ("whole", 0), "b": ("text", 0)}
     lineage.epoch(both, 0, {key: key for key in range(10)}, set(), 1)
@@ -257,7 +257,7 @@ WAS = pa.schema([("k", pa.int32()), ("v", pa.int32()), pa.field("s.low", pa.int6
         ([("k", pa.int32()), pa.field("s.low", pa.int64(), metadata={SCALE: "4"})], "kept with 2 decimal places"),
     ],
 )  # fmt: skip
-def test_what_recorded_state_does_not_tell_is_refused(now: list[Any], problem: str) -> None:
+def test_a_change_that_recorded_state_cannot_follow_is_refused(now: list[Any], problem: str) -> None:
     schema = pa.schema(now)
     key = [name for name in ("k", "z") if name in schema.names]
     change = compare_schemas(WAS, schema, key)

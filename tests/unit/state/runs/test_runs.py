@@ -1,4 +1,4 @@
-"""Runs are small, read back exactly, and their handles trust nothing."""
+"""Runs are small and read back exactly, and decoding verifies them against their handles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_changed_int64_key_with_three_int64_values_takes_at_most_seven_bytes()
     assert len(body) / 200_000 <= 7
 
 
-def test_a_column_that_says_the_same_as_another_takes_no_room() -> None:
+def test_a_column_with_the_values_of_another_takes_no_space() -> None:
     """A count of rows and one of values, a window's end and its expiry: nearly always equal, stored once."""
     rows = aggregates(20_000)
     twice = rows.append_column("again", rows.column("total"))

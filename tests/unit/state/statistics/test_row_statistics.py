@@ -1,4 +1,4 @@
-"""What a checkpoint records of its rows follows from what changed and what is due, and is what a count of all says."""
+"""Row statistics of a checkpoint, updated from changed and due rows, equal a count of all rows."""
 
 from __future__ import annotations
 

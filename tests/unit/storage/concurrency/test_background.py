@@ -1,4 +1,4 @@
-"""Requests in the background: who asked goes on, and hears the answer or the error when it waits for it."""
+"""Background requests: the caller continues, and gets the answer or the error when it waits for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milepost.storage.open import open_store
 from milepost_testkit import wording
 
 
-def test_nobody_has_to_wait_for_an_answer() -> None:
+def test_a_caller_need_not_wait_for_a_background_request() -> None:
     """A store that is away does not keep a process that has its work done."""
     code = (
         "from threading import Event\n"

@@ -1,4 +1,4 @@
-"""Requests at once: answers in order, the first error told, and nobody waits for what is not needed any more."""
+"""Parallel requests: answers in order, the first error raised, and no wait for requests no longer needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
 NEAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=True))
 
 
-def test_answers_come_in_the_order_of_what_was_asked() -> None:
+def test_answers_come_in_the_order_of_the_requests() -> None:
     turns = [threading.Event() for _ in range(3)]
     turns[-1].set()
 
@@ -44,7 +44,7 @@ def _threads(width: int) -> int:
     return len(set(parallel_map(NEAR, ask, range(2), locally=width)))
 
 
-def test_an_error_is_told_while_another_request_still_waits() -> None:
+def test_an_error_is_raised_while_another_request_still_waits() -> None:
     """As an interruption is: a store that is silent must not keep a command from ending."""
     asked, never = threading.Event(), threading.Event()
 

@@ -112,7 +112,7 @@ def test_a_fact_is_recorded_by_its_put_alone(store) -> None:
     assert new_log(store).head().version == 2
 
 
-def test_what_was_looked_for_ahead_of_a_put_is_no_head_after_it(store) -> None:
+def test_a_head_prefetched_before_a_put_is_not_used_after_it(store) -> None:
     """I1: the first step of a command may decide on a head that was seen, and the next one asks for what it led to."""
     new_log(store).transact(create_job("flights"))
     log = new_log(store)
@@ -163,7 +163,7 @@ def test_a_refused_transition_writes_nothing(store) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_lost_reply_is_found_to_have_landed(store, times) -> None:
+def test_a_put_whose_reply_is_lost_is_recognised_as_landed(store, times) -> None:
     """I1: the second put answers 'exists' for our own success; the write id tells."""
     lost = Fault(MANIFEST_PUT, Effect.LOST_REPLY, times=times)
     done = new_log(FaultyStore(store, [lost])).transact(create_job("flights"))
@@ -200,7 +200,7 @@ def test_a_put_that_lands_late_lands_once(store) -> None:
     assert new_log(store).head().write_id == done.head.write_id
 
 
-def test_what_nobody_can_find_out_is_unknown_and_deletes_nothing(store) -> None:
+def test_an_outcome_that_cannot_be_determined_is_unknown_and_deletes_nothing(store) -> None:
     silent = [Fault(MANIFEST_PUT, Effect.LOST_REPLY), Fault(at("get", "manifest/"), Effect.UNAVAILABLE, times=99)]
     faulty = FaultyStore(store, silent)
     with wording.raises(CommitOutcomeUnknown):
@@ -287,7 +287,7 @@ def test_an_entry_that_lands_just_before_ours_is_never_overwritten(store) -> Non
     assert (head.version, head.write_id) == (2, fast[0].head.write_id)
 
 
-def test_who_moved_on_right_after_our_put_is_seen_before_anything_is_done(store) -> None:
+def test_a_foreign_transition_right_after_our_put_is_seen_before_we_continue(store) -> None:
     """I1: a 200 is not authority: the head that is acted on is read after it."""
     fast = []
 
@@ -322,7 +322,7 @@ def _entry_without_pending(state, number: int) -> bytes:
     )
 
 
-def test_of_sessions_that_trigger_at_once_exactly_one_holds_the_timeline(store) -> None:
+def test_of_sessions_that_trigger_concurrently_exactly_one_holds_the_timeline(store) -> None:
     """I3, I4: storage fences."""
     new_log(store).transact(create_job("flights"))
     gate = threading.Barrier(6)
@@ -372,7 +372,7 @@ def three_versions(store: ObjectStore) -> None:
     store.create(manifest_key(3), _entry_without_pending(head.state, 0))
 
 
-def test_entries_come_newest_first_and_no_more_than_asked_for(store) -> None:
+def test_entries_come_newest_first_and_no_more_than_requested(store) -> None:
     three_versions(store)
     assert versions(store) == [3, 2, 1]
     assert [entry.version for entry in new_log(store).entries(2)] == [3, 2]
@@ -413,7 +413,7 @@ def test_an_entry_under_another_versions_key_is_corruption(store) -> None:
         new_log(store).head()
 
 
-def test_entries_are_read_side_by_side_and_no_further_than_needed(store) -> None:
+def test_entries_are_read_in_parallel_and_no_further_than_needed(store) -> None:
     """A history of a thousand epochs must not wait for a thousand replies one after the other; `show` needs one."""
     log = ManifestLog(store, lambda: "w")
     log.transact(create_job("flights"))

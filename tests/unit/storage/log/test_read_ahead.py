@@ -1,4 +1,4 @@
-"""A walk that ends early keeps what is read soon, and waits for no slow store."""
+"""A walk that ends early keeps prefetched entries, and does not wait for a slow store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOUND = [
 ]
 
 
-def test_what_was_asked_for_ahead_is_read_when_the_walk_has_ended() -> None:
+def test_prefetched_entries_are_read_even_when_the_walk_has_ended() -> None:
     read: list[str] = []
     begun = threading.Barrier(MAX_PARALLEL_REQUESTS + 1, timeout=60)
 

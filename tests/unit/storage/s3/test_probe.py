@@ -1,4 +1,4 @@
-"""The probe of a store takes its own success, which comes back as a conflict, for what it is."""
+"""The probe recognises its own success when it comes back as a conflict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The S3 clients of a process: stores share one where they are reached the same way, and never with other keys."""
+"""Stores of a process share an S3 client if their access is the same, and never with other credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def client_of(url: str, credentials: Credentials | None = None) -> object:
     return S3Store(StoreConfig(url, "http://127.0.0.1:1", credentials=credentials))._client()
 
 
-def test_stores_of_one_way_share_their_connections() -> None:
+def test_stores_with_the_same_access_share_their_connections() -> None:
     assert client_of("s3://jobs/a") is client_of("s3://lake/b")
 
 
@@ -27,9 +27,7 @@ def test_a_connection_s_new_credentials_are_not_reached_with_the_old_ones() -> N
     assert client_of("s3://jobs", first) is not client_of("s3://jobs")
 
 
-def test_what_the_aws_tools_are_told_anew_is_followed_by_the_next_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_store_follows_a_changed_aws_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "credentials"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     without = client_of("s3://jobs")

@@ -1,4 +1,4 @@
-"""Which error an S3 reply means, and that no text quotes a secret."""
+"""The error that each S3 reply maps to. No message quotes a secret."""
 
 from __future__ import annotations
 
