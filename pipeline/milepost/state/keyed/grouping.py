@@ -24,7 +24,7 @@ _ROWS_PER_KEY = 4
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Distinct keys of some rows.
+    """The distinct keys of rows, numbered.
 
     Attributes:
         hashes: ascending, one per key. codes: of each row the number of its key. first: of each key its first row.
@@ -36,7 +36,7 @@ class Numbered:
 
 
 def number_keys(keys: pa.Table, hasher: Callable[[pa.Table], Hashes]) -> Numbered:
-    """Number the distinct keys by hash, those that share one by their first row.
+    """Number the distinct keys in the order of their hashes. Keys with the same hash are ordered by first row.
 
     Args:
         keys: key columns of each row, equal keys equal bits. hasher: gives the state hash of such rows.
@@ -59,7 +59,7 @@ def number_keys(keys: pa.Table, hasher: Callable[[pa.Table], Hashes]) -> Numbere
 
 
 def _by_table(keys: pa.Table) -> tuple[Ints, Ints]:
-    """Number keys in the order of their first rows: of each row the number of its key, of each key its first row."""
+    """Number keys in the order of their first rows. Return the number of each row's key and each key's first row."""
     codes, count = np.zeros(keys.num_rows, dtype=np.int64), 1
     for column in keys.columns:
         one, of_column = _dense(column)
@@ -92,7 +92,7 @@ def _by_order(keys: pa.Table, hashes: Hashes) -> Numbered:
 
 
 def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others: Ints) -> Numbered:
-    """Number keys of which some share a hash.
+    """Number keys when different keys share a hash.
 
     Args:
         first: of each row in `order` the first row with its hash.

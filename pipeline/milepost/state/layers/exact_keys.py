@@ -37,7 +37,7 @@ def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints
 def common_keys(
     left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, key: Sequence[str]
 ) -> tuple[Ints, Ints]:
-    """Of rows on either side those with equal keys: (index into left_rows, index into right_rows), by the first.
+    """Return the pairs of rows with equal keys: (index into left_rows, index into right_rows), ordered by the first.
 
     Either side may be narrowed. Costs a sort of all keys.
 
@@ -57,7 +57,7 @@ def common_keys(
 
 
 def key_numbers(keys: pa.Table) -> Ints:
-    """Number the rows' distinct keys, in the order of their values, from 0. Costs a sort."""
+    """Number the distinct keys of rows from 0, in the order of their values. Costs a sort."""
     sortable = pa.table([_sortable(column) for column in keys.columns], names=keys.column_names)
     order = pc.sort_indices(sortable, sort_keys=[(name, "ascending") for name in keys.column_names]).to_numpy()
     order = order.astype(np.int64)
@@ -73,7 +73,7 @@ def _joined(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the column as one that Arrow sorts, the same values equal."""
+    """Return the column in a type that Arrow sorts, in which the same values are equal."""
     data_type = column.type
     if pa.types.is_dictionary(data_type):
         return _sortable(column.cast(data_type.value_type))
@@ -83,7 +83,7 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
-    """Values without a null whose words are equal where they are; None for other columns."""
+    """Return values as integers that are equal where the values are; None for floats and columns with nulls."""
     return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
 
 

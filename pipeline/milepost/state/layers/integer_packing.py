@@ -38,14 +38,14 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What was done to a column. `least` is what its distances are counted from."""
+    """How a column was narrowed. Its stored values are distances from `least`."""
 
     data_type: pa.DataType
     least: int
 
 
 def narrowed(rows: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
-    """Rows with narrower columns where that loses nothing; equal rows give equal ones.
+    """Return rows with narrower integer columns where that is lossless. Equal rows give equal results.
 
     Args:
         rows: each column in one chunk. kept: columns that stay as they are.
@@ -66,7 +66,7 @@ def narrowed(rows: pa.Table, kept: Sequence[str] = ()) -> pa.Table:
 
 
 def widened(rows: pa.Table) -> pa.Table:
-    """Return the inverse of `narrowed`, also of some of its columns and rows; other rows come back as they are."""
+    """Undo `narrowed`, also for a selection of columns and rows. Other rows are returned unchanged."""
     notes = _notes(rows)
     if not notes:
         return rows
@@ -81,13 +81,13 @@ def widened(rows: pa.Table) -> pa.Table:
 
 
 def type_of(rows: pa.Table, name: str) -> pa.DataType:
-    """Return a column's type when it is not narrowed."""
+    """Return a column's type before narrowing."""
     note = _notes(rows).get(name)
     return rows.column(name).type if note is None else note.data_type
 
 
 def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> Numbers | None:
-    """Return some values of a column of numbers or times, as they lie in memory when it is not narrowed.
+    """Return values of a column of numbers or times, in their memory representation before narrowing.
 
     Returns:
         None for another type, one with a null, or one in several chunks.
@@ -105,7 +105,7 @@ def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> N
 
 
 def values_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> pa.ChunkedArray:
-    """Return some values of a column of any type, as they were before it was narrowed."""
+    """Return values of a column of any type, as before narrowing."""
     return widened(rows.select([name]).take(pa.array(positions))).column(0)
 
 
@@ -120,7 +120,7 @@ def _parsed(noted: bytes) -> Mapping[str, _Note]:
 
 
 def _narrow(column: pa.ChunkedArray) -> tuple[pa.Array, int] | None:
-    """Return a column as distances from its least value, and that; None where it would not get smaller.
+    """Return a column as distances from its least value, and that value; None if it would not become smaller.
 
     >>> distances, least = _narrow(pa.chunked_array([[1_700_000_000, 1_700_000_003, 1_700_000_255, 1_700_000_001]]))
     >>> str(distances.type), distances.to_pylist(), least
@@ -144,5 +144,5 @@ def _plus(distances: Numbers, note: _Note) -> Numbers:
 
 
 def _stored(data_type: pa.DataType) -> pa.DataType:
-    """Return the whole numbers, signed, that a type's values are taken for."""
+    """Return the signed integer type of the same width."""
     return _SIGNED[data_type.bit_width]

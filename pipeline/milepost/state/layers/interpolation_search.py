@@ -35,7 +35,7 @@ _CROWDED = 3
 
 
 def drifts_of(hashes: Hashes) -> Drifts | None:
-    """Of each bucket how many rows lie before it, less its number; in 16 bits where all of them fit.
+    """Return, per bucket, the number of rows before it minus the bucket's number, in 16 bits if all values fit.
 
     Args:
         hashes: ascending; fewer than 2^31.
@@ -58,7 +58,7 @@ def drifts_of(hashes: Hashes) -> Drifts | None:
 
 
 def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, Ints]:
-    """Find hashes among others: (index into wanted, index of the first that equals it) of each that is there.
+    """Find `wanted` in sorted hashes: (index into wanted, index of the first equal hash) for each hit.
 
     Args:
         hashes: ascending, at least one. drifts: theirs.
@@ -88,7 +88,7 @@ def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, I
 
 
 def _buckets(hashes: Hashes, some: Hashes) -> Ints:
-    """Return the bucket of each of some hashes; of one outside the range of all any number from 0 on."""
+    """Return the bucket of each hash. For a hash outside the range of all hashes it is any number >= 0."""
     least, most = int(hashes[0]) >> 32, int(hashes[-1]) >> 32
     per_value = np.uint64((len(hashes) << 32) // (most - least + 1))
     buckets: Ints = ((((some >> _32) - np.uint64(least)) * per_value) >> _32).view(np.int64)

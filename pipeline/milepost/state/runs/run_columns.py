@@ -48,13 +48,13 @@ class Packing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """A column's values as unsigned words of `bits` bits whose order is theirs; nulls count as 0 or empty."""
+    """A column's values as unsigned words of `bits` bits in the same order. Nulls count as 0 or empty."""
 
     words: Hashes
     bits: int
 
     def ranked(self) -> _Words:
-        """Return the same order in as few bits as there are values."""
+        """Return words with the same order in as few bits as the distinct values need."""
         values = np.sort(self.words)
         begins = np.ones(len(values), dtype=np.bool_)
         np.not_equal(values[1:], values[:-1], out=begins[1:])
@@ -63,9 +63,9 @@ class _Words:
 
 
 def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:
-    """Positions of rows by their key, the column with the fewest values first; None: as they are.
+    """Return row positions in key order, the column with the fewest values first; None to keep the order as it is.
 
-    Text counts with the first 8 bytes in which values differ. Floats, decimals and booleans do not count.
+    Text is sorted by 8 bytes after the prefix common to all values. Floats, decimals and booleans are ignored.
 
     Args:
         rows: in one chunk.
@@ -96,9 +96,9 @@ def order_by_key(rows: pa.Table, key: Sequence[str]) -> Ints | None:
 
 
 def copied_columns(rows: pa.Table) -> dict[str, str]:
-    """Of each column that says the same as one before it, that one: a window's timer and expiry often do.
+    """Return, for each column with the same values as an earlier one, that column, e.g. a window's timer and expiry.
 
-    Floats are not compared: two zeros would be equal.
+    Floats are not compared, because 0.0 and -0.0 would be equal.
 
     >>> copied_columns(pa.table({"timer": [5, 6], "n": [1, 2], "expires": [5, 6]}))
     {'expires': 'timer'}
@@ -121,13 +121,13 @@ def _says_the_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
 
 
 def packings(rows: pa.Table) -> Mapping[str, Packing]:
-    """Return how each column of rows in the order of the run is packed best; nested columns are left out.
+    """Return the best packing of each column. Nested columns are omitted.
 
     Args:
         rows: in one chunk.
     """
-    found = {name: _packing(rows.column(name)) for name in rows.column_names}
-    return {name: packing for name, packing in found.items() if packing is not None}
+    packings_by_column = {name: _packing(rows.column(name)) for name in rows.column_names}
+    return {name: packing for name, packing in packings_by_column.items() if packing is not None}
 
 
 def _packing(column: pa.ChunkedArray) -> Packing | None:
@@ -147,7 +147,7 @@ def _packing(column: pa.ChunkedArray) -> Packing | None:
 
 
 def _packing_of_numbers(values: npt.NDArray[np.signedinteger]) -> Packing:
-    """Return the packing that takes the fewest bits of some blocks of rows."""
+    """Return the packing that needs the fewest bits, estimated from sampled blocks of rows."""
     sample = _sampled(values)
     distinct = np.unique(sample).size
     sizes = {Packing.DIFFERENCES: _bits_as_differences(values), Packing.BYTE_PLANES: _bits_as_byte_planes(sample)}
@@ -157,7 +157,7 @@ def _packing_of_numbers(values: npt.NDArray[np.signedinteger]) -> Packing:
 
 
 def _bits_as_differences(values: npt.NDArray[np.signedinteger]) -> float:
-    """Bits per value when groups of differences are written with the width that the largest of each needs."""
+    """Return the bits per value of groups of differences, each with the bit width of its largest difference."""
     widths: list[float] = []
     for start in _starts(len(values)):
         differences = np.diff(values[start : start + _BLOCK_ROWS + 1].astype(np.int64))
@@ -170,7 +170,7 @@ def _bits_as_differences(values: npt.NDArray[np.signedinteger]) -> float:
 
 
 def _bits_as_byte_planes(sample: npt.NDArray[np.signedinteger]) -> float:
-    """Bits per value when each byte takes what its frequency among those of its place asks for."""
+    """Return the bits per value of byte planes: the sum of the entropies of the planes."""
     planes = np.ascontiguousarray(sample).view(np.uint8).reshape(len(sample), -1)
     bits = 0.0
     for plane in planes.T:
@@ -181,7 +181,7 @@ def _bits_as_byte_planes(sample: npt.NDArray[np.signedinteger]) -> float:
 
 
 def _starts(count: int) -> list[int]:
-    """Return where the blocks begin that stand for so many rows."""
+    """Return the starts of the sampled blocks for `count` rows."""
     if count <= _SAMPLED_BLOCKS * _BLOCK_ROWS:
         return list(range(0, count, _BLOCK_ROWS)) or [0]
     return [(count - _BLOCK_ROWS) * block // (_SAMPLED_BLOCKS - 1) for block in range(_SAMPLED_BLOCKS)]
@@ -203,9 +203,9 @@ def _words(column: pa.ChunkedArray) -> _Words | None:
 
 
 def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.signedinteger] | None:
-    """Whole numbers, dates and times as they lie in memory, nulls as 0; None for columns of other types.
+    """Return integers, dates and times in their memory representation, nulls as 0; None for other types.
 
-    Unsigned numbers of 64 bits are taken for signed ones: their order is another one, but an order.
+    uint64 values are read as int64. Their order differs, but it is still a consistent order.
     """
     data_type = column.type
     counted = pa.types.is_integer(data_type) or pa.types.is_date(data_type) or pa.types.is_timestamp(data_type)
@@ -226,7 +226,7 @@ def _is_text(data_type: pa.DataType) -> bool:
 
 
 def _text_words(texts: pa.Array) -> _Words:
-    """Return the 8 bytes behind the beginning that all values share, the first byte as the highest."""
+    """Return the 8 bytes after the prefix common to all values, as big-endian integers."""
     values = pc.fill_null(texts.cast(pa.large_binary()), b"")
     bounds = pc.min_max(values).as_py()
     least, most = bounds["min"], bounds["max"]

@@ -25,7 +25,11 @@ _ROUNDS = 32
 
 @dataclass(frozen=True, slots=True)
 class RowStatistics:
-    """What a state handle records beside its runs. `timers`: (key group, earliest timer that waits, us), ascending."""
+    """What a state handle records in addition to its runs.
+
+    Attributes:
+        timers: (key group, earliest pending timer in us), ascending.
+    """
 
     live_rows: int
     timers: tuple[tuple[int, int], ...]
@@ -33,7 +37,7 @@ class RowStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When rows are alive or due, for one state schema.
+    """Decides when rows of one state schema are alive or due.
 
     Args:
         names: of its columns. every_us: after which a timer rings again, until its row expires; 0: it rings once.
@@ -44,7 +48,7 @@ class Times:
 
     @classmethod
     def of(cls, stored: pa.Schema) -> Times:
-        """Return those of a table, whose columns have their metadata."""
+        """Read the time columns from a schema with field metadata."""
         every = (
             (stored.field(TIMER_COLUMN).metadata or {}).get(TIMER_EVERY, b"0") if TIMER_COLUMN in stored.names else 0
         )
@@ -59,9 +63,10 @@ class Times:
         return EXPIRES_COLUMN in self.names
 
     def alive(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Bools:
-        """Return whether the expiry of each row, or of some, is ahead of a firing watermark.
+        """Return which rows expire after a firing watermark. Rows without an expiry always do.
 
-        Rows without one always are.
+        Args:
+            rows: indices; None: all rows.
         """
         if watermark_us is None or not self.has_expiry:
             return np.ones(layer.num_rows if rows is None else len(rows), dtype=np.bool_)
@@ -76,10 +81,7 @@ class Times:
         return due
 
     def waiting(self, layer: Layer, watermark_us: int | None, rows: Ints | None = None) -> Ints:
-        """Return the timer of each row, or of some, that is alive and ahead of a watermark.
-
-        The end of time for others.
-        """
+        """Return the pending timer of each row, or the end of time if it has none after the watermark."""
         timers, valid = _values(layer, TIMER_COLUMN, rows)
         if watermark_us is not None and self.every_us:
             timers = self.next_timers(timers, watermark_us)
@@ -91,7 +93,7 @@ class Times:
         return np.where(waits, timers, _NEVER)
 
     def next_timers(self, timers: Ints, watermark_us: int) -> Ints:
-        """Return when timers that ring again do so next after a watermark; the end of time where that is never.
+        """Return the next time after a watermark at which periodic timers fire; the end of time if never.
 
         >>> Times((), every_us=10).next_timers(np.array([5, 25]), 15).tolist()
         [25, 25]
@@ -107,7 +109,7 @@ def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) 
 
 
 def _values(layer: Layer, name: str, rows: Ints | None = None) -> tuple[Ints, Bools | None]:
-    """Return a column of times, 0 for null, and which are not null; None: all of them."""
+    """Return a column of times, 0 for null, and the mask of non-null values; None if all are."""
     chunks = layer.stored.column(name)  # times are not narrowed
     column = (
         chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays([pa.array([], chunks.type), *chunks.chunks])
@@ -144,7 +146,7 @@ def counted(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one checkpoint to the next.
+    """Updates statistics from one checkpoint to the next.
 
     Attributes:
         before_us, now_us: firing watermarks. changes: of the epoch, tombstones included. older: newest first.
@@ -161,7 +163,7 @@ class Change:
     added: int | None
 
     def renewed(self, before: RowStatistics) -> RowStatistics:
-        """Return the statistics after the change, by what changed and what is due."""
+        """Return the updated statistics, computed from changed and due rows only."""
         gone = self._gone()
         live = before.live_rows - sum(len(rows) for _, rows in gone)
         if self.added is not None:
@@ -179,7 +181,7 @@ class Change:
         return RowStatistics(live, _pairs(earliest))
 
     def _gone(self) -> list[tuple[Layer, Ints]]:
-        """Rows that did not change and expired."""
+        """Return the rows that expired without a change."""
         found: list[tuple[Layer, Ints]] = []
         if self.now_us is None or not self.times.has_expiry or self.now_us == self.before_us:
             return found
@@ -194,7 +196,7 @@ class Change:
         return found
 
     def _replaced(self, positions: Ints) -> list[tuple[Layer, Ints]]:
-        """Rows that were alive and that some of the changes replace or delete."""
+        """Return the live rows that the changes replace or delete."""
         found: list[tuple[Layer, Ints]] = []
         for layer in self.older:
             if not positions.size:
@@ -209,7 +211,7 @@ class Change:
         return found
 
     def _earliest_waiting(self, before: RowStatistics, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
-        """Return the earliest timer of each key group; None where that takes a count of all rows."""
+        """Return the earliest timer of each key group; None if that needs a count of all rows."""
         recorded = np.full(self.max_parallelism, _NEVER, dtype=np.int64)
         for group, timer_us in before.timers:
             recorded[group] = timer_us
@@ -227,9 +229,9 @@ class Change:
         return earliest if self._search(np.flatnonzero(open_), earliest) else None
 
     def _search(self, groups: Ints, earliest: Ints) -> bool:
-        """Lower the earliest timers of some key groups to those of rows that did not change; False: given up.
+        """Lower the earliest timers of key groups to those of unchanged rows. False: too many rounds.
 
-        Each round takes the earliest row of each group, and passes over it if a newer row hides it.
+        Each round takes the earliest row of each group, and skips it if a newer row hides it.
         """
         layers = [layer for layer in self.older if layer.num_rows]
         waiting: list[Ints | None] = [None] * len(layers)
@@ -254,7 +256,7 @@ class Change:
 def _earliest_rows(
     layers: Sequence[Layer], waiting: list[Ints | None], change: Change, groups: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Of each key group the earliest timer that waits, the layer that has it, the newest of several, and its row.
+    """Return, per key group, the earliest pending timer, its layer (the newest of several) and its row.
 
     Args:
         waiting: of each layer the timers that wait, filled here.
@@ -279,7 +281,7 @@ def _earliest_rows(
 
 
 def _earliest(hashes: Hashes, times: Ints, max_parallelism: int) -> Ints:
-    """Return the least of the times in each key group; the end of time in one without rows."""
+    """Return the earliest time in each key group; the end of time for a group without rows."""
     earliest = np.full(max_parallelism, _NEVER, dtype=np.int64)
     if len(hashes):
         cuts = group_cuts(hashes, max_parallelism)

@@ -47,7 +47,7 @@ class DirectoryWalk:
                 yield object_stat(key, status)
 
     def _entries(self, base: bytes, prefix: bytes, start_after: bytes, invalid_names: Names | None) -> list[bytes]:
-        """Names below one directory that can still lead to a wanted key, descending; directories end in ``/``."""
+        """Return the names in a directory that can lead to a matching key, descending. Directories end in ``/``."""
         directory = os.fsencode(self._root) + b"/" + base
         wanted: list[bytes] = []
         try:
@@ -76,7 +76,7 @@ class DirectoryWalk:
         return wanted
 
     def _is_linked_object(self, path: bytes, name: bytes) -> bool:
-        """Return whether a symbolic link is an object; one that dangles is not; one that leads elsewhere is refused."""
+        """Return whether a symbolic link is an object. A dangling one is not. One that leads outside is refused."""
         target = Path(os.fsdecode(os.path.realpath(path)))
         if not target.exists():
             return False
@@ -89,7 +89,7 @@ class DirectoryWalk:
         return True
 
     def _is_listable(self, name: bytes, invalid_names: Names | None) -> bool:
-        """Return whether a name can be a key; one that cannot goes to `invalid_names`, or is refused."""
+        """Return whether a name can be a key. An invalid one is added to `invalid_names`, or else refused."""
         try:
             validate_key(name.removesuffix(b"/").decode())
         except (UnicodeDecodeError, InvalidRequest) as error:
@@ -104,17 +104,17 @@ class DirectoryWalk:
 
 
 def etag_of(status: os.stat_result) -> str:
-    """Return the version of a file: every write gives it another size or time."""
+    """Return the version of a file. Every write changes its size or time."""
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
 def object_stat(key: str, status: os.stat_result) -> ObjectStat:
-    """Return what a file is as an object."""
+    """Return the object stat of a file."""
     return ObjectStat(key, status.st_size, etag_of(status), status.st_mtime_ns // 1_000_000)
 
 
 def _leads_to(name: bytes, prefix: bytes, start_after: bytes) -> bool:
-    """Whether a file's key, or some key below a directory, starts with prefix and is greater than start_after."""
+    """Return whether a file's key, or a key below a directory, starts with prefix and is > start_after."""
     if name.endswith(b"/"):
         return (name.startswith(prefix) or prefix.startswith(name)) and (
             name > start_after or start_after.startswith(name)
