@@ -155,16 +155,18 @@ def event_time_page() -> str:
 
 
 def decisions_page() -> str:
-    """Return the list of decisions, newest first."""
-    files = sorted((file for file in (ROOT / DECISIONS).glob("20*.md")), reverse=True)
-    rows = [(file.name[:10], file.read_text(encoding="utf-8").partition("\n")[0][2:], file.name) for file in files]
-    listed = (f"* {date} [{title}]({name})" for date, title, name in rows)
+    """Return the table of decision records, in order of their numbers."""
+    rows = []
+    for file in sorted((ROOT / DECISIONS).glob("0*.md")):
+        heading, _, status = file.read_text(encoding="utf-8").split("\n", 3)[:3]
+        number, _, title = heading.removeprefix("# ").partition(". ")
+        rows.append((number, f"[{title}]({file.name})", status.removeprefix("Status: ")))
     return "\n".join([
         "# Decisions\n",
-        note("the files beside it"),
-        "One file each: the question, the options, the choice, its price, and what would reverse it. Those about the",
-        "protocol alone are in [PROTOCOL.md](../../../pipeline/milepost/protocol/PROTOCOL.md#decisions).\n",
-        *listed,
+        note("the records in this folder"),
+        "Each record states the context, the decision, its consequences, and what would reverse it. Decisions about",
+        "the protocol alone are in [PROTOCOL.md](../../../pipeline/milepost/protocol/PROTOCOL.md#decisions).\n",
+        table(("number", "decision", "status"), rows),
         "",
     ])  # fmt: skip
 
