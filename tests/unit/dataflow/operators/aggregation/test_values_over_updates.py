@@ -73,6 +73,7 @@ shapes = st.tuples(*[st.tuples(st.sampled_from([1, 2]), st.lists(st.integers(1, 
 
 @profiles.examples(share=0.12, phases=[Phase.explicit, Phase.generate])
 @example(lives=[(("a", 0.0, 1, "p", True), 0, 5), (("a", -0.0, 1, "p", True), 0, 2)], shapes=[(1, [])] * 3, weak=True)
+@example(lives=[(("a", 1.5, 5, "p", True), 0, 5), (("a", 1.5, 5, "q", False), 1, 5)], shapes=[(1, [])] * 3, weak=False)
 @given(lives=lives, shapes=shapes, weak=st.booleans())
 def test_what_is_there_decides_whatever_came_and_went(
     tmp_path_factory: pytest.TempPathFactory, lives: Any, shapes: Any, weak: bool

@@ -95,6 +95,7 @@ def move_of(files: TableFiles, before: list[Rows] | None, after: list[Rows]) -> 
 @profiles.examples(share=1.5)
 @example(common=[], left=[{0: None}], entered=[{0: None}, {0: None}], is_known=True, most=9)
 @example(common=[{0: "a"}], left=[], entered=[{0: None}], is_known=True, most=9)
+@example(common=[{0: "a"}], left=[], entered=[{0: GONE}], is_known=True, most=9)
 @given(common=HISTORIES, left=HISTORIES, entered=HISTORIES, is_known=st.booleans(), most=st.sampled_from([1, 100]))
 def test_the_changes_of_any_move_make_one_table_of_the_other(
     files: TableFiles, common: list[Rows], left: list[Rows],
