@@ -16,8 +16,8 @@ endif
 unexport PYTHONDONTWRITEBYTECODE
 # What pytest gets, for example `make test ARGS="tests/unit -k fenced"`.
 ARGS ?= tests
-# How many processes share the tests: one has Airflow and waits for it, one has Spark, and the others have the rest.
-WORKERS ?= 3
+# How many processes share the tests. One has Airflow and mostly waits for it, one has Spark, the others have the rest.
+WORKERS ?= 4
 # Whose golden files `make wording` rewrites.
 RING ?= test
 # How many mutants are tried at once.
@@ -64,7 +64,7 @@ format: env ## let ruff rewrite what it can
 check: lint ## lint and the short tests, without Spark and Airflow (a few minutes)
 	@$(PYTEST) --ring check $(ARGS)
 
-test: lint ## lint and every test that is not marked deep (10 minutes)
+test: lint ## lint and every test that is not marked deep (9 minutes)
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) --ring test $(ARGS)
 
