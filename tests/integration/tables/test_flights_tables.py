@@ -9,6 +9,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.errors import InvalidRequest
+from milepost_testkit import wording
 from milepost_testkit.jobs.flights.open_flights import FILTERS
 from milepost_testkit.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back
 from milepost_testkit.readers.reading_engines import ENGINES, SPARK, ReadingEngines, all_engines
@@ -96,7 +97,7 @@ def a_delete_is_refused_and_put_right(story: Story) -> None:
     left = expected["carriers"].filter(pa.compute.not_equal(expected["carriers"].column("carrier"), "UA"))
     story.witnesses.see(expected | {"carriers": left}, FILTERS)
     job.land(range(story.last_day + 1, story.last_day + 5))
-    with pytest.raises(InvalidRequest) as refused:
+    with wording.raises(InvalidRequest) as refused:
         job.master().run(Session.cli(), story.runner())
     assert "milepost realign flights carriers" in refused.value.hint
     job.master().realign(Session.cli(), job.master().plan_realign("carriers"))
