@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import random
@@ -50,9 +49,6 @@ HOSTILE_PREFIXES = ("AIRFLOW", "SPARK_", "PYSPARK_", "AWS_", "MILEPOST_")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 HOSTILE = (*PROXIES, "PYTHONDONTWRITEBYTECODE", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE")
 LOOPBACK = "127.0.0.1,localhost,::1"
-
-NEW_OBJECTS = 10_000
-"""Allocations between two collections of the youngest generation. Python's own default is 700."""
 
 MEMORY = "/dev/shm"
 MEMORY_BYTES = 4 << 30
@@ -108,14 +104,7 @@ def pytest_configure() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it still speaks when the interpreter ends
 
 
-def pytest_collection_finish() -> None:
-    """Exempt modules and collected tests from garbage collection: they live as long as the process."""
-    gc.freeze()
-    gc.set_threshold(NEW_OBJECTS, 10, 10)
-
-
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # extension modules report what is not freed when the interpreter ends
     for folder in (AIRFLOW_HOME, NODE_CACHE):
         shutil.rmtree(folder, ignore_errors=True)
     if IN_MEMORY is not None:  # at exit, after multiprocessing has removed its own folder in it

@@ -160,11 +160,10 @@ class MortalProcesses:
         not_here = ("XDG_", NODE_CACHE_VARIABLE)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_here)}
         ours = {"HOME": str(home), "JAVA_TOOL_OPTIONS": FAST_JVM}
-        whole = {**inherited, **ours, **(environment or {})}
-        if (plan or {}).get("spark", True):
-            run = MortalProcess(_started(plan or {}, words, whole, output), home, output)
-        else:
-            run = MortalProcess(ForkedProcess(plan or {}, words, whole, output), home, output)
+        plan = plan or {}
+        start = _start_program if plan.get("spark", True) else ForkedProcess
+        process = start(plan, words, {**inherited, **ours, **(environment or {})}, output)
+        run = MortalProcess(process, home, output)
         self.started.append(run)
         return run
 
@@ -180,7 +179,7 @@ class MortalProcesses:
                 run.process.wait(60)
 
 
-def _started(
+def _start_program(
     plan: dict[str, Any], words: Sequence[str], environment: dict[str, str], output: Path
 ) -> subprocess.Popen[bytes]:
     """Start a run as a program, whose JVM outlives it."""

@@ -157,7 +157,7 @@ def event_time_page() -> str:
 def decisions_page() -> str:
     """Return the table of decision records, in order of their numbers."""
     rows = []
-    for file in sorted((ROOT / DECISIONS).glob("0*.md")):
+    for file in sorted((ROOT / DECISIONS).glob("[0-9]*.md")):
         heading, _, status = file.read_text(encoding="utf-8").split("\n", 3)[:3]
         number, _, title = heading.removeprefix("# ").partition(". ")
         rows.append((number, f"[{title}]({file.name})", status.removeprefix("Status: ")))

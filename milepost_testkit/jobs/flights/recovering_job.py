@@ -48,8 +48,7 @@ class RecoveringJob:
         """Such a job after its first epoch."""
         job = cls.unrun(folder)
         job.land([1, 2])
-        with nullcontext() if on_spark else epochs_in_process():
-            assert milepost("run", job.spec_path).exit_code == 0
+        _run(job, on_spark)
         return cls(job, _tables(job))
 
     @classmethod
@@ -78,8 +77,7 @@ class RecoveringJob:
         if failed:
             assert_clear_error(milepost("run", job.spec_path), 1, "FAILED", "milepost resume")
             assert milepost("resume", job.spec_path).exit_code == 0
-        with nullcontext() if on_spark else epochs_in_process():
-            assert milepost("run", job.spec_path).exit_code == 0
+        _run(job, on_spark)
         assert job.epochs() == [[key_of(1), key_of(2)], [key_of(3), key_of(4)]]
         job.assert_tables_equal_the_oracle()
 
@@ -88,6 +86,11 @@ def key_of(day: int) -> str:
     """The key of a day's object as the local source has it: relative to `landing/flights`."""
     key: str = day_key(day)
     return key.removeprefix("flights/")
+
+
+def _run(job: FlightsJob, on_spark: bool) -> None:
+    with nullcontext() if on_spark else epochs_in_process():
+        assert milepost("run", job.spec_path).exit_code == 0
 
 
 def _tables(job: FlightsJob) -> dict[str, pa.Table]:
