@@ -1,6 +1,6 @@
 """Watermarks: up to which event time input is complete. Microseconds since the epoch, UTC; None is minus infinity.
 
-Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and delays nobody. For example::
+Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and delays no other source. For example::
 
     source a    newest event 12:00, delay 5 min     11:55
     source b    newest event 12:10, delay 5 min     12:05
