@@ -61,7 +61,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",
-        "deadline sql_projection starvation",
+        "deadline interrupts sql_projection starvation",
         "epoch_graph executors gate_job spark_answers",
         "kept_frame",
         "runner",

@@ -25,6 +25,7 @@ from milepost.spark.driver.epoch_graph import Stage, epoch_frame, epoch_stages
 from milepost.spark.driver.executors.probe import libraries_of_plan, probe
 from milepost.spark.driver.executors.unusable import unusable
 from milepost.spark.driver.gate_job import judge
+from milepost.spark.driver.interrupts import one_interrupt
 from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.spark_answers import spark_answers
@@ -97,7 +98,7 @@ class SparkEpochRunner:
         engine = self._engine = open_engine(plan, self._engine)
         self._ends_s = time.monotonic() + plan.timeout_ms / 1000
         job = _Job()
-        with self._job(engine, plan, job):
+        with one_interrupt(), self._job(engine, plan, job):
             plan, warm = _placed(plan, engine), self._warmed(engine, plan)
             epoch = job.epoch = plan_levels(plan, engine.slots, partial(warm.schemas.of, plan))
             answers = spark_answers(engine.session, plan, epoch)
@@ -118,7 +119,7 @@ class SparkEpochRunner:
         Raises: as `run`, and what keeps a task from it.
         """
         engine = self._engine = open_engine(plan, self._engine)
-        with self._job(engine, plan, _Job()):
+        with one_interrupt(), self._job(engine, plan, _Job()):
             return judge(engine.session, plan, tuple(shares))
 
     def _warmed(self, engine: Engine, plan: EpochPlan) -> _WarmSession:
