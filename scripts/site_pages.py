@@ -21,7 +21,7 @@ _RUNBOOK = [path for folder in ("errors", "states") for path in ROOT.glob(f"pipe
 _BENCH = [path for pattern in _PUBLISHED for path in ROOT.glob(f"bench/{pattern}")]
 ELSEWHERE = {
     "pipeline/milepost/protocol/PROTOCOL.md": "reference/protocol.md",
-    "pipeline/milepost/lineage/checkpoint_facet.schema.json": "reference/checkpoint_facet.schema.json",
+    "pipeline/milepost/openlineage/checkpoint_facet.schema.json": "reference/checkpoint_facet.schema.json",
     **{
         path.relative_to(ROOT).as_posix(): f"reference/benchmark/{path.relative_to(ROOT / 'bench').as_posix()}"
         for path in sorted(_BENCH)

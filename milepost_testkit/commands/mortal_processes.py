@@ -38,7 +38,7 @@ PRELOADED = (
     "milepost.jobmaster.run.epochs",
     "milepost.jobmaster.run.judgement",
     "milepost.jobmaster.run.restarts",
-    "milepost.lineage.settings",
+    "milepost.openlineage.settings",
     "milepost.spark.driver.open_runner",
     "milepost.spark.driver.runner",
     "milepost_testkit.commands.mortal_run",

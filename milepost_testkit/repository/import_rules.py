@@ -29,12 +29,12 @@ ALLOWED: dict[str, set[str]] = {
     "dataflow.spilled": {"state", "storage"},
     "dataflow.sinks": {"protocol", "spec", "storage", "extras", "dataflow.spilled"},
     "epoch": LOWER,
-    "lineage": LOWER | {"epoch"},
-    "jobmaster": LOWER | {"epoch", "extras", "lineage", "runbook"},
+    "openlineage": LOWER | {"epoch"},
+    "jobmaster": LOWER | {"epoch", "extras", "openlineage", "runbook"},
     "spark": LOWER | {"epoch", "extras"},
-    "airflow": {"jobmaster", "epoch", "lineage", "spec", "protocol", "extras", "runbook"},
+    "airflow": {"jobmaster", "epoch", "openlineage", "spec", "protocol", "extras", "runbook"},
     "cli": {"jobmaster", "epoch", "spec", "protocol", "extras", "testing", "runbook"},
-    "testing": {"jobmaster", "epoch", "lineage", "spec", "protocol"},
+    "testing": {"jobmaster", "epoch", "openlineage", "spec", "protocol"},
     "api": {"jobmaster", "spec", "storage", "protocol"},
     "__main__": {"cli"},
 }
@@ -155,7 +155,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "opentelemetry": (set(), {"jobmaster", "airflow"}),
     "psycopg": ({"dataflow.sinks"}, set()),
     "pyiceberg": ({"dataflow.sinks"}, set()),
-    "openlineage": ({"lineage"}, set()),
+    "openlineage": ({"openlineage"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

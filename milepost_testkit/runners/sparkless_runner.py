@@ -24,7 +24,7 @@ from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.local.local_levels import LocalPlace, Tasks, run_levels
+from milepost.spark.local.local_levels import LocalEnvironment, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
 from milepost.spark.task.outputs import SqlOutput, read_by
@@ -97,7 +97,7 @@ class SparklessRunner:
             here = replace(plan, cache_directory=node)
             schema = partial(_duckdb().duckdb_schema if self.sql else marked_schema, here.spec)
             epoch = plan_levels(here, plan.spec.spark.parallelism, schema)
-            place = LocalPlace(self.opener, self.budget, self.clock)
+            place = LocalEnvironment(self.opener, self.budget, self.clock)
             answers = run_levels(here, self._tasks(here, epoch), partial(self._between, plan), place)
         self.after(plan)
         return EpochAnswers(tuple(self.answers(answers)), epoch.operators, epoch.schemas, session_ms=0, job_ms=0)

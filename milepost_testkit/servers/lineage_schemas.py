@@ -22,7 +22,7 @@ from referencing import Registry, Resource
 from milepost_testkit.processes.processes import REPOSITORY
 
 BASE = "https://openlineage.io/spec/"
-OWN = "pipeline/milepost/lineage/checkpoint_facet.schema.json"
+OWN = "pipeline/milepost/openlineage/checkpoint_facet.schema.json"
 
 TEXT: dict[str, Any] = {"type": "string"}
 COUNT: dict[str, Any] = {"type": "integer"}

@@ -28,7 +28,7 @@ ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encodin
 ROOMS = {
     "spark": "spark",
     "airflow": "airflow",
-    "lineage": "lineage",
+    "openlineage": "lineage",
     "storage/s3/store.py": "s3",
     "storage/s3/access.py": "s3",
     "storage/s3/errors.py": "s3",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.aborted_epochs import AbortedEpochs, telemetry_of_variables
-from milepost.lineage.settings import LineageSettings, asked, settings_of_environment
+from milepost.openlineage.settings import LineageSettings, asked, settings_of_environment
 from milepost.protocol.records.cached_property import cached_property
 from milepost.spec.load.load import LoadedJob
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
-from milepost.lineage.settings import nowhere
+from milepost.openlineage.settings import nowhere
 from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
 from milepost.spec.load.load import LoadedJob, check_placement, from_text, load_job, read_spec
 from milepost.spec.values.times.any_year import python_rows

@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import get_current_context
 from airflow.sdk.configuration import conf
 
-from milepost.lineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
+from milepost.openlineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
 from milepost.protocol.records.errors import InvalidRequest
 
 _SECTION = "openlineage"
@@ -35,7 +35,7 @@ def lineage_settings() -> LineageSettings | None:
 
 
 def _parent(dag_run: tuple[str, str], namespace: str, due: Any, clear_number: int) -> ParentRun:
-    from milepost.lineage.run_ids import parent_dag_run
+    from milepost.openlineage.run_ids import parent_dag_run
 
     return parent_dag_run(dag_run, namespace, due, clear_number)
 

@@ -13,8 +13,8 @@ from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, Verdic
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.jobmaster.job.context import JobContext
-from milepost.lineage.settings import LineageSettings
-from milepost.lineage.table_versions import TableVersions
+from milepost.openlineage.settings import LineageSettings
+from milepost.openlineage.table_versions import TableVersions
 from milepost.protocol.codec.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -33,8 +33,8 @@ from milepost.storage.log.records import LandedTransition
 from milepost.storage.object_handles import read_handle
 
 if TYPE_CHECKING:
-    from milepost.lineage.client import OpenLineageClient, RunEvent
-    from milepost.lineage.events import LineageEvents
+    from milepost.openlineage.client import OpenLineageClient, RunEvent
+    from milepost.openlineage.events import LineageEvents
 
 
 class LineageObserver:
@@ -52,14 +52,14 @@ class LineageObserver:
 
     @cached_property
     def _client(self) -> OpenLineageClient:
-        from milepost.lineage.client import open_client
+        from milepost.openlineage.client import open_client
 
         return open_client(self._settings)
 
     @cached_property
     def _made(self) -> LineageEvents:
-        from milepost.lineage.datasets import JobDatasets
-        from milepost.lineage.events import LineageEvents
+        from milepost.openlineage.datasets import JobDatasets
+        from milepost.openlineage.events import LineageEvents
 
         job = self._context.job
         return LineageEvents(job, JobDatasets(job, job.graph()), self._settings.parent())
@@ -93,7 +93,7 @@ class LineageObserver:
         return found
 
     def _aborted(self, event: CheckpointAborted) -> RunEvent:
-        from milepost.lineage.datasets import assertions_of
+        from milepost.openlineage.datasets import assertions_of
 
         refusals = [] if event.veto is None else self._refusals(event.veto)
         return self._made.aborted(event, refusals, assertions_of(_verdicts(refusals)))

@@ -7,7 +7,7 @@ import logging
 from milepost.extras import install_command, missing_libraries
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.observers.delivery import Delivery
-from milepost.lineage.settings import LineageSettings
+from milepost.openlineage.settings import LineageSettings
 
 _LOG = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ Between = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
 
 
 @dataclass(frozen=True, slots=True)
-class LocalPlace:
+class LocalEnvironment:
     """What tasks run with.
 
     Attributes:
@@ -47,14 +47,14 @@ class LocalPlace:
 
 
 def run_levels(
-    plan: EpochPlan, tasks: Iterable[Tasks], between: Between, place: LocalPlace | None = None
+    plan: EpochPlan, tasks: Iterable[Tasks], between: Between, place: LocalEnvironment | None = None
 ) -> tuple[SubtaskAnswer, ...]:
     """Run every task of every level; return what the subtasks of the last one answered.
 
     Args:
         plan: its `cache_directory` also takes what tasks spill.
     """
-    here = place or LocalPlace()
+    here = place or LocalEnvironment()
     rows: list[pa.RecordBatch] = []
     for level, operators, output in tasks:
         sent: list[pa.RecordBatch] = []

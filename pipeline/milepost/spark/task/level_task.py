@@ -26,12 +26,12 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.task.operator_subtask import OperatorSubtask
-from milepost.spark.task.processing import FrozenTables, Opened, Processing
+from milepost.spark.task.processing import FrozenTables, OpenSlice, Processing
 from milepost.spark.task.subtask_context import SubtaskResources, SubtaskWork
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
-from milepost.spark.wire.received import Received, receive
+from milepost.spark.wire.task_input import TaskInput, receive
 from milepost.spark.wire.task_output import Declined, Forward, OperatorStageEnd, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.state.buffers.buffers import Buffer
@@ -86,7 +86,7 @@ class _Task:
         ]
         self._writers = list({id(writer): writer for writer in writers.values()}.values())
 
-    def run(self, received: Received, started_ms: int) -> Iterator[TaskOutput]:
+    def run(self, received: TaskInput, started_ms: int) -> Iterator[TaskOutput]:
         try:
             declined = yield from self._run(received, started_ms)
             if declined is not None:
@@ -101,7 +101,7 @@ class _Task:
         for writer in self._writers:
             self._files.execute(writer, writer.close())
 
-    def _run(self, received: Received, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
+    def _run(self, received: TaskInput, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
         if isinstance(received.outcome, Decline):
             return self._refused(received, received.outcome)
         carried = distinct_acknowledgements(received.outcome)
@@ -139,7 +139,7 @@ class _Task:
         yield RowsDone()
         return (yield from self._snapshot(received.outcome, carried))
 
-    def _refused(self, received: Received, decline: Decline) -> Decline:
+    def _refused(self, received: TaskInput, decline: Decline) -> Decline:
         """The channels are not whole, or a sender declined: so does each subtask here."""
         for _, one in self._hosted:
             if received.cancelled is not None and received.cancelled.decline is decline:
@@ -161,7 +161,7 @@ class _Task:
         rows = Processing(item, own, self._plan, partial(self._open, item), self._memory, watermark_us)
         return SubtaskWork(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
-    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> Opened:
+    def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> OpenSlice:
         """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
         whole = key_groups == self._key_groups
         self._metrics.mark("process_ms")
@@ -179,7 +179,7 @@ class _Task:
             for name, table in item.tables.items()
         }
         self._metrics.mark("restore_ms")
-        return Opened(tables, item.operator.begin(tables, previous_us))
+        return OpenSlice(tables, item.operator.begin(tables, previous_us))
 
     def _state_of(self, item: OperatorPlan, name: str, key_groups: range) -> StateIdentity:
         table = item.tables[name]

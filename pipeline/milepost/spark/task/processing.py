@@ -39,7 +39,7 @@ FrozenTables = Mapping[str, FrozenState | EncodedSlices]
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenSlice:
     """A slice in memory: its restored tables, by name, and the operator's epoch over them."""
 
     tables: Mapping[str, SubtaskState]
@@ -64,7 +64,7 @@ class Processing:
         item: OperatorPlan,
         key_groups: range,
         plan: LevelPlan,
-        open_slice: Callable[[range, int | None], Opened],
+        open_slice: Callable[[range, int | None], OpenSlice],
         memory: Memory,
         watermark_us: int | None,
     ) -> None:
@@ -74,7 +74,7 @@ class Processing:
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
         self._watermark_us = watermark_us
-        self._at_once: Opened | None = (
+        self._at_once: OpenSlice | None = (
             open_slice(key_groups, self._previous_us) if plan.alignment.may_leave_rows else None
         )
         self._waiting: list[Chunk] = []
@@ -176,7 +176,7 @@ class Processing:
         return found
 
     def _take_up(
-        self, opened: Opened, buffers: Iterable[Buffer], stamp_us: int | None, part: int
+        self, opened: OpenSlice, buffers: Iterable[Buffer], stamp_us: int | None, part: int
     ) -> Iterator[TaskOutput]:
         # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
         due_us = operator_watermark([stamp_us, self._watermark_us])
@@ -188,7 +188,7 @@ class Processing:
                 yield from self._take_piece(opened, position, received, stamp_us, part)
 
     def _take_piece(
-        self, opened: Opened, position: int, received: Sequence[pa.Table], stamp_us: int | None, part: int
+        self, opened: OpenSlice, position: int, received: Sequence[pa.Table], stamp_us: int | None, part: int
     ) -> Iterator[TaskOutput]:
         partials = [rows for rows in received if are_partials(rows)]
         if partials:
@@ -207,7 +207,7 @@ class Processing:
             if output.late.num_rows:
                 yield Rows(own.late, output.late.select(user_columns(output.late.column_names)))
 
-    def _fire_last(self, opened: Opened, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
+    def _fire_last(self, opened: OpenSlice, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)

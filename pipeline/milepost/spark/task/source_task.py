@@ -17,7 +17,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spark.task.whole_objects import BadRows, Piece, WholeObjects
+from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
@@ -50,7 +50,7 @@ class SourceSplit:
     event_time: str | None
     on_missing: str
     max_ahead_us: int | None = None
-    dead_letters: WholeObjects | None = None
+    dead_letters: DeadLetterReader | None = None
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
         """Yield a part's rows in order, and its bad records where they are rows. Raises what a reader does."""

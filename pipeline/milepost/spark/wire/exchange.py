@@ -30,7 +30,7 @@ from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.exchange.watermarks import latest, operator_watermark, output_watermark
-from milepost.spark.wire.combining import PART_BYTES, Combining
+from milepost.spark.wire.combine_buffer import PART_BYTES, CombineBuffer
 from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
 from milepost.state.layers.key_groups import subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash
@@ -179,7 +179,7 @@ class ExchangeWriter:
             self._edges.setdefault(edge.producer, []).append(edge)
         self._digests = [ChannelDigest() for _ in range(receivers)]
         self._open: dict[tuple[str, str, int], _Open] = {}
-        self._combining: dict[tuple[Edge, int | None], Combining] = {}
+        self._combining: dict[tuple[Edge, int | None], CombineBuffer] = {}
 
     def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
         """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
@@ -224,7 +224,7 @@ class ExchangeWriter:
             yield from self._split(edge, rows, lateness_us)
             return
         slot = (edge, lateness_us)
-        combining = self._combining.setdefault(slot, Combining(edge.combiner, self._held_bytes))
+        combining = self._combining.setdefault(slot, CombineBuffer(edge.combiner, self._held_bytes))
         for part, partial in combining.add(rows):
             yield from self._split(edge, part, lateness_us, partial=partial)
 

@@ -22,7 +22,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
-from milepost.spark.wire import combining
+from milepost.spark.wire import combine_buffer
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, OwnStamp, Stamp
 from milepost.spark.wire.task_output import (
     Declined,
@@ -219,11 +219,11 @@ def test_control_items_survive_the_way_through_the_jvm(
 
 
 def _combined(
-    keys: int, total: int, combining: bool = True, memory: Memory = MEMORY
+    keys: int, total: int, combine_buffer: bool = True, memory: Memory = MEMORY
 ) -> tuple[list[pa.Table], list[bytes]]:
     """What a sender of `total` rows over `keys` keys sends to two receivers: the tables, and their bytes."""
     operator = AggregateByKey("carriers", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())]))
-    edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combining else None)
+    edge = replace(EDGE, columns=("k",), combiner=operator.combiner if combine_buffer else None)
     plan = replace(_plan(buffer_bytes=100_000), edges=(edge,))
     rows = _rows(run_output_stage(plan, 0, _items([n % keys for n in range(total)], 30_000), {}, memory))
     payloads = [bytes(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[call-overload]
@@ -236,7 +236,7 @@ def test_rows_are_folded_before_they_are_sent_where_the_first_ones_say_that_it_p
     assert sum(sum(table.column("__rows").to_pylist()) for table in few) == 200_000
     assert _combined(keys=100, total=200_000)[1] == payloads  # a second attempt sends the same bytes
     for keys, total in ((20_000, 200_000), (100, 60_000)):  # three rows per key in the sample; fewer rows than a sample
-        assert _combined(keys, total)[1] == _combined(keys, total, combining=False)[1]
+        assert _combined(keys, total)[1] == _combined(keys, total, combine_buffer=False)[1]
 
 
 def test_a_task_of_little_memory_folds_what_it_holds_sooner() -> None:
@@ -248,10 +248,10 @@ def test_a_task_of_little_memory_folds_what_it_holds_sooner() -> None:
 
 def test_what_no_longer_pays_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows may mislead: every part that was folded is looked at again."""
-    monkeypatch.setattr(combining, "PART_BYTES", 400_000)
+    monkeypatch.setattr(combine_buffer, "PART_BYTES", 400_000)
     combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
     assert combiner is not None
-    one = combining.Combining(combiner, 10**9)
+    one = combine_buffer.CombineBuffer(combiner, 10**9)
     repeated, unique = pa.table({"k": [n % 10 for n in range(70_000)]}), pa.table({"k": list(range(70_000))})
     sent = [len(list(one.add(rows))) for rows in (repeated, unique)]
     assert sent == [1, 1]  # both folded: of the second part it is seen too late
@@ -329,7 +329,7 @@ def test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold() -> No
     combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
     assert combiner is not None
     rows = pa.table({"k": list(range(100))})
-    one = combining.Combining(combiner, held_bytes=3 * rows.nbytes)
+    one = combine_buffer.CombineBuffer(combiner, held_bytes=3 * rows.nbytes)
     assert [sum(1 for _ in one.add(rows)) for _ in range(6)] == [0, 0, 3, 0, 0, 3]
 
 

@@ -1,7 +1,7 @@
 """`kind: lookup`: rows with the columns of the row that a static source has of their key.
 
 It has no state: what it gives of a row depends on that row and the static source alone. The source's rows are prepared
-once, one per key; which of them a row finds is sought by who keeps them (`spark/task/row_steps/prepared_rows.py`).
+once, one per key; which of them a row finds is sought by who keeps them (`spark/task/row_steps/lookup_index.py`).
 """
 
 from __future__ import annotations

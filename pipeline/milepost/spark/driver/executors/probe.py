@@ -25,7 +25,7 @@ from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
-from milepost.spark.worker import questions
+from milepost.spark.worker import probe_tasks as probe_tasks
 from milepost.spark.worker.worker_memory import RESERVED_BYTES, own_limit
 from milepost.spec.values.spark_remote import SparkRemote
 
@@ -94,13 +94,13 @@ def _said_limit(engine: Engine) -> int | None:
 
 
 def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> set[str]:
-    cloudpickle.register_pickle_by_value(questions)
+    cloudpickle.register_pickle_by_value(probe_tasks)
     try:
-        asked = session.range(0, tasks, 1, tasks).mapInArrow(questions.asking(libraries), _SCHEMA)
-        passed_on = asked.repartitionById(2, "subtask").mapInArrow(questions.pass_on, _SCHEMA)
+        asked = session.range(0, tasks, 1, tasks).mapInArrow(probe_tasks.environment_probe(libraries), _SCHEMA)
+        passed_on = asked.repartitionById(2, "subtask").mapInArrow(probe_tasks.identity_task, _SCHEMA)
         return {row.answer for row in passed_on.collect()}
     finally:
-        cloudpickle.unregister_pickle_by_value(questions)
+        cloudpickle.unregister_pickle_by_value(probe_tasks)
 
 
 def check_server(

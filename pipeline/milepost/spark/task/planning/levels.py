@@ -22,6 +22,7 @@ from milepost.dataflow.sources.contract import ObjectReader
 from milepost.epoch.plan import EpochPlan, split_inputs
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
+from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import FILL, WHOLE, fill_outputs, outputs, readers, row_wise_outputs, whole_outputs
 from milepost.spark.task.planning.clocks import clocks, stamp_of
@@ -29,7 +30,6 @@ from milepost.spark.task.planning.nodes import PlannedNodes, SqlSchema, plan_nod
 from milepost.spark.task.row_steps.row_wise import RowWise, row_wise
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.task.source_task import SourceSplit
-from milepost.spark.task.whole_objects import WholeObjects
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput, input_plans
@@ -106,10 +106,10 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
     )
 
 
-def _dead_letters(source: SourceSpec, reader: ObjectReader) -> WholeObjects | None:
+def _dead_letters(source: SourceSpec, reader: ObjectReader) -> DeadLetterReader | None:
     if source.bad_records == "fail":
         return None
-    return WholeObjects(reader, source.on_bad_object == "dead_letter", source.max_bad_records)
+    return DeadLetterReader(reader, source.on_bad_object == "dead_letter", source.max_bad_records)
 
 
 def _max_ahead_us(source: SourceSpec) -> int | None:

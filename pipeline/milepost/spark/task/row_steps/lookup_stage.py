@@ -26,7 +26,7 @@ from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt
-from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
+from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.state.cache.mapped_tables import MappedTables
@@ -52,7 +52,7 @@ class LookupPlan:
     cache_directory: str | os.PathLike[str]
     base: int
 
-    def open(self, store: ObjectStore) -> PreparedRows:
+    def open(self, store: ObjectStore) -> LookupIndex:
         """Return the rows as this node has them; the first of its tasks fetches and prepares them.
 
         Raises: OperatorFailed: a key is there twice. StateCorrupt: the copy is missing or damaged.
@@ -67,7 +67,7 @@ class LookupPlan:
             return prepare(self.lookup, rows, self.hasher)
 
         table = tables.mapped(identity, checkpoint_of_key(copy.key) or 0, make)
-        return PreparedRows.of(self.lookup, table, self.hasher)
+        return LookupIndex.of(self.lookup, table, self.hasher)
 
 
 def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
@@ -120,7 +120,7 @@ class LookupStage:
                 pass
             yield Declined(refused)
 
-    def _found(self, item: Rows, opened: Mapping[str, PreparedRows]) -> Iterator[Rows]:
+    def _found(self, item: Rows, opened: Mapping[str, LookupIndex]) -> Iterator[Rows]:
         """Yield what the lookups over some rows give, and those over these."""
         for plan in self.plans:
             if plan.lookup.input == item.node and item.rows.num_rows:

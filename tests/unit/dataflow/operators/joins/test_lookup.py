@@ -13,7 +13,7 @@ import pytest
 from milepost.dataflow.operators.contract import OperatorFailed
 from milepost.dataflow.operators.joins.lookup import Lookup
 from milepost.protocol.records.errors import InvalidRequest
-from milepost.spark.task.row_steps.prepared_rows import PreparedRows, prepare
+from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost.spec.job.operators.lookup import LookupOperator
 from milepost_testkit import wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
@@ -25,7 +25,7 @@ def lookup_of(left: pa.Schema, right: pa.Schema, key: list[Any], **options: Any)
 
 
 def found(lookup: Lookup, rows: pa.Table, dimension: pa.Table, hasher: Any = KEYED) -> pa.Table:
-    return PreparedRows.of(lookup, prepare(lookup, dimension, hasher), hasher).find(rows)
+    return LookupIndex.of(lookup, prepare(lookup, dimension, hasher), hasher).find(rows)
 
 
 def pairs(rows: pa.Table) -> list[tuple[Any, ...]]:

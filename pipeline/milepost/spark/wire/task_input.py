@@ -27,7 +27,7 @@ class Cancelled:
 
 
 @dataclass(slots=True)
-class Received:
+class TaskInput:
     """All rows of a task's channels, taken to their end.
 
     Attributes:
@@ -59,12 +59,12 @@ class Received:
         self._buffers.setdefault((buffer.operator, buffer.producer), {}).setdefault(channel, []).append(buffer)
 
 
-def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch], memory: Memory) -> Received:
+def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch], memory: Memory) -> TaskInput:
     """Read every row of a task's channels, whatever they say: Spark takes an early return for success.
 
     Raises: EnvironmentUnusable: the node's disk does not take what may not wait in memory; the input is drained.
     """
-    check, received = ChannelCheck(identity, channels), Received()
+    check, received = ChannelCheck(identity, channels), TaskInput()
     unusable: EnvironmentUnusable | None = None
     for batch in batches:
         if unusable is not None:

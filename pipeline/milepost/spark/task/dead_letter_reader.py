@@ -44,7 +44,7 @@ Piece: TypeAlias = "pa.RecordBatch | BadRows"
 
 
 @dataclass(frozen=True, slots=True)
-class WholeObjects:
+class DeadLetterReader:
     """Reads objects, or parts of objects, to their ends. picklable.
 
     Attributes:

@@ -16,13 +16,13 @@ from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, R
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
-from milepost.lineage.checkpoint_facet import NAME, PRODUCER, MilepostCheckpointRunFacet
-from milepost.lineage.dataset_names import job_namespace
-from milepost.lineage.datasets import JobDatasets
-from milepost.lineage.run_facets import STOPPED, engine_facet, error_facet, job_facets, nominal_time, parent_facet
-from milepost.lineage.run_ids import decision_run_id, epoch_run_id
-from milepost.lineage.settings import ParentRun
-from milepost.lineage.table_versions import TableVersions
+from milepost.openlineage.checkpoint_facet import NAME, PRODUCER, MilepostCheckpointRunFacet
+from milepost.openlineage.dataset_names import job_namespace
+from milepost.openlineage.datasets import JobDatasets
+from milepost.openlineage.run_facets import STOPPED, engine_facet, error_facet, job_facets, nominal_time, parent_facet
+from milepost.openlineage.run_ids import decision_run_id, epoch_run_id
+from milepost.openlineage.settings import ParentRun
+from milepost.openlineage.table_versions import TableVersions
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointTriggered,

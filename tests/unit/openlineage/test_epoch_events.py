@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.lineage.settings import nowhere
+from milepost.openlineage.settings import nowhere
 from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -357,7 +357,7 @@ def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, m
     path = str(job.folder / "config" / "small.yaml")
     ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True,
                          env={**os.environ, "PYTHONPATH": str(REPOSITORY / "pipeline")})  # fmt: skip
-    known = "['milepost.lineage', 'milepost.lineage.settings']"
+    known = "['milepost.openlineage', 'milepost.openlineage.settings']"
     assert ran.stdout.strip() == f"{known} []"
 
 

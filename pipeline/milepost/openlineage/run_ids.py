@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from openlineage.client.uuid import generate_static_uuid
 
-from milepost.lineage.settings import ParentRun
+from milepost.openlineage.settings import ParentRun
 from milepost.spec.values.times.timestamps import EPOCH
 
 

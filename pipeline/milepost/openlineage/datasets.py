@@ -17,8 +17,8 @@ from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.subtask_shares import SINK, shares_of
-from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
-from milepost.lineage.table_versions import TableVersions
+from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
+from milepost.openlineage.table_versions import TableVersions
 from milepost.protocol.records.cached_property import cached_property
 from milepost.spec.column_lineage.origins import Origins, RowsLineage
 from milepost.spec.column_lineage.sink_lineage import sink_lineage

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost.lineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
+from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.spec.load.load import LoadedJob, load_job
 
 SPEC = """\

@@ -31,7 +31,7 @@ def prepare(lookup: Lookup, rows: pa.Table, hasher: KeyHash) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRows:
+class LookupIndex:
     """What `prepare` made, perhaps mapped from a file."""
 
     lookup: Lookup
@@ -39,7 +39,7 @@ class PreparedRows:
     keys: KeySpec
 
     @classmethod
-    def of(cls, lookup: Lookup, table: pa.Table, hasher: KeyHash) -> PreparedRows:
+    def of(cls, lookup: Lookup, table: pa.Table, hasher: KeyHash) -> LookupIndex:
         """Return prepared rows, which are not copied."""
         drifts: Drifts | None = _numbers(table, _DRIFT) if _DRIFT in table.column_names else None
         layer = Layer(_numbers(table, _HASH), table, np.zeros(table.num_rows, dtype=np.bool_), drifts)

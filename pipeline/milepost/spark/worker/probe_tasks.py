@@ -11,7 +11,7 @@ from typing import Any
 Batches = Iterator[Any]
 
 
-def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
+def environment_probe(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
     """Return a task that answers which of some libraries are missing, whether its Python does what tasks do, and how
     much memory it may address."""
 
@@ -43,6 +43,6 @@ def asking(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
     return ask
 
 
-def pass_on(batches: Batches) -> Batches:
+def identity_task(batches: Batches) -> Batches:
     """A task behind the exchange."""
     yield from batches

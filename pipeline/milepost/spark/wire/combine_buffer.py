@@ -22,7 +22,7 @@ PART_BYTES = 64_000_000
 """What is held at most before it is folded."""
 
 
-class Combining:
+class CombineBuffer:
     """Rows of one edge and one stamp, held until they are folded or let through.
 
     Args:

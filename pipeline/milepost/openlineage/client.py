@@ -5,7 +5,7 @@ from __future__ import annotations
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import RunEvent
 
-from milepost.lineage.settings import LineageSettings
+from milepost.openlineage.settings import LineageSettings
 
 __all__ = ["OpenLineageClient", "RunEvent", "open_client"]
 
