@@ -73,11 +73,11 @@ durations: env ## run the tests of `make test` and write where their time goes: 
 	  && { $(PYTEST) -p scripts.suite.recorder --record-costs "$$folder/costs.json" --ring test $(ARGS) || failed=$$?; } \
 	  && $(PY) -m scripts.suite.report "$$folder/costs.json" && exit $$failed
 
-coverage: env ## what of the product `make test` reaches, by room; kept in .milepost/coverage (ARGS=tests/unit/spec: less)
+coverage: env ## what of the product `make test` reaches, by room; kept in .milepost/coverage (ARGS=tests/unit/jobspec: less)
 	@$(SEEDED) -m scripts.suite.covered run .milepost/coverage -- $(PYTEST_OPTIONS) --ring test $(ARGS)
 	@$(PY) -m scripts.suite.covered totals .milepost/coverage
 
-rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/spec: one folder, claim by claim)
+rings: env ## list which claims each of the three rings proves (ARGS=tests/unit/jobspec: one folder, claim by claim)
 	@$(PY) -m scripts.suite.rings $(ARGS)
 
 wording: env ## rewrite the golden files of tests/wording for the tests of ARGS: review the diff (RING=test-all: deep tests)

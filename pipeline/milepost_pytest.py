@@ -40,7 +40,7 @@ class _CaseFile(pytest.File):
     """The cases of one file."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        from milepost.protocol.records.errors import CheckpointError
+        from milepost.errors import CheckpointError
         from milepost.testing.case_file import load_cases
 
         try:
@@ -67,7 +67,7 @@ class _Case(pytest.Item):
             pytest.fail("\n".join(result.faults), pytrace=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        from milepost.protocol.records.errors import CheckpointError
+        from milepost.errors import CheckpointError
 
         if isinstance(excinfo.value, CheckpointError):
             return excinfo.value.full_message("\n")

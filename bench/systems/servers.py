@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
 from milepost.spark.driver.engines import connect_server
 from milepost.spark.driver.engines.session import properties_text
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from scripts.processes import PYTHON_PATH, free_port
 
 _STARTED_WITHIN_S = 180.0

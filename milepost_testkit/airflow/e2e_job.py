@@ -13,7 +13,7 @@ import psutil
 from milepost.airflow.operators.job_specs import epoch_dag_id
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.jobspec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
 
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")

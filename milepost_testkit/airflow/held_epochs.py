@@ -18,7 +18,7 @@ import psutil
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, Session
-from milepost.protocol.codec.log_entries import completion_of
+from milepost.protocol.log.log_entries import completion_of
 from milepost_testkit.airflow.e2e_job import E2eJob
 from milepost_testkit.airflow.two_schedulers import TwoSchedulers
 from milepost_testkit.proxies.holding_proxy import Hold, HoldingProxy

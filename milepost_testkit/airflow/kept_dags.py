@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG
 
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
 
 OPEN, CLOSED = "open", "closed"
 """Two bundles of DAGs, each of the team of the same name. A test's user is in the first team only."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.errors import QualityGateFailed
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import QualityGateFailed
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
 from milepost_testkit.jobs.sparkless.sparkless_job import SPEC

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost_testkit.chaos.commands import Command, Running
 from milepost_testkit.chaos.gates import random_gate
 from milepost_testkit.chaos.model import Model

@@ -17,10 +17,10 @@ from typing import Any
 
 import psutil
 
+from milepost.errors import CheckpointError
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.manifest.transaction.requests import UnpinRequest
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.chaos.small_limits import shorten_grace, shrink
 from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
 from milepost_testkit.commands.mortal_run import plan_stores
@@ -48,10 +48,10 @@ OF_ANY_JOB = (
     "great_expectations",
     "pandas",
     "psycopg",
-    "milepost.dataflow.quality.library",
-    "milepost.dataflow.sinks.formats.delta.delta_format",
-    "milepost.dataflow.sinks.formats.iceberg.iceberg_format",
-    "milepost.dataflow.sinks.formats.postgres.postgres_format",
+    "milepost.quality.library",
+    "milepost.sinks.formats.delta.delta_format",
+    "milepost.sinks.formats.iceberg.iceberg_format",
+    "milepost.sinks.formats.postgres.postgres_format",
     "milepost.storage.s3.store",
 )
 """As `PRELOADED`, for jobs with gates, object stores and tables of every format."""

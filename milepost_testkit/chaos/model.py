@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
+from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost_testkit.chaos.gates import refusals
 from milepost_testkit.chaos.repeated_columns import as_tables_show, by_the_law, repeated_columns
 from milepost_testkit.chaos.replay import replayed

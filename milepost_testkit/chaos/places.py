@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.graph import JobGraph
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph.graph import JobGraph
 from milepost_testkit.servers.postgres_server import PostgresServer
 
 _IN_FILES = ("parquet", "delta", "iceberg")

@@ -8,9 +8,9 @@ from typing import Any
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.jobmaster.retention.fsck import place_objects
 from milepost.jobmaster.retention.reachability import walk_job
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.retention.reach import ObjectStatus
-from milepost.spec.load.load import LoadedJob
 
 _NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWNED, ObjectStatus.UNCLAIMED})
 """How what stays may stand: an input record that no epoch claims is kept on purpose."""

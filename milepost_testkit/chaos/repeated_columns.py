@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from milepost.spec.job.spec import JobSpec
+from milepost.jobspec.job.spec import JobSpec
 
 AGAIN = "again_"
 """What the name of such a column begins with; the rest is the other's."""

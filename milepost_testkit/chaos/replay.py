@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.contract import SourceObject
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
+from milepost.sources.contract import SourceObject
 from milepost_testkit.chaos.tries import Try
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 

@@ -9,18 +9,18 @@ from random import Random
 
 _ROOM = "milepost."
 _LIMITS: Mapping[str, tuple[int, ...]] = {
-    "dataflow.sinks.staging.compaction.COMPACT_FILES": (2, 4),
-    "dataflow.sinks.staging.small_files.WANTED_BYTES": (4_000, 64 << 20),
-    "dataflow.sinks.staging.table_buckets.ROWS_PER_BUCKET": (2, 8),
-    "dataflow.sources.planning.consumed.MAX_RUNS": (2, 8),
-    "dataflow.sources.planning.splits.UNIT_BYTES": (600, 16 << 20),
-    "dataflow.spilled.spilled_rows.HELD_BYTES": (500, 32 << 20),
+    "sinks.staging.compaction.COMPACT_FILES": (2, 4),
+    "sinks.staging.small_files.WANTED_BYTES": (4_000, 64 << 20),
+    "sinks.staging.table_buckets.ROWS_PER_BUCKET": (2, 8),
+    "sources.planning.consumed.MAX_RUNS": (2, 8),
+    "sources.planning.splits.UNIT_BYTES": (600, 16 << 20),
+    "spill.spilled_rows.HELD_BYTES": (500, 32 << 20),
     "epoch.gate_shares.DRIVER_ROWS": (2, 1_000_000),
     "epoch.gate_shares._PARTITION_ROWS": (3, 500_000),
     "protocol.manifest.upkeep.garbage.MAX_STATE_ENTRIES": (1, 8),
     "protocol.manifest.upkeep.garbage.MAX_LISTS": (1, 6),
     "protocol.manifest.upkeep.collection.MAX_LISTED": (5, 1_000),
-    "dataflow.sinks.records.contents.MAX_RECORDS": (2, 20),
+    "sinks.records.contents.MAX_RECORDS": (2, 20),
 }
 """Constants below the package, and what they may be; the last is as it is shipped."""
 _MARGIN = "milepost.protocol.retention.retention._GRACE_MARGIN_MS"

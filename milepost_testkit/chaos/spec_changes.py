@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost_testkit.chaos.chaos_job import ChaosJob
 from milepost_testkit.chaos.places import formats_of
 from milepost_testkit.chaos.repeated_columns import AGAIN

@@ -16,14 +16,14 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.savepoints import restored_copy
+from milepost.jobspec.job.spec import QualitySpec
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.ids import TimelineId
 from milepost.spark.driver.engines.standalone import is_standalone
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.spark.wire.task_output import Rows, TaskOutput
-from milepost.spec.job.spec import QualitySpec
-from milepost.spec.load.load import LoadedJob
 from milepost.storage.open import open_store
 from milepost_testkit.models.data.captured import Begin
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from milepost.protocol.records.errors import CheckpointExpired, Fenced, SparkLost
+from milepost.errors import CheckpointExpired, Fenced, SparkLost
 from milepost_testkit.cluster.cluster_runs import PATIENCE_S, Driver, Running, first, held_at, meets
 from milepost_testkit.cluster.clustered_flights import SMALL, Matches
 from milepost_testkit.commands.milepost_cli import assert_clear_error

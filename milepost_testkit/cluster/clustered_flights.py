@@ -12,7 +12,7 @@ from milepost_testkit.jobs.connected_job import ConnectedJob
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.specs.spec_edits import edit_spec, edited
 
-SMALL = {"milepost.epoch.gate_shares.DRIVER_ROWS": 0, "milepost.dataflow.sinks.staging.compaction.COMPACT_FILES": 1}
+SMALL = {"milepost.epoch.gate_shares.DRIVER_ROWS": 0, "milepost.sinks.staging.compaction.COMPACT_FILES": 1}
 """Constants of the driver: with these a small table is judged in tasks, and compacted by each epoch."""
 
 GATE = """\

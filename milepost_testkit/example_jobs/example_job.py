@@ -12,7 +12,7 @@ import yaml
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.specs.examples import EXAMPLES
 
 Tables: TypeAlias = Mapping[str, str | None]

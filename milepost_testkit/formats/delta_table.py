@@ -15,19 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
-from milepost.dataflow.sinks.files.file_statistics import statistics_of
-from milepost.dataflow.sinks.files.table_files import TableFiles
-from milepost.dataflow.sinks.formats.delta.delta_format import DeltaFormat
-from milepost.dataflow.sinks.formats.delta.delta_location import delta_location
-from milepost.dataflow.sinks.formats.delta.delta_types import delta_schema
-from milepost.dataflow.sinks.formats.delta.open_delta_table import OpenDeltaTable
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.reservation import TableOwner
-from milepost.dataflow.sinks.records.staging_place import StagingPlace
-from milepost.dataflow.sinks.table_format import TableMove
-from milepost.protocol.records.errors import CommitConflict
+from milepost.errors import CommitConflict
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.sinks.files.file_statistics import statistics_of
+from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.formats.delta.delta_format import DeltaFormat
+from milepost.sinks.formats.delta.delta_location import delta_location
+from milepost.sinks.formats.delta.delta_types import delta_schema
+from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 
 OWNER = TableOwner("orders", "a1b2c3", "totals")

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.reservation import TableOwner
-from milepost.dataflow.sinks.table_format import ForeignCommit, OpenTable, TableFormat, TableMove
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.table_format import ForeignCommit, OpenTable, TableFormat, TableMove
 
 T = TypeVar("T")
 

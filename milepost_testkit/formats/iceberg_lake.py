@@ -14,16 +14,16 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from milepost.dataflow.sinks.files.table_files import TableFiles
-from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
-from milepost.dataflow.sinks.formats.iceberg.open_table import IcebergTable
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.reservation import TableOwner
-from milepost.dataflow.sinks.records.staging_place import StagingPlace
-from milepost.dataflow.sinks.table_format import TableMove
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
+from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
+from milepost.sinks.formats.iceberg.open_table import IcebergTable
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 from milepost_testkit.servers.s3_servers import SeaweedTables
 

@@ -14,12 +14,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.records.committables import StagedFile, decode_schema, encode_schema
-from milepost.dataflow.sinks.records.reservation import TableOwner
-from milepost.dataflow.sinks.table_format import ForeignCommit, TableMove
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import CommitConflict
+from milepost.codec.records import from_json, to_json
+from milepost.errors import CommitConflict
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.records.committables import StagedFile, decode_schema, encode_schema
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.table_format import ForeignCommit, TableMove
 
 LOG = "_listed_log/"
 

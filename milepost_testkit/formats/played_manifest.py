@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
-from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.codec.records import from_json, to_json
 from milepost.jobmaster.run.results import contents_after
-from milepost.protocol.codec.records import from_json, to_json
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.contents import ContentsRecords, TableContents
+from milepost.sinks.records.table_address import TableAddress
 from milepost_testkit.tasks.staging import stage_buckets, stage_compacting, stage_each, stage_joining
 
 MAIN = "main"

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import Event
-from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts
-from milepost.protocol.manifest.transaction.requests import (
-    CreateRequest,
-)
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
     Fenced,
     JobNotRunnable,
     SubtaskDeclined,
+)
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import Event
+from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts
+from milepost.protocol.manifest.transaction.requests import (
+    CreateRequest,
 )
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.layout import metadata_key

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from milepost.protocol.codec.entries import decode_entry, encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.records import encode
+from milepost.codec.records import encode
+from milepost.protocol.log.entry_codec import decode_entry, encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milepost.protocol.codec.entries import encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.errors import CheckpointError
+from milepost.protocol.log.entry_codec import encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.coordinator import create
 from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.invariants import faults
@@ -47,7 +48,6 @@ from milepost.protocol.manifest.transaction.requests import (
     UnpinRequest,
 )
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState

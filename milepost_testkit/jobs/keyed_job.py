@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.spec.load.load import load_job
 from milepost.storage.open import open_store
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.servers.s3_servers import S3Server

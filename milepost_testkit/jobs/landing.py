@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import SourceObject, whole
+from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.job.spec import SourceSpec
+from milepost.sources.build import build_reader
+from milepost.sources.contract import SourceObject, whole
 from milepost.storage.open import open_store
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 
 SPEC = """\
 name: references

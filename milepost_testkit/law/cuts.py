@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from milepost.dataflow.sources.contract import SourceObject
-from milepost.spec.job.spec import JobSpec
+from milepost.jobspec.job.spec import JobSpec
+from milepost.sources.contract import SourceObject
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.models.data.oracle import Watermarks, has_late_rows, hold_same
 

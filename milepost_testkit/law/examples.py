@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from milepost.jobspec.job.spec import JobSpec
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.job.spec import JobSpec
 from milepost_testkit.law.operators import (
     KINDS,
     First,

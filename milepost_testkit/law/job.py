@@ -15,16 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sinks.files.deletes import rows_that_stay
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import NotFound, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
-from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
-from milepost.protocol.records.errors import NotFound, StoreUnavailable
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.load.load import LoadedJob, load_job
+from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
+from milepost.sinks.files.deletes import rows_that_stay
 from milepost.spark.wire.task_output import Rows, TaskOutput
-from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
 from milepost_testkit.models.data.oracle import check

@@ -17,24 +17,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.dataflow.sources.contract import SourceObject
+from milepost.codec.records import from_json
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
 from milepost.jobmaster.run.results import acknowledged, newest_event_us
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.graph.in_flight import input_signatures
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
 from milepost.protocol.exchange.watermarks import source_watermark
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.sources.contract import SourceObject
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.graph.in_flight import input_signatures
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import LoadedJob
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle

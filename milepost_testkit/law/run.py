@@ -17,9 +17,9 @@ import hypothesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.dataflow.sinks.formats.postgres import row_changes
-from milepost.dataflow.sources.contract import SourceObject
 from milepost.jobmaster.jobmaster import CheckpointReport
+from milepost.sinks.formats.postgres import row_changes
+from milepost.sources.contract import SourceObject
 from milepost_testkit.law.cuts import Asked, hold_uncut
 from milepost_testkit.law.examples import (
     AWAY,

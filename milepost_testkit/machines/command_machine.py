@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CommitConflict,
     CommitOutcomeUnknown,

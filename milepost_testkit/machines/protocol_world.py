@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import NotFound
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.codec.entries import decode_entry
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.log.entry_codec import decode_entry
 from milepost.protocol.records.checkpoints import Holder, Run
-from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.load.load import LoadedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.models.data.landed_rows import LandedRows
 from milepost_testkit.models.protocol.plain_model import PlainModel

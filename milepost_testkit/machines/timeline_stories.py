@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
-from milepost.protocol.records.errors import InvalidRequest, Superseded
+from milepost.errors import InvalidRequest, Superseded
 from milepost_testkit.machines.command_machine import CommandMachine
 from milepost_testkit.machines.protocol_world import SINKS, Answers
 from milepost_testkit.machines.timeline_world import COUNT, MAX_FILES, POLICIES, SUM, TimelineWorld

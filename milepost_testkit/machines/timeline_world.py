@@ -10,10 +10,10 @@ from functools import cache
 from operator import methodcaller
 from pathlib import Path
 
+from milepost.errors import NotFound
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import NotFound
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
-from milepost.spec.load.load import LoadedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.machines.protocol_world import SINKS, SMALL, Answers, SteppedJob
 from milepost_testkit.models.data.landed_rows import Rows

@@ -14,34 +14,38 @@ TOOLS = ("scripts", "tests", TESTKIT, "bench", "dags", "plugins")
 ABOVE = {"scripts": {TESTKIT, "bench"}, TESTKIT: {"tests", "bench"}}
 """Tool -> the tools that import it, so that it may not import them."""
 
-FLOW = {f"dataflow.{name}" for name in ("sources", "operators", "sinks", "quality", "spilled")}
-LOWER = {"protocol", "spec", "storage", "state", *FLOW}
+GROUND = {"codec", "errors"}
+RULES = GROUND | {"protocol", "jobspec"}
+LOWER = RULES | {"storage", "state", "sources", "operators", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
-    "protocol": set(),
-    "extras": {"protocol"},
-    "runbook": {"protocol"},
-    "spec": {"protocol"},
-    "storage": {"protocol", "extras"},
-    "state": {"protocol"},
-    "dataflow.operators": {"protocol", "spec"},
-    "dataflow.sources": {"protocol", "spec"},
-    "dataflow.quality": {"protocol", "spec", "extras"},
-    "dataflow.spilled": {"state", "storage"},
-    "dataflow.sinks": {"protocol", "spec", "storage", "extras", "dataflow.spilled"},
+    "errors": set(),
+    "codec": {"errors"},
+    "protocol": GROUND,
+    "extras": GROUND | {"protocol"},
+    "runbook": GROUND | {"protocol"},
+    "jobspec": GROUND | {"protocol"},
+    "storage": GROUND | {"protocol", "extras"},
+    "state": GROUND | {"protocol"},
+    "operators": RULES,
+    "sources": RULES,
+    "quality": RULES | {"extras"},
+    "spill": GROUND | {"state", "storage"},
+    "sinks": RULES | {"storage", "extras", "spill"},
     "epoch": LOWER,
     "openlineage": LOWER | {"epoch"},
     "jobmaster": LOWER | {"epoch", "extras", "openlineage", "runbook"},
     "spark": LOWER | {"epoch", "extras"},
-    "airflow": {"jobmaster", "epoch", "openlineage", "spec", "protocol", "extras", "runbook"},
-    "cli": {"jobmaster", "epoch", "spec", "protocol", "extras", "testing", "runbook"},
-    "testing": {"jobmaster", "epoch", "openlineage", "spec", "protocol"},
-    "api": {"jobmaster", "spec", "storage", "protocol"},
+    "airflow": RULES | {"jobmaster", "epoch", "openlineage", "extras", "runbook"},
+    "cli": RULES | {"jobmaster", "epoch", "extras", "testing", "runbook"},
+    "testing": RULES | {"jobmaster", "epoch", "openlineage"},
+    "api": RULES | {"jobmaster", "storage"},
     "__main__": {"cli"},
 }
 ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark", "storage"}, "cli": {"spark"}, "api": {"spark"}}
 
 FLOORS: dict[str, tuple[str, ...]] = {
-    "protocol": ("records", "retention failure subtask", "manifest", "codec", "exchange"),
+    "codec": ("packing fields", "readers", "records"),
+    "protocol": ("records", "retention failure subtask", "manifest", "log", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "jobmaster": (
         "job",
@@ -67,14 +71,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runner",
         "open_runner",
     ),
-    "spec": ("values", "job sql", "graph", "column_lineage", "load picture"),
-    "spec.job": (
+    "jobspec": ("values", "job sql", "graph", "column_lineage", "load picture"),
+    "jobspec.job": (
         "csv_records event_time_spec",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
         "spec",
         "availability environment",
     ),
-    "spec.graph": (
+    "jobspec.graph": (
         "edges event_time secret_checks sink_checks state_rules static_rules",
         "checks condition_columns rules",
         "graph",
@@ -93,7 +97,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "airflow.page": ("frame drawings", "jobs", "routes", "pages", "checkpoints_page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
-    "dataflow.sinks": (
+    "sinks": (
         "records",
         "files",
         "table_format",
@@ -103,13 +107,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "build",
         "table_copy",
     ),
-    "dataflow.sources": (
+    "sources": (
         "contract",
         "path_columns",
         "bad_input dead_letters dimension event_times readers",
         "build planning",
     ),
-    "dataflow.operators": (
+    "operators": (
         "contract",
         "rows",
         "aggregation joins",
@@ -150,11 +154,11 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "botocore": ({"storage"}, set()),
     "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),
-    "great_expectations": (set(), {"dataflow.quality"}),
-    "deltalake": ({"dataflow.sinks"}, set()),
+    "great_expectations": (set(), {"quality"}),
+    "deltalake": ({"sinks"}, set()),
     "opentelemetry": (set(), {"jobmaster", "airflow"}),
-    "psycopg": ({"dataflow.sinks"}, set()),
-    "pyiceberg": ({"dataflow.sinks"}, set()),
+    "psycopg": ({"sinks"}, set()),
+    "pyiceberg": ({"sinks"}, set()),
     "openlineage": ({"openlineage"}, set()),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
@@ -166,9 +170,9 @@ def room_folder(room: str) -> Path:
 
 
 def package_of(module: str) -> str:
-    """`milepost.spark.task.levels` -> `spark`; `milepost.dataflow.sinks` -> `dataflow.sinks`; `milepost` -> ``""``."""
-    parts = module.split(".")
-    return next((room for room in (".".join(parts[1:3]), ".".join(parts[1:2])) if room in ALLOWED), "")
+    """`milepost.spark.task.levels` -> `spark`; `milepost.sinks` -> `sinks`; `milepost` -> ``""``."""
+    room = module.split(".")[1:2]
+    return room[0] if room and room[0] in ALLOWED else ""
 
 
 def package_of_file(file: Path) -> str:
@@ -234,8 +238,7 @@ def formatted(imports: Iterable[Import]) -> list[Import]:
     return [
         imported
         for imported in imports
-        if package_of_file(imported.file) == "jobmaster"
-        and imported.name.startswith(f"{PACKAGE}.dataflow.sinks.parquet")
+        if package_of_file(imported.file) == "jobmaster" and imported.name.startswith(f"{PACKAGE}.sinks.formats")
     ]
 
 
@@ -268,11 +271,11 @@ def circles(imports: Iterable[Import]) -> set[str]:
 
 
 def impure(imports: Iterable[Import]) -> list[Import]:
-    """Those of `protocol/` that mean a library, I/O, a clock, randomness or logging, inside a function too."""
+    """Imports of the pure core that mean a library, I/O, a clock, randomness or logging, inside a function too."""
     return [
         imported
         for imported in imports
-        if package_of_file(imported.file) == "protocol"
+        if package_of_file(imported.file) in GROUND | {"protocol"}
         and imported.root != PACKAGE
         and (imported.root not in sys.stdlib_module_names or imported.root in IMPURE)
     ]

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.sql.plan import ITEM
 from milepost.spark.driver.sql_projection import CONTROL, decode_output, encode_output
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.row_steps.sql_expression import PLACE, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import TaskOutput
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.sql.plan import ITEM
 
 
 def duckdb_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
+from milepost.quality.partial_results import PartialResult
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_tasks, subtask_answers

@@ -18,12 +18,14 @@ from types import ModuleType
 import duckdb
 import pyarrow as pa
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
+from milepost.jobspec.graph.edges import conditions_output
+from milepost.jobspec.job.spec import JobSpec
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.quality.partial_results import PartialResult
 from milepost.spark.local.local_levels import LocalEnvironment, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
@@ -33,8 +35,6 @@ from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.edges import conditions_output
-from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from milepost.spec.graph.graph import JobGraph, analyse
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.values.problems import invalid_spec
+from milepost.jobspec.graph.graph import JobGraph, analyse
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.values.problems import invalid_spec
 
 
 def build_graph(spec: JobSpec) -> JobGraph:

@@ -13,8 +13,8 @@ from functools import cache, partial
 from random import Random
 from typing import Any
 
-from milepost.spec.load.document import read_document
-from milepost.spec.sql.spark_functions import ROW_WISE
+from milepost.jobspec.load.document import read_document
+from milepost.jobspec.sql.spark_functions import ROW_WISE
 from milepost_testkit.processes.processes import REPOSITORY
 
 _NAMES = ("city", "minutes", "at", "tags", "spot", "visits", "x", "`a b`", "CITY", "visits.city", "spot.lat", "tags[0]")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
-from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
 from milepost_testkit.stores.called_store import WRITES, CalledStore
 

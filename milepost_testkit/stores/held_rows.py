@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.dataflow.spilled import ordered_rows, spilled_rows
+from milepost.spill import ordered_rows, spilled_rows
 from milepost.storage import object_handles
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.coordinator import create, trigger
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.requests import CreateRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore

@@ -9,7 +9,7 @@ from itertools import count
 from typing import IO
 from weakref import WeakValueDictionary
 
-from milepost.protocol.records.errors import CommitConflict, NotFound
+from milepost.errors import CommitConflict, NotFound
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
 from milepost.storage.bodies import body_pieces
 from milepost.storage.keys import validate_key, validate_prefix

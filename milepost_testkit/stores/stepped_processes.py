@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
+from milepost.errors import CommitConflict, CommitOutcomeUnknown, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit.stores.called_store import WRITES, CalledStore

@@ -15,20 +15,19 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
-from milepost.dataflow.operators.deduplicate import DeduplicateByKey
-from milepost.dataflow.operators.windows.window import TumblingWindowByKey
-from milepost.dataflow.operators.windows.window_bounds import FixedWindows
-from milepost.dataflow.operators.windows.windowed import Emission
-from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.dataflow.sinks.records.staging_place import StagingPlace
-from milepost.dataflow.sources.contract import ObjectPart, SourceObject, whole
+from milepost.codec.records import from_json
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.results import newest_event_us
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.graph.rules.node import LAST_MOMENT_US
+from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.contract import OperatorInput, StatefulOperator
+from milepost.operators.deduplicate import DeduplicateByKey
+from milepost.operators.windows.window import TumblingWindowByKey
+from milepost.operators.windows.window_bounds import FixedWindows
+from milepost.operators.windows.windowed import Emission
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, source_watermark
@@ -37,6 +36,9 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUi
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sources.contract import ObjectPart, SourceObject, whole
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
@@ -58,8 +60,6 @@ from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.graph.rules.node import LAST_MOMENT_US
-from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.keyed.keyed_state import restore_state

@@ -9,9 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, JobMaster, Session
-    from milepost.protocol.codec.records import to_json
-    from milepost.protocol.records.errors import (
+    from milepost.codec.records import to_json
+    from milepost.errors import (
         Busy,
         CheckpointError,
         CommitConflict,
@@ -22,20 +21,21 @@ if TYPE_CHECKING:
         StateCorrupt,
         StoreUnavailable,
     )
+    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, JobMaster, Session
+    from milepost.jobspec.load.load import LoadedJob, load_job
     from milepost.protocol.records.object_store import ObjectStore, StoreConfig
     from milepost.spark.driver.runner import SparkEpochRunner
-    from milepost.spec.load.load import LoadedJob, load_job
     from milepost.storage.open import open_store
 
 _HOMES = {
     "jobmaster.jobmaster": ("CheckpointDetails", "CheckpointReport", "JobMaster", "Session"),
-    "protocol.codec.records": ("to_json",),
-    "protocol.records.errors": (
+    "codec.records": ("to_json",),
+    "errors": (
         "Busy", "CheckpointError", "CommitConflict", "EnvironmentUnusable", "Fenced", "InvalidRequest", "NotFound",
         "StateCorrupt", "StoreUnavailable",
     ),
     "protocol.records.object_store": ("ObjectStore", "StoreConfig"),
-    "spec.load.load": ("LoadedJob", "load_job"),
+    "jobspec.load.load": ("LoadedJob", "load_job"),
     "storage.open": ("open_store",),
 }  # fmt: skip
 _HOME_OF = {name: f"milepost.{module}" for module, names in _HOMES.items() for name in names}

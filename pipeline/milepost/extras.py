@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 
 EXTRAS: dict[str, dict[str, str]] = {
     "airflow": {"airflow": "apache-airflow"},

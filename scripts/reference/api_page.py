@@ -15,7 +15,7 @@ from typing import Any
 
 import milepost.api
 from milepost.api import CheckpointError, JobMaster
-from milepost.spec.load.load import from_text
+from milepost.jobspec.load.load import from_text
 from scripts.reference.markdown import note
 
 SPEC = """\

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable
 
 from milepost.cli.main import app
-from milepost.protocol.records.errors import Action, CheckpointError
+from milepost.errors import Action, CheckpointError
+from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
+from milepost.jobspec.load.lint import lint_report
+from milepost.jobspec.load.load import load_job
+from milepost.jobspec.picture.graph_picture import graph_picture
+from milepost.jobspec.values.docstrings import parse_docstring
 from milepost.protocol.records.reasons import RESERVED_REASONS, CheckpointFailureReason
 from milepost.runbook.addresses import VARIABLE, name_of
 from milepost.runbook.pages import page_files, read_page
-from milepost.spec.graph.event_time import EVENT_TIME_RULES
-from milepost.spec.load.lint import lint_report
-from milepost.spec.load.load import load_job
-from milepost.spec.picture.graph_picture import graph_picture
-from milepost.spec.values.docstrings import parse_docstring
 from scripts.processes import ROOT
 from scripts.reference.api_page import api_page, class_names, first_paragraph
 from scripts.reference.dashboard import dashboard
@@ -55,7 +55,7 @@ def exit_codes() -> dict[int, str]:
 
 def errors_page() -> str:
     """Return every class of error: its exit code, what to do about it, and what it says."""
-    kinds = class_names("milepost.protocol.records.errors", CheckpointError)
+    kinds = class_names("milepost.errors", CheckpointError)
     by_code = {code: [kind.__name__ for kind in kinds if kind.exit_code == code] for code in exit_codes()}
     _, actions = parse_docstring(Action.__doc__ or "")
     codes = [(code, text, ", ".join(f"`{name}`" for name in by_code[code])) for code, text in exit_codes().items()]
@@ -71,7 +71,7 @@ def errors_page() -> str:
     ]
     return "\n".join([
         "# Errors and exit codes\n",
-        note("`milepost.protocol.records.errors`"),
+        note("`milepost.errors`"),
         "Every error that Milepost raises on purpose is a `CheckpointError` with a message, a `hint` and `details`.",
         "The command line prints message and hint, and with `--json` all of it: `class`, `message`, `hint`,",
         "`runbook`, `details`, `exit_code`. What is no such error is a bug, or a library's: exit code 1. Each has a",
@@ -141,7 +141,7 @@ def event_time_page() -> str:
     rows = [(f"`{one.kind}`", one.event_time, one.holds_back, one.late) for one in EVENT_TIME_RULES]
     return "\n".join([
         "# Event time\n",
-        note("`milepost.spec.graph.event_time`"),
+        note("`milepost.jobspec.graph.event_time`"),
         "A source's watermark is the newest event time read, less `watermark_delay`. An operator's is the least of its",
         "inputs': of a source that of the source, of an operator how far that has fired, less what it holds back.",
         "Inputs without event time hold nobody back.\n",

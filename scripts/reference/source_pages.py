@@ -12,8 +12,8 @@ from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 
 PRODUCT = ROOT / "pipeline" / "milepost"
-JOB_KEYS, TABLE_KEYS = "storage/layout.py", "dataflow/sinks/records/table_keys.py"
-PROCESS = "dataflow/operators/functions/process.py"
+JOB_KEYS, TABLE_KEYS = "storage/layout.py", "sinks/records/table_keys.py"
+PROCESS = "operators/functions/process.py"
 _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 
 STORED = """\

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from milepost.spec.load.lint import json_schema
-from milepost.spec.values.fields import DURATION_PATTERN
-from milepost.spec.values.formats import OPTIONS
-from milepost.spec.values.types import TYPE_GRAMMAR
+from milepost.jobspec.load.lint import json_schema
+from milepost.jobspec.values.fields import DURATION_PATTERN
+from milepost.jobspec.values.formats import OPTIONS
+from milepost.jobspec.values.types import TYPE_GRAMMAR
 from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 

@@ -17,9 +17,9 @@ import coverage
 
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("tests/unit/state",),
-    ("tests/unit/dataflow/operators",),
-    ("tests/unit/dataflow/sinks",),
-    ("tests/unit/dataflow/sources",),
+    ("tests/unit/operators",),
+    ("tests/unit/sinks",),
+    ("tests/unit/sources",),
     (
         "tests/unit/spark/test_unaligned_epochs.py",
         "tests/unit/spark/task/test_input_gate.py",
@@ -30,7 +30,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
         "tests/unit/spark/wire/test_level_plan.py",
     ),
     ("tests/unit/jobmaster", "tests/unit/epoch"),
-    ("tests/conformance/protocol", "tests/unit/dataflow/quality"),
+    ("tests/conformance/protocol", "tests/unit/quality"),
 )
 """Tests that need no Spark, no Airflow and, but for some, no server; a group is measured by a process of its own."""
 

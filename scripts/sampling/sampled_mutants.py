@@ -28,7 +28,7 @@ from scripts.sampling.reached_lines import Reach, digest_of, measure
 from scripts.tree_copies import TreeCopies, tracked_files
 
 KEPT = ROOT / ".milepost" / "mutants"
-FOLDERS = ("state", "dataflow/operators", "spark", "dataflow/sinks", "dataflow/sources", "epoch", "jobmaster")
+FOLDERS = ("state", "operators", "spark", "sinks", "sources", "epoch", "jobmaster")
 """Below `pipeline/milepost/`."""
 
 ONLY_ON_SPARK = frozenset(

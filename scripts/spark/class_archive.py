@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 from milepost.spark.driver.engines.class_archive import archive_path
 from milepost.spark.driver.engines.java import find_java
 

@@ -1,7 +1,7 @@
 """The three rings of tests: `make check`, `make test` and `make test-all`.
 
     python -m scripts.suite.rings                      count the tests and the claims of each ring, by folder
-    python -m scripts.suite.rings tests/unit/spec      list the claims of a folder, each with the ring that proves it
+    python -m scripts.suite.rings tests/unit/jobspec      list the claims of a folder, each with the ring that proves it
 
 This module is also a pytest plugin, which tests/conftest.py loads. Its options choose what a run has:
 
@@ -57,7 +57,7 @@ def ring_of(nodeid: str, marks: Collection[str]) -> Ring:
         nodeid: pytest's name of the test, which begins with its path below the root.
         marks: the names of its marks.
 
-    >>> ring_of("tests/unit/spec/test_values.py::test_it", set())
+    >>> ring_of("tests/unit/jobspec/test_values.py::test_it", set())
     <Ring.CHECK: 'check'>
     >>> ring_of("tests/unit/spark/test_wire.py::test_it", set())
     <Ring.TEST: 'test'>
@@ -71,9 +71,9 @@ def ring_of(nodeid: str, marks: Collection[str]) -> Ring:
 def runs(ring: Ring, nodeid: str, marks: Collection[str]) -> bool:
     """Say whether the command of a ring runs a test.
 
-    >>> runs(Ring.TEST, "tests/unit/spec/test_values.py::test_it", set())
+    >>> runs(Ring.TEST, "tests/unit/jobspec/test_values.py::test_it", set())
     True
-    >>> runs(Ring.TEST_ALL, "tests/unit/spec/test_values.py::test_any_text", {PROPERTY})
+    >>> runs(Ring.TEST_ALL, "tests/unit/jobspec/test_values.py::test_any_text", {PROPERTY})
     True
     """
     smallest = ring_of(nodeid, marks)

@@ -16,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from milepost.protocol.records.errors import NEW_RUN
+from milepost.errors import NEW_RUN
 from milepost_testkit.airflow.e2e_job import TASKS, E2eJob, has_line
 from milepost_testkit.airflow.held_epochs import HeldEpoch, HeldJobs, Phase, is_quiet, land_next
 from milepost_testkit.airflow.two_schedulers import SCHEDULERS, TwoSchedulers

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.records.errors import SparkLost
+from milepost.errors import SparkLost
 from milepost_testkit.airflow.e2e_job import has_line
 from milepost_testkit.cluster.cluster_faults import (
     frozen_driver,

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone
+from milepost.protocol.log.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from milepost.errors import SparkLost
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality

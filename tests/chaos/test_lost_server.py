@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import SparkLost
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.failure.restart import is_curable
-from milepost.protocol.records.errors import SparkLost
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

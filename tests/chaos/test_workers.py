@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.protocol.records.errors import SubtaskDeclined
+from milepost.errors import SubtaskDeclined
+from milepost.sinks.records.table_keys import DATA
 from milepost.spark.driver.engines.session import TASK_ATTEMPTS
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from milepost.airflow.page_urls import form_url
+from milepost.errors import Fenced
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.protocol.records.errors import Fenced
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS, E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun

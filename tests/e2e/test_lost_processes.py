@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
+from milepost.errors import Fenced
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_prefix
 from milepost_testkit.airflow.airflow_instance import RUN_S, AirflowInstance

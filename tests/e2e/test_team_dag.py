@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 
 TEAM_DAG = """

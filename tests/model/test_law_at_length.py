@@ -1,4 +1,4 @@
-"""The law over longer histories of larger graphs (`tests/unit/dataflow/test_law.py` says what it is)."""
+"""The law over longer histories of larger graphs (`tests/unit/operators/test_law.py` says what it is)."""
 
 from __future__ import annotations
 

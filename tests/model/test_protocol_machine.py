@@ -15,7 +15,7 @@ from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from milepost.protocol.records.errors import JobNotRunnable, SubtaskDeclined
+from milepost.errors import JobNotRunnable, SubtaskDeclined
 from milepost.protocol.retention.retention import minimum_grace_ms
 from milepost_testkit.machines.command_machine import STRUCK, CommandMachine, in_the_suite
 from milepost_testkit.machines.protocol_world import SINKS, Answers, DagRun, World

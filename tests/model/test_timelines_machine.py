@@ -13,7 +13,7 @@ from hypothesis import seed
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
+from milepost.errors import InvalidRequest, SubtaskDeclined
 from milepost_testkit.machines.command_machine import REFUSED, STRUCK, in_the_suite
 from milepost_testkit.machines.protocol_world import SINKS, Answers
 from milepost_testkit.machines.timeline_stories import HOUR_MS, KEYS, PICKS, SCENE, TimelineStories

@@ -33,9 +33,9 @@ ROOMS = {
     "storage/s3/access.py": "s3",
     "storage/s3/errors.py": "s3",
     "storage/s3/queue.py": "s3",
-    "dataflow/sinks/formats/delta": "delta",
-    "dataflow/sinks/formats/iceberg": "iceberg",
-    "dataflow/sinks/formats/postgres": "postgres",
+    "sinks/formats/delta": "delta",
+    "sinks/formats/iceberg": "iceberg",
+    "sinks/formats/postgres": "postgres",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 

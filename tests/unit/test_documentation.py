@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.api import JobMaster
-from milepost.spec.load.lint import json_schema
+from milepost.jobspec.load.lint import json_schema
 from milepost_testkit.processes.processes import REPOSITORY
 from scripts.reference.pages import PAGES
 from scripts.site_pages import ELSEWHERE, turned_links

@@ -11,9 +11,9 @@ import pytest
 from packaging.requirements import Requirement
 
 from milepost.cli.workspace.scaffold import write_job
+from milepost.errors import EnvironmentUnusable
 from milepost.extras import EXTRAS
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.distribution import OF_EXTRAS, link_libraries, run_installed

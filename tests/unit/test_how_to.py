@@ -10,9 +10,9 @@ import pytest
 from airflow.sdk import DAG, Asset, AssetAny
 
 from milepost.airflow.dags.dag_factory import airflow_schedule
-from milepost.spec.job.connections import parse_connection, s3_access, spark_server
-from milepost.spec.job.spec import ScheduleSpec
-from milepost.spec.load.document import read_document
+from milepost.jobspec.job.connections import parse_connection, s3_access, spark_server
+from milepost.jobspec.job.spec import ScheduleSpec
+from milepost.jobspec.load.document import read_document
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 

@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 from milepost.cli.main import app
 from milepost.cli.workspace.scaffold import write_job
 from milepost.extras import EXTRAS
-from milepost.spec.load.document import read_document
-from milepost.spec.load.validation import validate_spec
+from milepost.jobspec.load.document import read_document
+from milepost.jobspec.load.validation import validate_spec
 from milepost_testkit.processes.processes import REPOSITORY
 from scripts.transcripts import blocks
 

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
-from milepost.spec.load.load import from_text
+from milepost.jobspec.load.load import from_text
 from milepost_testkit.processes.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")

@@ -51,7 +51,7 @@ WEEK_S = 20
 """An epoch takes a tenth of a second in place of an hour: a table's log keeps a week of it, and an hour is grace."""
 _SHORTENED = {
     "milepost.protocol.retention.retention._GRACE_MARGIN_MS": 0,
-    "milepost.spec.job.checkpointing_spec.Retained.reach_ms": WEEK_S * 1_000,
+    "milepost.jobspec.job.checkpointing_spec.Retained.reach_ms": WEEK_S * 1_000,
 }
 """Times of the product that no spec shortens, and what they are here."""
 _OPENERS = (

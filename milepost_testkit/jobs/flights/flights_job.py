@@ -10,10 +10,10 @@ from pathlib import Path
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
-from milepost.protocol.codec.log_entries import completion_of
+from milepost.jobspec.load.load import LoadedJob, load_job
+from milepost.protocol.log.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.open_runner import open_runner
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights import land

@@ -17,7 +17,7 @@ import pyarrow as pa
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.rollback.rollback import RollbackResult
-from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.storage.object_handles import read_handle
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows

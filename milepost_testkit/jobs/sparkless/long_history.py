@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.entries import encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.log.entry_codec import encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import CheckpointCompleted
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken

@@ -12,8 +12,8 @@ from typing import Any
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.outcomes import CheckpointCopy
 from milepost.jobmaster.savepoints.listed import ListedSavepoint
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows

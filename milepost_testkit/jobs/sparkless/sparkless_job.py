@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.dataflow.sources.planning.consumed import append
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,
@@ -25,10 +21,14 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.run.results import contents_after, shown_by
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.quality.verdict import GateVerdict
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.table_keys import DATA
+from milepost.sources.planning.consumed import append
 from milepost.storage.layout import consumed_prefix
 from milepost.storage.object_handles import read_handle
 from milepost_testkit.rows.key_hashes import KEYED

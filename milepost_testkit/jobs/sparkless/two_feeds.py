@@ -13,8 +13,8 @@ from milepost.epoch.answers import EpochRunner
 from milepost.epoch.plan import SourceInput, decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.ids import CheckpointId
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost.storage.local.store import LocalStore
 from milepost.storage.object_handles import read_handle
 

@@ -1,7 +1,7 @@
 """The law of each kind of operator: its batch query over what its inputs really put out, and which rows are late.
 
 A law is told as claims: queries of DuckDB that find what is wrong, and so find nothing. They range over all checkpoints
-of a history at once. No file of `milepost.dataflow` or `milepost.state` is imported: a law knows spec and rules.
+of a history at once. No file of `milepost.operators` or `milepost.state` is imported: a law knows spec and rules.
 
 A new kind of operator gets one class, here or in a module of its own, and a line in `laws.py`. Tables to be read:
 
@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
-from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from milepost.spec.values.aggregates import AggregateCall
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from milepost.jobspec.values.aggregates import AggregateCall
 from milepost_testkit.models.data.aggregate_calls import FLOATS, said, shown
 
 UNITS = {"d": "day", "w": "week", "mo": "month"}

@@ -1,7 +1,7 @@
 """What a job's tables must hold: an independent answer in DuckDB, from the landed CSV files and the rules alone.
 
 It knows the spec and the rules of watermarks, of late rows and of what is emitted, and nothing of the operators:
-no file of `milepost.dataflow` or `milepost.state` is imported; what each operator puts out is its batch query
+no file of `milepost.operators` or `milepost.state` is imported; what each operator puts out is its batch query
 (`milepost_testkit/models/data/batch.py`), over what its inputs must put out. Given which objects each epoch
 consumed, in plan order, it computes the watermarks itself, drops duplicates and late rows, and leaves out the windows
 that are still open. Times are microseconds since the epoch, UTC, as int64.
@@ -18,9 +18,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from milepost.jobspec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
+from milepost.jobspec.values.types import ColumnType
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
-from milepost.spec.values.types import ColumnType
 from milepost_testkit.models.data.batch import Place, microseconds
 from milepost_testkit.models.data.laws import law_of
 from milepost_testkit.specs.graphs import build_graph

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from milepost.spec.job.operators.asof import AsofOperator
-from milepost.spec.job.operators.join import JoinOperator
-from milepost.spec.job.operators.latest import LatestOperator
-from milepost.spec.job.operators.top import TopOperator
-from milepost.spec.job.spec import (
+from milepost.jobspec.job.operators.asof import AsofOperator
+from milepost.jobspec.job.operators.join import JoinOperator
+from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.jobspec.job.operators.top import TopOperator
+from milepost.jobspec.job.spec import (
     AggregateOperator,
     DeduplicateOperator,
     ProcessOperator,

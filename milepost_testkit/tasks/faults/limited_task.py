@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from milepost.protocol.codec.records import from_json
+from milepost.codec.records import from_json
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, budget_bytes, reserve_little, worker_limit
 
 KEYS, MAX_PARALLELISM = 600_000, 16
@@ -22,7 +22,7 @@ ROWS = (KEYS, 100_000)
 
 def main(folder: str, limit_mb: int, budget: str) -> int:
     reserve_little()
-    from milepost.protocol.records.errors import EnvironmentUnusable
+    from milepost.errors import EnvironmentUnusable
     from milepost.protocol.records.object_store import StoreConfig
     from milepost.spark.worker.task_memory import explain_out_of_memory, task_memory
     from milepost.storage.local.store import LocalStore
@@ -58,15 +58,16 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 
 
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
-    from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-    from milepost.dataflow.operators.contract import ONLY_TABLE
-    from milepost.dataflow.sinks.contract import SinkMode
-    from milepost.dataflow.sinks.staging.table_staging import TableStaging
     from milepost.epoch.metadata import StateTableSnapshot
     from milepost.epoch.plan import EpochAlignment
+    from milepost.jobspec.values.aggregates import parse_aggregate
+    from milepost.operators.aggregation.aggregate import AggregateByKey
+    from milepost.operators.contract import ONLY_TABLE
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken
     from milepost.protocol.subtask.task_lifecycle import Notifications
+    from milepost.sinks.contract import SinkMode
+    from milepost.sinks.staging.table_staging import TableStaging
     from milepost.spark.task.attempt import Attempt
     from milepost.spark.task.level_task import run_subtask
     from milepost.spark.task.output_stage import OutputPlan, run_output_stage
@@ -75,7 +76,6 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_plans
     from milepost.spark.wire.task_output import OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
     from milepost.spark.worker.task_metrics import TaskMetrics
-    from milepost.spec.values.aggregates import parse_aggregate
     from milepost.state.runs.handles import StateHandle
     from milepost_testkit.rows.key_hashes import KEYED
 

@@ -28,11 +28,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole
-from milepost.dataflow.sources.dead_letters import dead_letters
+from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spec.job.spec import SourceSpec
+from milepost.sources.build import build_reader
+from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole
+from milepost.sources.dead_letters import dead_letters
 from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
 

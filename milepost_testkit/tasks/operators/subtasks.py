@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorOutput, StatefulOperator
-from milepost.protocol.codec.records import from_json, to_json
+from milepost.codec.records import from_json, to_json
+from milepost.operators.contract import ONLY_TABLE, OperatorOutput, StatefulOperator
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.buffers.buffers import are_partials, as_partials

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import StatefulOperator
+from milepost.jobspec.graph.rules.join import SIDES
+from milepost.operators.contract import StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spec.graph.rules.join import SIDES
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
 from milepost.state.layers.key_hash import KeyHash

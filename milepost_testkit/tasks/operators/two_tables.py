@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-from milepost.dataflow.operators.contract import (
+from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
     Combiner,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.job.connections import Connection, connection_of
+from milepost.errors import EnvironmentUnusable
+from milepost.jobspec.job.connections import Connection, connection_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection as AirflowConnection

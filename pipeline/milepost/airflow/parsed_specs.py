@@ -16,12 +16,12 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from milepost.codec.records import decode, encode
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.private_cache import private_cache
-from milepost.protocol.codec.records import decode, encode
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import LoadedJob, check_placement, from_spec, from_text, read_spec
+from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.load import LoadedJob, check_placement, from_spec, from_text, read_spec
 
 log = logging.getLogger(__name__)
 

@@ -120,7 +120,7 @@ def _know_plugins() -> None:
 
 def _know_records() -> None:
     """Find out from types how records are read and written, which is half of what a short task works."""
-    from milepost.protocol.codec.records import prepare_codec
+    from milepost.codec.records import prepare_codec
 
     ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == _OWN]
     for kind in {kind for module in ours for kind in vars(module).values() if isinstance(kind, type)}:

@@ -23,8 +23,8 @@ from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.workspace import maintenance, server, specs, testing
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.values.suggestions import nearest
+from milepost.errors import CheckpointError
+from milepost.jobspec.values.suggestions import nearest
 
 
 @contextlib.contextmanager

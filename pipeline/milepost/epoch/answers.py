@@ -8,15 +8,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.quality.partial_results import PartialResult
-from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers
+from milepost.operators.contract import StatefulOperator
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.checkpoints import ObjectHandle
+from milepost.quality.partial_results import PartialResult
+from milepost.quality.verdict import GateVerdict
 from milepost.storage.requests import NO_REQUESTS, StoreRequests
 
 

@@ -10,10 +10,10 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from milepost.dataflow.sources.contract import SourceObject
+from milepost.codec.fields import Count, Sha256
+from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.stored_fields import Count, Sha256
-from milepost.spec.job.source_spec import SourceSpec
+from milepost.sources.contract import SourceObject
 
 
 @dataclass(frozen=True, slots=True)

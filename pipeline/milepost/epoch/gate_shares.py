@@ -14,8 +14,15 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from milepost.dataflow.quality.gate import columns_of
-from milepost.dataflow.quality.partial_results import (
+from milepost.codec.records import from_json, to_json
+from milepost.errors import CheckpointError
+from milepost.jobspec.job.spec import QualitySpec
+from milepost.jobspec.values.expectation_combination import Combination
+from milepost.protocol.exchange.acknowledgements import encode_answer
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.quality.gate import columns_of
+from milepost.quality.partial_results import (
     PartialResult,
     Tally,
     columns_needed,
@@ -23,17 +30,10 @@ from milepost.dataflow.quality.partial_results import (
     decode_rows,
     encode_rows,
 )
-from milepost.dataflow.quality.partitioning import partitions_of, sample_of
-from milepost.dataflow.sinks.files.deletes import rows_that_stay
-from milepost.dataflow.sinks.files.table_files import Reading, TableFiles
-from milepost.dataflow.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.exchange.acknowledgements import encode_answer
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.errors import CheckpointError
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.job.spec import QualitySpec
-from milepost.spec.values.expectation_combination import Combination
+from milepost.quality.partitioning import partitions_of, sample_of
+from milepost.sinks.files.deletes import rows_that_stay
+from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
 
 DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20

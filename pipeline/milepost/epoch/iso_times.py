@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from milepost.jobspec.values.times.any_year import iso_text
+from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.values.times.timestamps import EPOCH
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.spec.values.times.any_year import iso_text
-from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.timestamps import EPOCH
 
 
 def iso_ms(milliseconds: int) -> str:

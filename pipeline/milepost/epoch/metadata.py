@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.records.committables import ArrowSchema
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sources.bad_input import BadInput
-from milepost.dataflow.sources.event_times import RowsAhead
+from milepost.codec.fields import Count, StoredAs, StoredName
+from milepost.codec.packing import expand_handles, pack, shorten_handles, unpack
+from milepost.codec.records import dump, from_json, load_document, to_json
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
-from milepost.protocol.codec.packing import expand_handles, pack, shorten_handles, unpack
-from milepost.protocol.codec.records import dump, from_json, load_document, to_json
+from milepost.errors import StateCorrupt
 from milepost.protocol.exchange.watermarks import operator_watermark
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
-from milepost.protocol.records.stored_fields import Count, StoredAs, StoredName
+from milepost.quality.verdict import GateVerdict
+from milepost.sinks.records.committables import ArrowSchema
+from milepost.sinks.records.contents import TableContents
+from milepost.sources.bad_input import BadInput
+from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.handles import StateHandle

@@ -11,29 +11,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.operators.functions.process import ProcessFunction
-from milepost.dataflow.sinks.staging.compaction import MaintenancePlan
-from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
-from milepost.dataflow.sources.contract import ObjectPart, SourceObject
-from milepost.dataflow.sources.planning.forgetting import Forgotten
-from milepost.dataflow.sources.planning.plan import SourcePlan
-from milepost.dataflow.sources.planning.splits import assign_splits
+from milepost.codec.records import dump, from_json, load_document, to_json
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers
-from milepost.protocol.codec.records import dump, from_json, load_document, to_json
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.graph.state_rules import OUTPUT_TABLE
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.values.spark_remote import SparkRemote
+from milepost.operators.contract import StatefulOperator
+from milepost.operators.functions.process import ProcessFunction
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.graph.state_rules import OUTPUT_TABLE
-from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import LoadedJob
-from milepost.spec.values.spark_remote import SparkRemote
+from milepost.sinks.staging.compaction import MaintenancePlan
+from milepost.sinks.staging.table_buckets import BucketPlan
+from milepost.sources.contract import ObjectPart, SourceObject
+from milepost.sources.planning.forgetting import Forgotten
+from milepost.sources.planning.plan import SourcePlan
+from milepost.sources.planning.splits import assign_splits
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.runs.evolution import evolve_schema

@@ -7,7 +7,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 
 
 def private_cache() -> Path:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import recorded_answers, with_answers
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph.compatibility import recorded_answers, with_answers
 
 
 @dataclass(frozen=True, slots=True)

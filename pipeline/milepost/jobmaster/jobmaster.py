@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.aborted_epochs import AbortedEpochs, telemetry_of_variables
+from milepost.jobspec.load.load import LoadedJob
 from milepost.openlineage.settings import LineageSettings, asked, settings_of_environment
 from milepost.protocol.records.cached_property import cached_property
-from milepost.spec.load.load import LoadedJob
 
 if TYPE_CHECKING:
-    from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
     from milepost.jobmaster.backfill.backfill import BackfillResult, Backfills, DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.advice import advice
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.savepoints.listed import ListedSavepoint
     from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import Savepoints
+    from milepost.sinks.records.table_address import CatalogAddress, TableAddress
     from milepost.storage.requests import StoreRequests
 
 _HOMES = {

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import urlsplit
 
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.connections import PostgresAccess
-from milepost.spec.job.environment import referenced_variables
-from milepost.spec.load.load import LoadedJob
+from milepost.errors import CheckpointError
+from milepost.jobspec.job.connections import PostgresAccess
+from milepost.jobspec.job.environment import referenced_variables
+from milepost.jobspec.load.load import LoadedJob
 
 _POSTGRES_PORT = "5432"
 

@@ -10,20 +10,20 @@ import pyarrow as pa
 from openlineage.client import facet_v2 as facets
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 
-from milepost.dataflow.quality.verdict import Verdict
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.subtask_shares import SINK, shares_of
+from milepost.jobspec.column_lineage.origins import Origins, RowsLineage
+from milepost.jobspec.column_lineage.sink_lineage import sink_lineage
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.load.load import LoadedJob
 from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.openlineage.table_versions import TableVersions
 from milepost.protocol.records.cached_property import cached_property
-from milepost.spec.column_lineage.origins import Origins, RowsLineage
-from milepost.spec.column_lineage.sink_lineage import sink_lineage
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.load.load import LoadedJob
+from milepost.quality.verdict import Verdict
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.records.contents import TableContents
+from milepost.sources.contract import SourceObject
 
 _column = facets.column_lineage_dataset
 _change = facets.lifecycle_state_change_dataset

@@ -16,6 +16,7 @@ from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, R
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
+from milepost.jobspec.load.load import LoadedJob
 from milepost.openlineage.checkpoint_facet import NAME, PRODUCER, MilepostCheckpointRunFacet
 from milepost.openlineage.dataset_names import job_namespace
 from milepost.openlineage.datasets import JobDatasets
@@ -38,7 +39,6 @@ from milepost.protocol.records.checkpoints import (
 )
 from milepost.protocol.records.checkpoints import Run as DagRun
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.load.load import LoadedJob
 
 Decision = TimelineSwitched | RealignmentDecided
 _DECIDED = {SwitchKind.ROLLBACK: "rollback", SwitchKind.FAST_FORWARD: "backfill"}

@@ -8,10 +8,10 @@ from openlineage.client import facet_v2 as facets
 
 from milepost import __version__
 from milepost.epoch.iso_times import iso_ms
+from milepost.jobspec.job.spec import JobSpec, ProcessOperator, SqlOperator
 from milepost.openlineage.settings import ParentRun
 from milepost.protocol.records.checkpoints import Run
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.spec import JobSpec, ProcessOperator, SqlOperator
 
 INTEGRATION = "MILEPOST"
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from openlineage.client.uuid import generate_static_uuid
 
+from milepost.jobspec.values.times.timestamps import EPOCH
 from milepost.openlineage.settings import ParentRun
-from milepost.spec.values.times.timestamps import EPOCH
 
 
 def epoch_run_id(namespace: str, job: str, checkpoint_id: int, trigger_time_ms: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 
 _LOG = logging.getLogger(__name__)
 

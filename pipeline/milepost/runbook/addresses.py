@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 VARIABLE = "MILEPOST_RUNBOOK_URL"

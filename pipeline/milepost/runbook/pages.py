@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 
 _HERE = Path(__file__).resolve().parent
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import IO
 
+from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.object_handles import IN_MEMORY_BYTES, check_handle, handle_file, handle_of, stat_handle
 

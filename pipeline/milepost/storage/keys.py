@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.locations import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 
 _MAX_STEPS = 100

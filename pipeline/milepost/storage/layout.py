@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.layout import METRICS_NAME, is_job_directory, key_fault, manifest_version, token_prefix
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
+from milepost.errors import CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
 from milepost.storage.bodies import write_all

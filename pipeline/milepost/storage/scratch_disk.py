@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
+from milepost.errors import EnvironmentUnusable
 from milepost.protocol.records.disks import unusable_disk_error
-from milepost.protocol.records.errors import EnvironmentUnusable
 
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from milepost.protocol.records.errors import InvalidRequest, NotFound
-from milepost.spec.load.document import Document, Unreadable, read_document
-from milepost.spec.load.load import CONFIG_FOLDER, shown_path
-from milepost.spec.values.fields import Many, SpecModel, Text
-from milepost.spec.values.names import did_you_mean
-from milepost.spec.values.problems import Problem, invalid_spec
+from milepost.errors import InvalidRequest, NotFound
+from milepost.jobspec.load.document import Document, Unreadable, read_document
+from milepost.jobspec.load.load import CONFIG_FOLDER, shown_path
+from milepost.jobspec.values.fields import Many, SpecModel, Text
+from milepost.jobspec.values.names import did_you_mean
+from milepost.jobspec.values.problems import Problem, invalid_spec
 
 FIRST_LINE = "milepost_test: 1"
 SUFFIXES = (".yaml", ".yml")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from milepost.epoch.quantities import counted
+from milepost.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
+from milepost.jobspec.load.load import LoadedJob, check_placement, from_text, load_job, read_spec
+from milepost.jobspec.values.times.any_year import python_rows
 from milepost.openlineage.settings import nowhere
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
-from milepost.spec.load.load import LoadedJob, check_placement, from_text, load_job, read_spec
-from milepost.spec.values.times.any_year import python_rows
 from milepost.testing.case_file import Expected, File, LoadedCases, Step
 from milepost.testing.local_job import land, sink_of, under_test
 from milepost.testing.rows import as_yaml, difference, typed_table

@@ -17,14 +17,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
+from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec
+from milepost.jobspec.job.source_spec import EpochLimits, SourceSpec
+from milepost.jobspec.job.spec import SinkSpec, SparkSpec
+from milepost.jobspec.load.load import LoadedJob, from_spec, hash_spec
+from milepost.jobspec.values.times.any_year import python_rows
+from milepost.jobspec.values.types import to_arrow
 from milepost.protocol.records.locations import file_url
-from milepost.spec.job.checkpointing_spec import CheckpointingSpec
-from milepost.spec.job.source_spec import EpochLimits, SourceSpec
-from milepost.spec.job.spec import SinkSpec, SparkSpec
-from milepost.spec.load.load import LoadedJob, from_spec, hash_spec
-from milepost.spec.values.times.any_year import python_rows
-from milepost.spec.values.types import to_arrow
 from milepost.testing.case_file import File
 from milepost.testing.rows import as_yaml, typed_table
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.values.times.any_year import python_rows
+from milepost.errors import InvalidRequest
+from milepost.jobspec.values.times.any_year import python_rows
 
 _SHOWN = 20
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import SinkMode
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.sinks.contract import SinkMode
 from milepost_testkit.servers.s3_servers import Ministack
 from tests.conformance.sinks.contract.sink import SinkTests
 from tests.conformance.sinks.contract.timelines import SinkSwitchTests

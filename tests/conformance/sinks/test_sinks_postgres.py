@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
-from milepost.dataflow.sinks.formats.postgres import row_changes
-from milepost.dataflow.sinks.staging import compaction
-from milepost.dataflow.sinks.staging.compaction import COMPACT_FILES
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
+from milepost.sinks.formats.postgres import row_changes
+from milepost.sinks.staging import compaction
+from milepost.sinks.staging.compaction import COMPACT_FILES
 from milepost_testkit import profiles, wording
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.contract.deletes import SinkDeleteTests

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.protocol.records.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
+from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, NotFound
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -52,7 +52,7 @@ BAD_KEYS = ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/../b", "../a", "
 
 RACER = """
 import sys
-from milepost.protocol.records.errors import CommitConflict
+from milepost.errors import CommitConflict
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 url, endpoint, me = sys.argv[1:]

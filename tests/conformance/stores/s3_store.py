@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import ClientError
 
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
+from milepost.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit import wording

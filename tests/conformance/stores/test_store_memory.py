@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost_testkit.stores.memory_store import MemorySpace, MemoryStore
 from tests.conformance.stores.object_store import ObjectStoreTests

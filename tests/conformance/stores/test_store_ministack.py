@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_store, require_preconditions

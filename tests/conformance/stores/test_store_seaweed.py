@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.servers.s3_servers import Seaweed

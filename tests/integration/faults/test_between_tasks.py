@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
+from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
 from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.sinks.formats.parquet_format import HEADS
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
 from milepost_testkit import wording

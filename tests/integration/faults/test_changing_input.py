@@ -11,9 +11,9 @@ import pytest
 from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
 from milepost.epoch.answers import EpochRunner
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit import wording

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.processes.processes import wait_until

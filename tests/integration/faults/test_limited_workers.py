@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost, milepost_process
 from milepost_testkit.rows.tables import assert_same_rows
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import ObjectPart, PartReader
-from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sources.build import build_reader
+from milepost.sources.contract import ObjectPart, PartReader
+from milepost.sources.readers.streams import WHOLE_BYTES
 from milepost.spark.task.planning import levels
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost

@@ -11,9 +11,9 @@ from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome
 
 from milepost.airflow.provider import new_objects
 from milepost.airflow.provider.new_objects import WatchedQueue
-from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.jobspec.job.connections import Connection, connection_of
 from milepost.protocol.records.object_store import Credentials
-from milepost.spec.job.connections import Connection, connection_of
 from milepost.storage.s3.queue import NewObjectsQueue
 from milepost_testkit import wording
 from milepost_testkit.processes.processes import free_ports

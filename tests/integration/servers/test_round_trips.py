@@ -18,10 +18,10 @@ from milepost.api import JobMaster, Session, load_job
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.timing.step_clock import StepClock
+from milepost.errors import CommitConflict, Fenced
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
 from milepost.jobmaster.run.triggered import Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
-from milepost.protocol.records.errors import CommitConflict, Fenced
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.storage.concurrency.prefetching_store import MAX_PREFETCHED_OBJECTS, ObjectVersion, prefetching_store

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import ObjectPart, SourceObject, whole
-from milepost.dataflow.sources.planning.consumed import ConsumedSet, append, load
-from milepost.dataflow.sources.planning.objects import Listing, list_objects, split_path
-from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
-from milepost.dataflow.sources.readers import streams
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitConflict,
     EnvironmentUnusable,
     InvalidRequest,
     NotFound,
     SourceChanged,
 )
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.load.load import load_job
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.load.load import load_job
+from milepost.sources.build import build_reader
+from milepost.sources.contract import ObjectPart, SourceObject, whole
+from milepost.sources.planning.consumed import ConsumedSet, append, load
+from milepost.sources.planning.objects import Listing, list_objects, split_path
+from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
+from milepost.sources.readers import streams
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
 from milepost_testkit import wording

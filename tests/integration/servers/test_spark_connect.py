@@ -15,15 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
-from milepost.dataflow.sinks.staging.table_staging import TableStaging
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import QualityGateFailed
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import QualityGateFailed
+from milepost.jobspec.load.load import load_job
+from milepost.jobspec.values.spark_remote import parse_remote
+from milepost.sinks.staging.table_staging import TableStaging
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spec.load.load import load_job
-from milepost.spec.values.spark_remote import parse_remote
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

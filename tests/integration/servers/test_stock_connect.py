@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit import wording
 from milepost_testkit.jobs.flights.open_flights import FILTERS
 from milepost_testkit.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back

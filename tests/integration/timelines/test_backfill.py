@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.quality.partial_results import PartialResult
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

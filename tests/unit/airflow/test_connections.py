@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.airflow.connections import airflow_connection, async_airflow_connection, from_airflow
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.job.connections import Connection, parse_connection
+from milepost.errors import EnvironmentUnusable
+from milepost.jobspec.job.connections import Connection, parse_connection
 from milepost_testkit import wording
 
 TEXTS = st.none() | st.text(string.printable.strip() + " éß", min_size=1, max_size=12)

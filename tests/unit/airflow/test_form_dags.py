@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import ParamValidationError
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.operators.approval import as_markdown
-from milepost.protocol.records.errors import InvalidRequest, NotFound
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.errors import InvalidRequest, NotFound
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 

@@ -13,8 +13,8 @@ from airflow.sdk.execution_time.xcom import XCom
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, job_dags
 from milepost.airflow.dags.task_group import MilepostTaskGroup
 from milepost.airflow.task_output.outcome import FAILURE_KEY
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.load.load import load_job
+from milepost.errors import InvalidRequest
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.servers.mail_server import mail_server

@@ -32,7 +32,7 @@ report = {"modules": sorted(sys.modules)}
 from airflow.sdk.listener import get_listener_manager
 from milepost.airflow.operators.handed_on import TriggeredCheckpoint
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.protocol.codec import readers
+from milepost.codec import readers
 
 report["plugins"] = get_listener_manager.cache_info().currsize
 known = readers.fields_of.cache_info().misses

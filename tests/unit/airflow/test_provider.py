@@ -14,8 +14,8 @@ from milepost.airflow.connections import airflow_connection
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.provider import get_provider_info
 from milepost.airflow.provider.hooks import SparkHook
-from milepost.spec.job.connections import Connection as LookedUp
-from milepost.spec.job.connections import s3_access, spark_server
+from milepost.jobspec.job.connections import Connection as LookedUp
+from milepost.jobspec.job.connections import s3_access, spark_server
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

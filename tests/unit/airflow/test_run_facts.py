@@ -13,9 +13,9 @@ from milepost.airflow.operators.tasks import figures_of
 from milepost.airflow.runs.facts import Left, facts_of, keys_of
 from milepost.airflow.runs.notes import MAX_NOTE_CHARS, with_line
 from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
+from milepost.codec.records import to_json
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import QualityGateFailed
+from milepost.errors import QualityGateFailed
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 

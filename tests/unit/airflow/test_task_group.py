@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
+from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.jobmaster import CheckpointDetails
-from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -8,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.quality.gate import evaluate
-from milepost.dataflow.quality.merged_verdict import verdict_of
-from milepost.dataflow.quality.verdict import Verdict, VerdictStatus
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.records.committables import Committable, decode_schema
-from milepost.dataflow.sinks.staging.table_staging import TableStaging
 from milepost.epoch.gate_shares import GateRowKind, judge_share, judged_here, partition_count, shares_of
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.job.spec import QualitySpec
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.job.spec import QualitySpec
+from milepost.quality.gate import evaluate
+from milepost.quality.merged_verdict import verdict_of
+from milepost.quality.verdict import Verdict, VerdictStatus
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.records.committables import Committable, decode_schema
+from milepost.sinks.staging.table_staging import TableStaging
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.tasks.staging import stage_each

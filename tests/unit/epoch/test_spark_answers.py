@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from milepost.epoch.spark_answers import SparkAnswers, check_answers, recorded_by, signed
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import compare_signatures, state_signatures
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph.compatibility import compare_signatures, state_signatures
 from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
-from tests.unit.spec.graph.test_sql_rules import spec, sql, sums
+from tests.unit.jobspec.graph.test_sql_rules import spec, sql, sums
 
 ASKED = {"made": SparkAnswers("one", "asked")}
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.codec.records import from_json, to_json
 from milepost.epoch.timing.throughput import PROCESSING_SHARE, ThroughputEstimate, Work, measure
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
 
 AMOUNT = st.integers(0, 10**9)
 WORK = st.builds(Work, st.integers(1, 3), AMOUNT, AMOUNT, AMOUNT, st.integers(0, 10**6))

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from milepost.errors import CheckpointError, SubtaskDeclined
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.quality.verdict import VerdictStatus
-from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.ids import CheckpointId
-from milepost.spec.load.load import load_job
+from milepost.quality.verdict import VerdictStatus
+from milepost.sinks.records.table_address import TableAddress
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources.planning.consumed import MAX_RUNS
+from milepost.errors import SourceChanged
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost.protocol.records.errors import SourceChanged
 from milepost.protocol.records.ids import CheckpointId
+from milepost.sources.planning.consumed import MAX_RUNS
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows
-from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.state.layers.key_hash import KeyHash, new_secret
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
-from milepost.spec.load.load import LoadedJob, load_job
 
 SPEC = """\
 name: small

@@ -16,11 +16,11 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.openlineage.settings import nowhere
-from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
+from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
@@ -349,7 +349,7 @@ def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, m
     code = (
         "import sys, threading\n"
         "from milepost.jobmaster.jobmaster import JobMaster, Session\n"
-        "from milepost.spec.load.load import load_job\n"
+        "from milepost.jobspec.load.load import load_job\n"
         "JobMaster(load_job(sys.argv[1])).trigger(Session.cli())\n"
         "print(sorted(name for name in sys.modules if 'lineage' in name), "
         "[one.name for one in threading.enumerate() if 'OpenLineage' in one.name])"

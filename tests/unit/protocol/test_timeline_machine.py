@@ -14,12 +14,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.protocol.codec.entries import decode_entry, encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
+from milepost.protocol.log.entry_codec import decode_entry, encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import Busy, CheckpointError, CommitConflict, Fenced, JobNotRunnable, NotFound
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason

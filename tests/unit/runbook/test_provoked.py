@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import TableTarget
+from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ForkRequest, FreezeRequest
-from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.runbook.addresses import UNEXPECTED, address, name_of, page_of
 from milepost.runbook.pages import read_page
+from milepost.sinks.contract import TableTarget
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -10,14 +10,14 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from milepost import errors
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operate.registry import ACTS
 from milepost.airflow.task_output.outcome import REACTIONS, Reaction
 from milepost.cli.main import app
+from milepost.errors import CheckpointError
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.timelines.incarnation import JobPhase
-from milepost.protocol.records import errors
-from milepost.protocol.records.errors import CheckpointError
 from milepost.runbook.addresses import UNEXPECTED, VARIABLE, address, name_of, page_of
 from milepost.runbook.pages import page_files, read_page
 from milepost_testkit import wording

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from milepost.errors import CheckpointError, CheckpointExpired, SparkLost
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.protocol.records.errors import CheckpointError, CheckpointExpired, SparkLost
 from milepost.runbook.pages import page_files, read_page
 from milepost.spark.driver import open_runner
 from milepost_testkit.commands.suggested_commands import READING, Typist, suggested_commands

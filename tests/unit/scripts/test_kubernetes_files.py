@@ -11,11 +11,11 @@ import pytest
 from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
+from milepost.jobspec.load.document import read_document
+from milepost.jobspec.load.validation import validate_spec
+from milepost.jobspec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
 from milepost.spark.driver.engines.connect_server import CLASS, SETTINGS
 from milepost.spark.driver.executors.probe import FOR_S3, LIBRARIES
-from milepost.spec.load.document import read_document
-from milepost.spec.load.validation import validate_spec
-from milepost.spec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
 from milepost_testkit.processes.processes import REPOSITORY
 
 FOLDER = REPOSITORY / "config" / "kubernetes"

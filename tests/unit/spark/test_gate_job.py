@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch.gate_shares import GateRow, GateShare, refusal_row
+from milepost.errors import EnvironmentUnusable
+from milepost.jobspec.job.spec import QualitySpec
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.gate_job import _sent
-from milepost.spec.job.spec import QualitySpec
 from milepost_testkit import wording
 
 SUITE = {"sink": "totals", "expectations": [{"type": "expect_column_to_exist", "column": "k"}]}

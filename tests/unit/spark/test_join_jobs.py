@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
+from milepost.jobspec.job.spec import JobSpec
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.job.spec import JobSpec
 from milepost_testkit import profiles
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.rows.key_hashes import KEYED, WEAK

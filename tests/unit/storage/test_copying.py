@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     InvalidRequest,
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import copying, object_handles

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
 from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, manifest_key, metadata_key, token_prefix
 from milepost.protocol.records.locations import absolute_url, child_url, database_uri, location_problem

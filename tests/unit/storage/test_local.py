@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -176,7 +176,7 @@ def test_a_full_or_read_only_disk_is_reported_and_changes_nothing(
 def test_a_write_past_a_real_limit_of_the_system_leaves_nothing(root) -> None:
     code = """
 import resource, sys
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
 store = LocalStore(StoreConfig(sys.argv[1]))

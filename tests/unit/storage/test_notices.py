@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import abort_notice_key, token_prefix
 from milepost.protocol.records.object_store import StoreConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.errors import StoreUnavailable
 from milepost.storage.object_cache import ObjectCache
 from milepost_testkit.stores.memory_store import MemoryStore
 

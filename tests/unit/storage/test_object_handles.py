@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import object_handles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.codec.records import from_json, to_json
+from milepost.codec.records import from_json, to_json
 from milepost.storage.requests import RequestClass, RequestCounter, StoreRequests, class_of
 
 

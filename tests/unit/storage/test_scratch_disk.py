@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 from milepost_testkit import wording
 

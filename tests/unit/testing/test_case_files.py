@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.errors import InvalidRequest, NotFound
 from milepost.testing.case_file import find_case_files, load_cases
 from milepost.testing.rows import difference
 from milepost_testkit import wording

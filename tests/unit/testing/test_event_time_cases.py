@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from milepost.jobspec.load.load import load_job
 from milepost.spark.local.local_runner import LocalRunner
-from milepost.spec.load.load import load_job
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import run_case
 

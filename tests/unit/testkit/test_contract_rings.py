@@ -13,7 +13,7 @@ from milepost_testkit.processes.processes import REPOSITORY
 pytestmark = pytest.mark.long
 
 CONTRACT = REPOSITORY / "tests" / "conformance" / "sinks" / "contract"
-FORMATS = "tests/unit/dataflow/sinks/conformance"
+FORMATS = "tests/unit/sinks/conformance"
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,

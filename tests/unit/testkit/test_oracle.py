@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.jobspec.job.spec import JobSpec
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.job.spec import JobSpec
 from milepost.storage.open import open_store
 from milepost_testkit.models.data.csv_oracle import Expected, expected_tables
 from milepost_testkit.rows.tables import assert_same_rows

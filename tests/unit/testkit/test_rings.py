@@ -40,7 +40,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small tree of tests below folders of each ring."""
     root = tmp_path_factory.mktemp("tree")
     (root / "pytest.ini").write_text(MARKS, encoding="utf-8")
-    for number, folder in enumerate(["unit/spec", "unit/spark", "conformance/protocol", "conformance/stores", "e2e"]):
+    for number, folder in enumerate(
+        ["unit/jobspec", "unit/spark", "conformance/protocol", "conformance/stores", "e2e"]
+    ):
         (root / "tests" / folder).mkdir(parents=True)
         (root / "tests" / folder / f"test_plain_{number}.py").write_text(PLAIN, encoding="utf-8")
         (root / "tests" / folder / f"test_property_{number}.py").write_text(PROPERTY, encoding="utf-8")
@@ -62,7 +64,7 @@ def collected(tree: Path, *words: str) -> set[str]:
 def test_the_rings_together_are_every_test_and_share_only_property_tests(tree: Path) -> None:
     check, test, test_all = (collected(tree, "--ring", ring) for ring in Ring)
     assert check | test | test_all == collected(tree)
-    assert {test.split("/")[2] for test in check} == {"spec", "protocol"}
+    assert {test.split("/")[2] for test in check} == {"jobspec", "protocol"}
     assert check < test
     assert test & test_all == test & collected(tree, "-m", "hypothesis") != set()
     assert test_all - test == collected(tree, "-m", "deep") != set()
@@ -77,12 +79,12 @@ def test_the_parts_of_a_ring_are_the_whole_ring_and_share_nothing(tree: Path) ->
 @pytest.mark.parametrize(
     ("nodeid", "marks", "ring"),
     [
-        ("tests/unit/spec/test_a.py::test_b", set(), Ring.CHECK),
+        ("tests/unit/jobspec/test_a.py::test_b", set(), Ring.CHECK),
         ("tests/conformance/protocol/test_a.py::test_b", set(), Ring.CHECK),
-        ("tests/unit/spec/test_a.py::test_b", {"long"}, Ring.TEST),
+        ("tests/unit/jobspec/test_a.py::test_b", {"long"}, Ring.TEST),
         ("tests/unit/airflow/test_a.py::test_b", set(), Ring.TEST),
         ("tests/conformance/stores/test_a.py::test_b", set(), Ring.TEST),
-        ("tests/unit/spec/test_a.py::test_b", {"deep"}, Ring.TEST_ALL),
+        ("tests/unit/jobspec/test_a.py::test_b", {"deep"}, Ring.TEST_ALL),
         ("tests/chaos/test_a.py::test_b", {"deep", "long"}, Ring.TEST_ALL),
     ],
 )
@@ -107,20 +109,20 @@ def test_all_cases_of_a_test_are_in_the_same_part() -> None:
 
 def test_a_claim_is_proved_by_the_smallest_ring_that_has_one_of_its_cases() -> None:
     tests = [
-        ("tests/unit/spec/test_a.py::TestA::test_a_key_is_refused[x]", Ring.TEST_ALL),
-        ("tests/unit/spec/test_a.py::TestA::test_a_key_is_refused[y::z]", Ring.CHECK),
+        ("tests/unit/jobspec/test_a.py::TestA::test_a_key_is_refused[x]", Ring.TEST_ALL),
+        ("tests/unit/jobspec/test_a.py::TestA::test_a_key_is_refused[y::z]", Ring.CHECK),
         ("tests/e2e/test_b.py::test_it_runs", Ring.TEST),
     ]
     claims = claims_of(tests)
     assert claims == [
-        Claim("tests/unit/spec/test_a.py", "a key is refused", Counter({Ring.TEST_ALL: 1, Ring.CHECK: 1})),
+        Claim("tests/unit/jobspec/test_a.py", "a key is refused", Counter({Ring.TEST_ALL: 1, Ring.CHECK: 1})),
         Claim("tests/e2e/test_b.py", "it runs", Counter({Ring.TEST: 1})),
     ]
     assert [claim.ring for claim in claims] == [Ring.CHECK, Ring.TEST]
-    assert "| `tests/unit/spec` | 1, 1 | 0, 0 | 1, 0 |" in page(claims)
+    assert "| `tests/unit/jobspec` | 1, 1 | 0, 0 | 1, 0 |" in page(claims)
     assert "| `tests/e2e` | 0, 0 | 1, 1 | 0, 0 |" in page(claims)
     assert listing(claims).splitlines() == [
-        "tests/unit/spec/test_a.py",
+        "tests/unit/jobspec/test_a.py",
         "  check     a key is refused  (check +1, test-all +1)",
         "",
         "tests/e2e/test_b.py",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.spec.graph.rules.join import LEFT_ALONE
-from milepost.spec.job.operators.join import JoinOperator
+from milepost.jobspec.graph.rules.join import LEFT_ALONE
+from milepost.jobspec.job.operators.join import JoinOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing, microseconds, names
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.dimension import encode_dimension
 from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.jobspec.job.operators.lookup import LookupOperator
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.job.operators.lookup import LookupOperator
+from milepost.sources.dimension import encode_dimension
 from milepost.storage.layout import dimensions_prefix
 from milepost.storage.object_handles import handle_of
 from milepost_testkit.models.data.batch import Claim, Place, differing, names

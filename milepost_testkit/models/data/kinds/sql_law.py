@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import sqlglot
 
-from milepost.spec.job.spec import JobSpec, SqlOperator
-from milepost.spec.sql.union import branches
+from milepost.jobspec.job.spec import JobSpec, SqlOperator
+from milepost.jobspec.sql.union import branches
 from milepost_testkit.models.data.batch import Claim, Place, differing, names, there
 
 

@@ -39,9 +39,9 @@ from milepost.airflow.operators.job_specs import (
 from milepost.airflow.parsed_specs import kept_name, parsed_spec
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
-from milepost.spec.job.spec import JobSpec, ScheduleSpec
-from milepost.spec.load.load import LoadedJob, shown_path, spec_files
+from milepost.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.jobspec.job.spec import JobSpec, ScheduleSpec
+from milepost.jobspec.load.load import LoadedJob, shown_path, spec_files
 
 log = logging.getLogger(__name__)
 
@@ -228,8 +228,8 @@ def _rescued(path: Path) -> tuple[str | None, ScheduleSpec | None]:
 
     The messages of a queue are left there: a DAG that cannot run would only use them up.
     """
+    from milepost.jobspec.load.document import MAX_CHARACTERS, Unreadable, read_document
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
-    from milepost.spec.load.document import MAX_CHARACTERS, Unreadable, read_document
 
     try:
         with path.open(encoding="utf-8") as stream:

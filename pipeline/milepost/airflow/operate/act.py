@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.field_values import Takes
 from milepost.airflow.operators.planned import ShownPlan
-from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
     from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from milepost.airflow.operate.field_values import MOMENT, MOMENT_EXAMPLES, check
 from milepost.airflow.operate.switch import switched_before
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
-from milepost.protocol.codec.records import to_json
+from milepost.codec.records import to_json
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
 

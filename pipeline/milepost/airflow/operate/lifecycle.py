@@ -13,15 +13,15 @@ from milepost.airflow.operate.act import Act, Doing, Done, Premise, no_fields, p
 from milepost.airflow.operate.field_values import ID_OR_SAVEPOINT
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import InvalidRequest, PlanOutdated
+from milepost.codec.records import to_json
+from milepost.errors import InvalidRequest, PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 SAVEPOINT, FROM = "savepoint", "from"
 

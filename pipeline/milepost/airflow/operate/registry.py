@@ -17,13 +17,13 @@ from milepost.airflow.operate.rollback import ROLLBACK
 from milepost.airflow.operate.savepoints import CREATE, DISPOSE
 from milepost.airflow.operate.upkeep import FSCK, GC, REALIGN, VERIFY
 from milepost.airflow.operators import forms
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.values.suggestions import nearest
+from milepost.errors import InvalidRequest
+from milepost.jobspec.values.suggestions import nearest
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 ACTS: dict[str, Act] = {
     act.name: act

@@ -14,14 +14,14 @@ from milepost.airflow.operate.field_values import SAVEPOINT_NAME, checkpoint_fro
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 NAME, AT = "name", "at"
 

@@ -24,8 +24,8 @@ from milepost.airflow.operators.planned import (
     who_answered,
 )
 from milepost.airflow.task_output.outcome import Reaction, told_in_words
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import CommitConflict
+from milepost.codec.records import from_json, to_json
+from milepost.errors import CommitConflict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

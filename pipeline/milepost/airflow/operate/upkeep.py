@@ -10,14 +10,14 @@ from milepost.airflow.operate.field_values import checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.planned import ShownPlan
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import PlanOutdated, StateCorrupt
+from milepost.errors import PlanOutdated, StateCorrupt
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
     from milepost.jobmaster.jobmaster import Collection, JobMaster, RealignmentPlan
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 SINK, CHECKPOINT, DEEP = "sink", "checkpoint", "deep"
 

@@ -37,9 +37,9 @@ from milepost.airflow.operators.handed_on import (
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.operators.other_leaf import skip_of
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
+from milepost.codec.records import to_json
 from milepost.epoch.quantities import lasting
 from milepost.epoch.timing.step_clock import StepClock, Unrecorded
-from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from milepost.airflow.page.routes import (
     runbook,
     summary,
 )
-from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.errors import CheckpointError, NotFound
 from milepost.runbook.addresses import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)

@@ -11,8 +11,8 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from milepost.airflow.connections import airflow_connection
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.connections import spark_server
+from milepost.errors import CheckpointError
+from milepost.jobspec.job.connections import spark_server
 
 
 class S3Hook(BaseHook):

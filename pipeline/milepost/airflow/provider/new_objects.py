@@ -17,9 +17,9 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from milepost.airflow.connections import async_airflow_connection
+from milepost.errors import CheckpointError
 from milepost.extras import require
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.connections import s3_access
+from milepost.jobspec.job.connections import s3_access
 
 if TYPE_CHECKING:
     from milepost.storage.s3.queue import NewObjectsQueue

@@ -14,8 +14,8 @@ from milepost.airflow.operators.handed_on import EpochTry, left_by
 from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, OPERATE_SUFFIX
 from milepost.airflow.operators.planned import REJECTED_BY, ShownPlan
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
-from milepost.protocol.codec.records import from_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.codec.records import from_json
+from milepost.errors import StateCorrupt
 
 Left = Mapping[tuple[str, str], Any]
 """What the tasks of a run left, by task id and key."""

@@ -17,8 +17,8 @@ from airflow.sdk import BaseNotifier
 from milepost.airflow.page_urls import checkpoints_url, form_url, run_path
 from milepost.airflow.runs.facts import facts_of, keys_of
 from milepost.airflow.task_output.form_links import airflow_address
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.job.notifier_spec import NotifierSpec
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.notifier_spec import NotifierSpec
 
 _ACT = re.compile(r"__operate: ([a-z_]+)")
 """What a step to take says of the job's form."""

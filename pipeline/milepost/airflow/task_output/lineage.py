@@ -11,8 +11,8 @@ from typing import Any
 from airflow.sdk import get_current_context
 from airflow.sdk.configuration import conf
 
+from milepost.errors import InvalidRequest
 from milepost.openlineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
-from milepost.protocol.records.errors import InvalidRequest
 
 _SECTION = "openlineage"
 

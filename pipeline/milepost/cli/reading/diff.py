@@ -12,7 +12,7 @@ from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, StreamedRows, printable
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import Difference

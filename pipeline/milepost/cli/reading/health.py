@@ -16,8 +16,8 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
 from milepost.cli.terminal.prices import month_cost_text
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
-from milepost.spec.values.times.durations import in_ms, parse_duration
+from milepost.errors import InvalidRequest, StoreUnavailable
+from milepost.jobspec.values.times.durations import in_ms, parse_duration
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import SourceHealth, StaticSourceHealth, Status

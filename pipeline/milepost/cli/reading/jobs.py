@@ -11,10 +11,10 @@ from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 
 if TYPE_CHECKING:
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def jobs(
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
     from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under, listed_samples
-    from milepost.spec.load.load import CONFIG_FOLDER, is_spec
+    from milepost.jobspec.load.load import CONFIG_FOLDER, is_spec
 
     output: Output = ctx.obj
     if form is Form.PROMETHEUS:
@@ -70,7 +70,7 @@ def jobs(
 
 def _job(name: str, here: Path) -> LoadedJob:
     """Return the job of that name. Raises NotFound: there is none; where a folder is called so, the hint says how."""
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     try:
         return load_job(name)

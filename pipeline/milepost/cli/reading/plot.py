@@ -24,7 +24,7 @@ from milepost.cli.terminal.output import (
 )
 from milepost.cli.terminal.tables import new_file
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rich.text import Text

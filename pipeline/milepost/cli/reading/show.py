@@ -23,8 +23,8 @@ from milepost.cli.terminal.output import (
     show_time,
 )
 from milepost.cli.terminal.prices import epoch_cost_text, month_cost_text, show_prices
+from milepost.codec.records import to_json
 from milepost.epoch.quantities import counted
-from milepost.protocol.codec.records import to_json
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, StaticSourceDetails

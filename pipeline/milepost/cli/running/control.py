@@ -11,7 +11,7 @@ from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import typer
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, late_by_operator, show_count, show_rows
 from milepost.epoch.quantities import counted
+from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
 from milepost.protocol.failure.restart import RestartAfter
-from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 _THAW_S = 2.0
 
@@ -56,8 +56,8 @@ def run(
 
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
+    from milepost.jobspec.load.load import load_job
     from milepost.spark.driver.open_runner import open_runner
-    from milepost.spec.load.load import load_job
 
     output: Output = ctx.obj
     loaded = load_job(job)

@@ -11,7 +11,7 @@ from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_rows
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import BackfillResult, DisposedBackfills
@@ -73,7 +73,7 @@ def backfill(
     The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
     """
     from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     output: Output = ctx.obj
     asked: dict[str, Any] = {

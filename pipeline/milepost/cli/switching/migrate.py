@@ -13,7 +13,7 @@ from milepost.cli.terminal.completion import sink_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:

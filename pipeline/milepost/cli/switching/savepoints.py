@@ -16,7 +16,7 @@ from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CheckpointCopy

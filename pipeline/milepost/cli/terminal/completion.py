@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 Complete = Callable[[typer.Context, str], list[str]]
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of specs under config/ that begin so."""
-    from milepost.spec.load.load import CONFIG_FOLDER, spec_files
+    from milepost.jobspec.load.load import CONFIG_FOLDER, spec_files
 
     return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd() / CONFIG_FOLDER)))
 
@@ -39,7 +39,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the stateful operators of the job that was typed."""
-    from milepost.spec.job.spec import RowWiseSpec
+    from milepost.jobspec.job.spec import RowWiseSpec
 
     job = _typed_job(ctx)
     operators = job.spec.operators if job is not None else ()
@@ -66,8 +66,8 @@ def _beginning(incomplete: str, offered: Iterable[object]) -> list[str]:
 
 def _typed_job(ctx: typer.Context) -> LoadedJob | None:
     """Return the job of the words before; None when there is none that can be read."""
-    from milepost.protocol.records.errors import CheckpointError
-    from milepost.spec.load.load import load_job
+    from milepost.errors import CheckpointError
+    from milepost.jobspec.load.load import load_job
 
     # Behind an option whose value is yet to come the words before it are left unparsed.
     typed = ctx.params.get("job") or next((word for word in ctx.args if not word.startswith("-")), None)
@@ -79,8 +79,8 @@ def _typed_job(ctx: typer.Context) -> LoadedJob | None:
 
 def _listed(ctx: typer.Context, listing: Callable[[Any], list[Any]]) -> list[Any]:
     """Return what a listing of the typed job has, when its storage is a folder of this machine; else nothing."""
+    from milepost.errors import CheckpointError
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.protocol.records.errors import CheckpointError
 
     job = _typed_job(ctx)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 from milepost.runbook.addresses import address, page_of
 
 _LINES = 22

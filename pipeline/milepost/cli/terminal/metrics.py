@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import Sample

@@ -15,7 +15,7 @@ def open_job(job: str, *, ahead: bool = False) -> JobMaster:
         ahead: the command begins with the head: it is on its way while the rest is imported.
     """
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     master = JobMaster(load_job(job))
     if ahead:

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
+from milepost.codec.records import to_json
 from milepost.epoch.quantities import counted
-from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.cached_property import cached_property
 
 SCHEMA = "milepost/v1"
@@ -74,8 +74,8 @@ class Output:
     @cached_property
     def _own_command(self) -> re.Pattern[str] | None:
         """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
-        from milepost.protocol.records.errors import CheckpointError
-        from milepost.spec.load.load import load_job
+        from milepost.errors import CheckpointError
+        from milepost.jobspec.load.load import load_job
 
         try:
             name = load_job(str(self.typed)).spec.name

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from milepost.cli.terminal.output import use_color
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 
 _LINE_EVERY_S = 5.0
 _MOVE_EVERY_S = 0.2

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from milepost.spec.values.times.any_year import python_rows, python_values, zoned_text
+from milepost.errors import EnvironmentUnusable, InvalidRequest
+from milepost.jobspec.values.times.any_year import python_rows, python_values, zoned_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

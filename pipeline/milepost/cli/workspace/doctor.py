@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from milepost import __version__
+from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.extras import EXTRAS, install_command, require
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 _LIBRARIES = ("numpy", "pyarrow", "sqlglot")
 _FREE_BYTES = 2_000_000_000

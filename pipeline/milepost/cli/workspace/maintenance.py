@@ -30,7 +30,7 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
     What is merely unreachable is no damage (exit 0): it costs space until it is collected.
     """
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     output: Output = ctx.obj
     report = output.as_typed(JobMaster(load_job(job)).fsck())
@@ -51,7 +51,7 @@ def gc(
 ) -> None:
     """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
     from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     output: Output = ctx.obj
     report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)

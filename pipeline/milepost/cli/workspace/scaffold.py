@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
-from milepost.spec.values.names import check_job_name
-from milepost.spec.values.spark_remote import REMOTE_VARIABLE
+from milepost.jobspec.values.names import check_job_name
+from milepost.jobspec.values.spark_remote import REMOTE_VARIABLE
 
 _SPEC = """\
 # A running total per city over the CSV files that land in {landing}.

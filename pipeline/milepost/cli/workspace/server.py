@@ -13,9 +13,9 @@ import typer
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch.private_cache import private_cache
+from milepost.errors import EnvironmentUnusable
 from milepost.extras import require
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.values.spark_remote import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
+from milepost.jobspec.values.spark_remote import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
 
 
 def register(app: typer.Typer) -> None:

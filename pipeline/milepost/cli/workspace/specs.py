@@ -15,13 +15,13 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.terminal.prices import show_prices
 from milepost.cli.workspace.explained import add_sizes, show_graph, write_picture
+from milepost.codec.records import to_json
+from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command, missing_libraries
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
 
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import StateSize, UpsertPrice
-    from milepost.spec.load.load import LoadedJob
+    from milepost.jobspec.load.load import LoadedJob
 
 
 _DUCKDB = "`pip install duckdb-cli`"
@@ -116,8 +116,8 @@ def lint(
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a graph is drawn as SVG. Nothing was written.")
     from milepost.jobmaster.jobmaster import JobMaster, advice
-    from milepost.spec.load.lint import lint_report
-    from milepost.spec.load.load import load_job, shown_path
+    from milepost.jobspec.load.lint import lint_report
+    from milepost.jobspec.load.load import load_job, shown_path
 
     output: Output = ctx.obj
     loaded = load_job(job)
@@ -186,8 +186,8 @@ class _WithHead:
 
 
 def _compared(loaded: LoadedJob) -> _WithHead:
+    from milepost.errors import StoreUnavailable
     from milepost.jobmaster.jobmaster import JobMaster, source_checks
-    from milepost.protocol.records.errors import StoreUnavailable
 
     try:
         master = JobMaster(loaded)
@@ -202,7 +202,7 @@ def _compared(loaded: LoadedJob) -> _WithHead:
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:
     """Print the JSON Schema of a spec, for editors: only what works."""
-    from milepost.spec.load.lint import json_schema
+    from milepost.jobspec.load.lint import json_schema
 
     output: Output = ctx.obj
     if output.json:
@@ -228,7 +228,7 @@ def doctor(
     checks = environment_checks()
     if job is not None:
         from milepost.cli.workspace.doctor import job_checks
-        from milepost.spec.load.load import load_job
+        from milepost.jobspec.load.load import load_job
 
         checks += job_checks(load_job(job))
     failed = [check for check in checks if not check.ok]

@@ -10,7 +10,7 @@ import typer
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import CheckpointError, NotFound
+from milepost.errors import CheckpointError, NotFound
 
 if TYPE_CHECKING:
     from milepost.testing.case_run import CaseResult
@@ -70,7 +70,7 @@ def test(
 
 
 def _show(result: CaseResult, output: Output) -> None:
-    from milepost.spec.load.load import shown_path
+    from milepost.jobspec.load.load import shown_path
 
     if output.json:
         return

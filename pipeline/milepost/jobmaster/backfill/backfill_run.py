@@ -17,6 +17,15 @@ from time import sleep
 
 from milepost.epoch.answers import EpochRunner
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    Fenced,
+    ProtocolViolation,
+    SourceChanged,
+)
 from milepost.jobmaster.backfill.forks import (
     backfill_fingerprint,
     check_idle,
@@ -44,15 +53,6 @@ from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
 from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
-from milepost.protocol.records.errors import (
-    Busy,
-    CheckpointError,
-    CommitConflict,
-    CommitOutcomeUnknown,
-    Fenced,
-    ProtocolViolation,
-    SourceChanged,
-)
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 

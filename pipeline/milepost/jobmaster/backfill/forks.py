@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 
+from milepost.errors import Busy, CommitConflict
 from milepost.jobmaster.backfill.plan import BackfillPlan
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
@@ -22,7 +23,6 @@ from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineForked
 from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, ThawRequest
-from milepost.protocol.records.errors import Busy, CommitConflict
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.summary import watermark_of
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster.backfill.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import check_compatible
@@ -19,14 +19,14 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.load.load import from_text
+from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.values.times.timestamps import EPOCH, parse_timestamp
 from milepost.protocol.manifest.transaction.preconditions import job_ended_error
-from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.spec.load.load import from_text
-from milepost.spec.values.times.durations import in_us
-from milepost.spec.values.times.timestamps import EPOCH, parse_timestamp
+from milepost.quality.gate import resolve_suite
 
 
 @dataclass(frozen=True, slots=True)

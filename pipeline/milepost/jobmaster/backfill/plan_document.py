@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from milepost.codec.fields import StoredName
 from milepost.epoch.iso_times import watermark_text, watermark_us
 from milepost.epoch.quantities import counted
 from milepost.epoch.summary import watermark_of
@@ -20,10 +21,9 @@ from milepost.jobmaster.leadership.table_previews import (
     preview_sinks,
     undo_limits,
 )
+from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost.protocol.records.ids import checkpoint_name
-from milepost.protocol.records.stored_fields import StoredName
 from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.spec.graph.compatibility import UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.planning.consumed import load
-from milepost.dataflow.sources.planning.objects import list_objects, named_objects
 from milepost.epoch.dimensions import DimensionInput
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
 from milepost.epoch.summary import watermark_of
+from milepost.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.log_entries import CompletedEpoch, completion_of
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
+from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.sources.contract import SourceObject
+from milepost.sources.planning.consumed import load
+from milepost.sources.planning.objects import list_objects, named_objects
 from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 

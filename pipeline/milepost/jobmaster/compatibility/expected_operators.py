@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import ONLY_TABLE, OperatorInput, StatefulOperator
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import is_known
 from milepost.jobmaster.job.code import LoadedCode
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.graph.rules.join import SIDES
+from milepost.jobspec.job.operators.join import PairedOperator
+from milepost.jobspec.job.spec import ProcessOperator, StatefulSpec
+from milepost.jobspec.values.types import ColumnType, to_arrow
+from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
+from milepost.operators.build import build_operator
+from milepost.operators.contract import ONLY_TABLE, OperatorInput, StatefulOperator
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.graph.rules.join import SIDES
-from milepost.spec.job.operators.join import PairedOperator
-from milepost.spec.job.spec import ProcessOperator, StatefulSpec
-from milepost.spec.values.types import ColumnType, to_arrow
 
 
 def expected_operator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.spec.graph.graph import JobGraph
+from milepost.jobspec.graph.graph import JobGraph
 
 _SHOW_THEIR_STATE = ("aggregate", "top", "latest")
 

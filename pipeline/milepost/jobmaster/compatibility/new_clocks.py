@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
-from milepost.spec.graph.compatibility import retimed_sources, state_signatures
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import JobSpec
+from milepost.jobspec.graph.compatibility import retimed_sources, state_signatures
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.spec import JobSpec
 
 
 def with_new_clocks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import CheckpointError
 
 _NOT_BEGUN = ""
 

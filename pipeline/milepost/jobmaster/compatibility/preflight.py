@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.sinks.records.table_address import may_go
 from milepost.epoch.dimensions import DimensionSnapshot, read_as
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.epoch.plan import are_continued, other_tables
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
@@ -29,9 +28,7 @@ from milepost.jobmaster.compatibility.table_locations import (
 )
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.graph.compatibility import (
+from milepost.jobspec.graph.compatibility import (
     BEGINS_EMPTY,
     COMPATIBLE,
     NEW_TABLE,
@@ -45,11 +42,14 @@ from milepost.spec.graph.compatibility import (
     retimed_sources,
     state_signatures,
 )
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.operators.lookup import LookupOperator
-from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.job.spec import JobSpec, RowWiseSpec
-from milepost.spec.load.load import from_text
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.spec import JobSpec, RowWiseSpec
+from milepost.jobspec.load.load import from_text
+from milepost.operators.contract import StatefulOperator
+from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sinks.records.table_address import may_go
 from milepost.state.runs.evolution import SchemaChange, compare_schemas
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"

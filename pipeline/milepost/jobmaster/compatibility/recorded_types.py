@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import TYPE_OF
+from milepost.jobspec.values.aggregates import EXACT_DIGITS, AggregateCall
+from milepost.operators.contract import TYPE_OF
 from milepost.protocol.records.state_columns import SCALE
-from milepost.spec.values.aggregates import EXACT_DIGITS, AggregateCall
 
 
 def recorded_types(

@@ -8,15 +8,15 @@ has late rows, and in functions with timers.
 from __future__ import annotations
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.jobspec.graph.checks import late_outputs
+from milepost.jobspec.graph.graph import JobGraph, analyse
+from milepost.jobspec.graph.in_flight import input_signatures
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.sorted_spec import sorted_spec
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.spec.graph.checks import late_outputs
-from milepost.spec.graph.graph import JobGraph, analyse
-from milepost.spec.graph.in_flight import input_signatures
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.sorted_spec import sorted_spec
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:

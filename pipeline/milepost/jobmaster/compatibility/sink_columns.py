@@ -5,9 +5,9 @@ Types that only Spark or a process class knows are looked at in each epoch, befo
 
 from __future__ import annotations
 
+from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.values.types import to_arrow
+from milepost.jobspec.values.types import to_arrow
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:

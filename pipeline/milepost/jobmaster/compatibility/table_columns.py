@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.records.committables import SchemaText, decode_schema
-from milepost.dataflow.sinks.records.table_address import OWN_FORMAT
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.expected_operators import known_type
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.graph import JobGraph, SinkInput
+from milepost.jobspec.graph.graph import JobGraph, SinkInput
+from milepost.sinks.records.committables import SchemaText, decode_schema
+from milepost.sinks.records.table_address import OWN_FORMAT
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 
-from milepost.dataflow.sinks.records.table_address import TableAddress, address_of, may_go
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.jobspec.job.spec import JobSpec
 from milepost.protocol.records.locations import SCHEME
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.spec import JobSpec
+from milepost.sinks.records.table_address import TableAddress, address_of, may_go
 
 OTHER_TABLE = "needs the lines of the table that it has"
 OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}, then `milepost migrate-table` moves it"

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import timeline_ancestry

@@ -12,17 +12,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.operators.functions.declared import declare
-from milepost.dataflow.operators.functions.process import ProcessFunction
-from milepost.dataflow.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
 from milepost.epoch.code_hash import code_by_name, code_hash_of
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.spec import ProcessOperator
+from milepost.operators.functions.declared import declare
+from milepost.operators.functions.process import ProcessFunction
+from milepost.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.spec import ProcessOperator
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,24 +14,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milepost.dataflow.sources.planning.objects import split_path
 from milepost.epoch.timing.step_clock import StepClock
+from milepost.errors import NotFound, ProtocolViolation
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.environment import resolve_sink
+from milepost.jobspec.job.spec import JobSpec, SinkSpec
+from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.values.times.durations import in_ms
 from milepost.protocol.manifest.transaction.answers import Answer
 from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
-from milepost.protocol.records.errors import NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import heartbeat_key, metadata_key, staged_files_prefix
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.spec.graph.graph import JobGraph
-from milepost.spec.job.environment import resolve_sink
-from milepost.spec.job.spec import JobSpec, SinkSpec
-from milepost.spec.load.load import LoadedJob
-from milepost.spec.values.times.durations import in_ms
+from milepost.sources.planning.objects import split_path
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.log.manifest_log import Decide, ManifestLog
@@ -43,12 +43,12 @@ from milepost.storage.open import open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.dataflow.sinks.contract import Sink
-    from milepost.dataflow.sinks.records.contents import ContentsRecords
-    from milepost.dataflow.sinks.records.table_address import TableAddress
-    from milepost.dataflow.sources.planning.consumed import ConsumedSet
     from milepost.epoch.metadata import CheckpointMetadata
     from milepost.protocol.manifest.decisions import Request
+    from milepost.sinks.contract import Sink
+    from milepost.sinks.records.contents import ContentsRecords
+    from milepost.sinks.records.table_address import TableAddress
+    from milepost.sources.planning.consumed import ConsumedSet
 
 
 _METADATA_BYTES = 16 << 20
@@ -122,7 +122,7 @@ class JobContext:
 
     def sink_address(self, name: str) -> TableAddress:
         """Return where a sink's table is by the spec, with `${env:…}` unresolved."""
-        from milepost.dataflow.sinks.records.table_address import address_of
+        from milepost.sinks.records.table_address import address_of
 
         return address_of(self.job.spec.sink(name))
 
@@ -135,7 +135,7 @@ class JobContext:
         """
         if address is None or address == self.sink_address(name):
             return self.spec.sink(name)
-        from milepost.dataflow.sinks.records.table_address import at_address
+        from milepost.sinks.records.table_address import at_address
 
         sink = resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
         return self.job.with_catalog_file(sink)
@@ -169,7 +169,7 @@ class JobContext:
 
         Raises: NotFound: the spec does not have such a sink.
         """
-        from milepost.dataflow.sinks.build import build_sink
+        from milepost.sinks.build import build_sink
 
         known = {sink.name for sink in self.spec.sinks}
         if name not in known:
@@ -191,7 +191,7 @@ class JobContext:
     @cached_property
     def table_records(self) -> ContentsRecords:
         """The records that the contents of the job's tables are folded from; each is read once."""
-        from milepost.dataflow.sinks.records.contents import ContentsRecords
+        from milepost.sinks.records.contents import ContentsRecords
 
         return ContentsRecords(self.store)
 
@@ -224,7 +224,7 @@ class JobContext:
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
         """Return what a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
-        from milepost.dataflow.sources.planning.consumed import ConsumedSet, read_run
+        from milepost.sources.planning.consumed import ConsumedSet, read_run
 
         known = self._consumed_runs.get(source, {})
         new = [one for one in handles if one not in known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import TimelineForked
 from milepost.protocol.records.manifest_state import Timeline
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
+from milepost.codec.records import decode, encode, from_json
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix
+from milepost.errors import CheckpointError, NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.records import decode, encode, from_json
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, NotFound
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from milepost.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 

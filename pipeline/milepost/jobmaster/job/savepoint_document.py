@@ -20,14 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.records.committables import SchemaText, StagedFile
-from milepost.dataflow.sinks.records.shown_table import ShownTable
-from milepost.protocol.codec.records import decode, encode
+from milepost.codec.fields import sha256_fault
+from milepost.codec.records import decode, encode
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.records.stored_fields import sha256_fault
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.records.committables import SchemaText, StagedFile
+from milepost.sinks.records.shown_table import ShownTable
 from milepost.storage.copying import MAX_OBJECT_BYTES
 
 _KEY = re.compile(

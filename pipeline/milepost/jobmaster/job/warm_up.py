@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.quality.library import load_quietly
+from milepost.quality.library import load_quietly
 
 
 def warm_up() -> None:

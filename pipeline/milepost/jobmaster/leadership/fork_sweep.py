@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from milepost.errors import Busy, CommitConflict, Fenced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.protocol.records.errors import Busy, CommitConflict, Fenced
 from milepost.protocol.retention.ancestry import open_forks
 
 _LOG = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from milepost.errors import CheckpointError, Fenced, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, Revocation, revocation
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, Fenced, StoreUnavailable
 from milepost.protocol.records.layout import heartbeat_key
 
 _LOG = logging.getLogger(__name__)

@@ -12,6 +12,16 @@ from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
 from milepost.epoch.summary import summary_of
+from milepost.errors import (
+    NEW_RUN,
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    Fenced,
+    NotFound,
+    StateCorrupt,
+    Subsumed,
+)
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session, provably_dead
 from milepost.jobmaster.job.transactions import BegunTransaction
@@ -19,6 +29,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
+from milepost.jobspec.values.times.durations import in_ms
 from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
 from milepost.protocol.manifest.decisions import decide
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
@@ -32,21 +43,10 @@ from milepost.protocol.manifest.transaction.requests import (
     TriggerRequest,
 )
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
-from milepost.protocol.records.errors import (
-    NEW_RUN,
-    CheckpointError,
-    CommitConflict,
-    CommitOutcomeUnknown,
-    Fenced,
-    NotFound,
-    StateCorrupt,
-    Subsumed,
-)
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.layout import INPUTS_PREFIX, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.values.times.durations import in_ms
 from milepost.state.layers.key_hash import new_secret
 from milepost.storage.notices import AbortNotice
 from milepost.storage.object_handles import handle_of, write_content_addressed

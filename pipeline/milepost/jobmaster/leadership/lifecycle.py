@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 
+from milepost.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
@@ -27,7 +28,7 @@ from milepost.jobmaster.leadership.outcomes import (
 )
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.retention.discard import discard_staged
-from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.log.log_entries import Tombstone
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
@@ -40,7 +41,6 @@ from milepost.protocol.manifest.transaction.requests import (
     StartRequest,
 )
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from milepost.dataflow.sinks.contract import Sink
-from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.table_contents import is_known_table, target_of
-from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitOutcomeUnknown,
     InvalidRequest,
     StoreUnavailable,
     Superseded,
 )
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.table_contents import is_known_table, target_of
+from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.sinks.contract import Sink
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 

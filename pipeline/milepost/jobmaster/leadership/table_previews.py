@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import SinkChange
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at, table_at
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
     PlanOutdated,
     StoreUnavailable,
 )
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.table_contents import contents_at, table_at
+from milepost.sinks.contract import SinkChange
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.observers.use_case_end import followed_by
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.manifest.transaction.events import CheckpointAborted, aborts_of
-from milepost.protocol.records.errors import CheckpointError
 from milepost.storage.log.manifest_log import LandedTransition
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from milepost.errors import EnvironmentUnusable
 from milepost.extras import require
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric
 from milepost.jobmaster.metrics.telemetry import Telemetry
-from milepost.protocol.records.errors import EnvironmentUnusable
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

@@ -22,13 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_address import TableAddress
-from milepost.dataflow.sinks.records.table_registry import RegisteredTable, TableRegistry
-from milepost.dataflow.sinks.staging.table_buckets import OwnedKeys
-from milepost.dataflow.sinks.table_copy import CopyPlan, stage_copy
+from milepost.codec.records import encode
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
+from milepost.errors import CheckpointError, PlanOutdated
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -44,12 +40,16 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
     write_empty_input,
 )
 from milepost.jobmaster.run.results import contents_after, shown_by
-from milepost.protocol.codec.records import encode
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, PlanOutdated
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.retention.ancestry import open_forks
+from milepost.quality.verdict import GateVerdict
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.records.table_address import TableAddress
+from milepost.sinks.records.table_registry import RegisteredTable, TableRegistry
+from milepost.sinks.staging.table_buckets import OwnedKeys
+from milepost.sinks.table_copy import CopyPlan, stage_copy
 
 _LOG = logging.getLogger(__name__)
 

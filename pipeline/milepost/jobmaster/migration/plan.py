@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress, may_go
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
+from milepost.errors import Busy, InvalidRequest, JobNotRunnable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.table_contents import contents_at, is_known_table
 from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import Busy, InvalidRequest, JobNotRunnable
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.retention.ancestry import open_forks
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.records.table_address import CatalogAddress, TableAddress, may_go
 
 __all__ = [
     "MIGRATING",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_address import TableAddress, at_address
-from milepost.dataflow.sinks.records.table_registry import TableRegistry
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.checks import structure_problems
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.document import read_document
-from milepost.spec.load.placement import placement_problems
-from milepost.spec.load.validation import validate_spec
-from milepost.spec.values.problems import show_path
+from milepost.jobspec.graph.checks import structure_problems
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.document import read_document
+from milepost.jobspec.load.placement import placement_problems
+from milepost.jobspec.load.validation import validate_spec
+from milepost.jobspec.values.problems import show_path
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.records.table_address import TableAddress, at_address
+from milepost.sinks.records.table_registry import TableRegistry
 
 _EMPTY_PLACE = "name a path of its own, where nothing lies yet"
 _KEYS = "milepost migrate-table --help names what each format needs"

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from milepost.dataflow.quality.verdict import ExpectationResult, Verdict, VerdictStatus
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
 from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.job.spec import BUCKET_FORMATS
 from milepost.openlineage.settings import LineageSettings
 from milepost.openlineage.table_versions import TableVersions
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointTriggered,
@@ -26,9 +27,8 @@ from milepost.protocol.manifest.transaction.events import (
 )
 from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
-from milepost.spec.job.spec import BUCKET_FORMATS
+from milepost.quality.verdict import ExpectationResult, Verdict, VerdictStatus
 from milepost.storage.log.records import LandedTransition
 from milepost.storage.object_handles import read_handle
 
@@ -131,7 +131,7 @@ class LineageObserver:
 
     def _refusals(self, veto: ObjectHandle) -> list[dict[str, Any]]:
         """Return what the gate refused: sink, type and column alone of each, no value."""
-        from milepost.dataflow.quality.veto import decode_veto
+        from milepost.quality.veto import decode_veto
 
         document = decode_veto(read_handle(self._context.store, veto), veto.key)
         named = ("sink", "type", "column", "severity")

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milepost.epoch.iso_times import iso_ms
+from milepost.errors import CheckpointError, InvalidRequest
+from milepost.jobspec.load.load import LoadedJob, load_job, spec_files
 from milepost.protocol.manifest.timelines.incarnation import job_phase
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.locations import absolute_url, child_url, location_problem
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.load.load import LoadedJob, load_job, spec_files
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from milepost.errors import StateCorrupt, with_hint
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import pin_for_read
-from milepost.protocol.records.errors import StateCorrupt, with_hint
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.dataflow.spilled.spilled_rows import SpilledRows
     from milepost.epoch.metadata import CheckpointMetadata
+    from milepost.errors import CheckpointError
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
     from milepost.jobmaster.reports.tables.tables import VerifiedObjects
     from milepost.jobmaster.retention.fsck import Audit
-    from milepost.protocol.records.errors import CheckpointError
+    from milepost.spill.spilled_rows import SpilledRows
 
 
 class Reports:

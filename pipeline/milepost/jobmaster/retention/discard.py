@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from milepost.dataflow.sinks.contract import Sink
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import staging_tables
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.sinks.contract import Sink
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.notices import AbortNotice, write_notice

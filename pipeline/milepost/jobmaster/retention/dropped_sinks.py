@@ -10,13 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import TableObject, TablePosition
-from milepost.dataflow.sinks.files.table_files import TableFiles
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
-from milepost.dataflow.sinks.records.reservation import RESERVATION
-from milepost.dataflow.sinks.records.table_garbage import TableGarbage
-from milepost.dataflow.sinks.table.table_objects import table_objects
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.table_references import (
     OpenedTable,
@@ -30,6 +23,13 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import sink_of_staged_file
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.contract import TableObject, TablePosition
+from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.contents import ContentsRecords, TableContents
+from milepost.sinks.records.reservation import RESERVATION
+from milepost.sinks.records.table_garbage import TableGarbage
+from milepost.sinks.table.table_objects import table_objects
 
 
 @dataclass(frozen=True, slots=True)

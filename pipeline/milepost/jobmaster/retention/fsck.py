@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, missing_objects, walk_job
 from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
-from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStat

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from milepost.errors import CommitConflict, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
@@ -25,7 +26,6 @@ from milepost.protocol.manifest.transaction.requests import ForgetCollectedReque
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.manifest.upkeep.compaction import horizon
 from milepost.protocol.manifest.upkeep.garbage import listable
-from milepost.protocol.records.errors import CommitConflict, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
 from milepost.protocol.retention.reach import ObjectStatus

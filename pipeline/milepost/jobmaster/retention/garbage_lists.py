@@ -6,11 +6,11 @@ import logging
 from collections.abc import Collection
 from functools import partial
 
+from milepost.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.garbage_lists import decode_list, encode_list
+from milepost.protocol.log.garbage_lists import decode_list, encode_list
 from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest
 from milepost.protocol.manifest.upkeep.garbage import MAX_STATE_ENTRIES, listable, plan_fold
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import garbage_list_key
 from milepost.protocol.records.manifest_state import GarbageList, ManifestState

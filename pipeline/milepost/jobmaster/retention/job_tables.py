@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Sink
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_address import TableAddress
-from milepost.dataflow.sinks.records.table_registry import RegisteredTable, TableRegistry
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_known_table
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.sinks.contract import Sink
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.records.table_address import TableAddress
+from milepost.sinks.records.table_registry import RegisteredTable, TableRegistry
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
-from milepost.dataflow.sinks.contract import Sink, TableTarget
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_references import TableShare
-from milepost.protocol.codec.log_entries import event_name
+from milepost.protocol.log.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import CheckpointCompleted, RealignmentDecided, TimelineSwitched
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost.sinks.contract import Sink, TableTarget
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from milepost.epoch.quantities import counted
+from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.job.table_contents import unasked_tables
@@ -20,10 +21,9 @@ from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
-from milepost.protocol.codec.log_entries import aborted_by, completion_of
+from milepost.protocol.log.log_entries import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep.pins import without_expired_pins
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, sink_of_staged_file
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint

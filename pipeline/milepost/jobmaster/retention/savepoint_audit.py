@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.records.manifest_state import Savepoint
 from milepost.protocol.records.object_store import ObjectStore

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, read_list, write_if_large
@@ -28,7 +29,6 @@ from milepost.protocol.manifest.transaction.requests import (
     SubsumeRequest,
 )
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import checkpoint_prefix, token_of_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState

@@ -16,19 +16,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import HousekeptSink
-from milepost.dataflow.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.job_tables import forget_table, job_tables
 from milepost.jobmaster.retention.left_tables import empty, is_needed
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import is_scan_due, may_prune
 from milepost.protocol.retention.retention import minimum_grace_ms
+from milepost.sinks.contract import HousekeptSink
+from milepost.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import Sink, TableObject, TablePosition
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.contents import TableContents, identity_of
-from milepost.dataflow.sinks.records.marks import Mark
-from milepost.dataflow.sinks.records.table_keys import staged_by
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.pruning import may_be_listed
+from milepost.sinks.contract import Sink, TableObject, TablePosition
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.contents import TableContents, identity_of
+from milepost.sinks.records.marks import Mark
+from milepost.sinks.records.table_keys import staged_by
 
 
 @dataclass(frozen=True, slots=True)

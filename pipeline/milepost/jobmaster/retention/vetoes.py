@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from milepost.dataflow.quality.evidence import Evidence
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.quality.veto import decode_veto, veto_of
+from milepost.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.manifest.transaction.requests import AbortRequest
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
 from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
 from milepost.protocol.records.reasons import QUALITY_GATE_REASONS
 from milepost.protocol.retention.retention import veto_retention_ms
+from milepost.quality.evidence import Evidence
+from milepost.quality.verdict import GateVerdict
+from milepost.quality.veto import decode_veto, veto_of
 from milepost.storage.object_handles import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)

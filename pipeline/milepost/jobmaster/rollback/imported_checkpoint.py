@@ -18,6 +18,7 @@ from uuid import uuid4
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
 from milepost.epoch.plan import InputRecord, encode_input_record
+from milepost.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_opening import opening_of
 from milepost.jobmaster.job.session import Session, provably_dead
@@ -27,7 +28,6 @@ from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
 from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
-from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
 from milepost.protocol.records.layout import INPUTS_PREFIX
 from milepost.protocol.records.manifest_state import Timeline

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.planning.objects import list_objects
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.sources.planning.objects import list_objects
 from milepost.storage.open import open_store
 
 Versions = dict[tuple[str, str], int]

@@ -9,6 +9,12 @@ from dataclasses import dataclass, replace
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
+from milepost.errors import (
+    InvalidRequest,
+    NotFound,
+    PlanOutdated,
+    StateCorrupt,
+)
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
@@ -21,17 +27,11 @@ from milepost.jobmaster.leadership.table_previews import (
 )
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
 from milepost.jobmaster.rollback.other_tables import OtherTable, leaves, other_tables
+from milepost.jobspec.values.times.timestamps import parse_timestamp
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import (
-    InvalidRequest,
-    NotFound,
-    PlanOutdated,
-    StateCorrupt,
-)
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
 from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
-from milepost.spec.values.times.timestamps import parse_timestamp
 from milepost.storage.object_handles import stat_handle
 
 _PARALLEL_STATS = 8

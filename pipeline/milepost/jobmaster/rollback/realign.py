@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.dataflow.sinks.contract import SinkChange
-from milepost.dataflow.sinks.records.contents import TableContents, identity_of
-from milepost.dataflow.sinks.records.table_address import TableAddress
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -21,6 +18,9 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState
+from milepost.sinks.contract import SinkChange
+from milepost.sinks.records.contents import TableContents, identity_of
+from milepost.sinks.records.table_address import TableAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.sources.planning.consumed import ConsumedSet, read_run
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import Busy, CheckpointError, StateCorrupt
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
@@ -27,10 +27,10 @@ from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
 from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import Busy, CheckpointError, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
+from milepost.sources.planning.consumed import ConsumedSet, read_run
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 _VERSION = ["key", "etag"]

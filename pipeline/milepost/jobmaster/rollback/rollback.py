@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extended import extended
 from milepost.jobmaster.job.session import Session
@@ -31,7 +32,6 @@ from milepost.protocol.manifest.timelines.incarnation import job_phase
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import RollbackRequest
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES
 

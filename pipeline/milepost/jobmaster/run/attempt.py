@@ -12,17 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.dataflow.quality.library import begin_loading
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.records.committables import Committable, StagedRows
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
+from milepost.codec.records import from_json
 from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
 from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
 from milepost.jobmaster.compatibility.new_clocks import with_new_clocks
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
@@ -39,18 +36,21 @@ from milepost.jobmaster.run.results import Gathered, build_metadata
 from milepost.jobmaster.run.tables.bucket_plans import bucket_plans
 from milepost.jobmaster.run.tables.maintenance_plans import maintenance_plans
 from milepost.jobmaster.run.tables.preparation import Preparation
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.graph.in_flight import input_signatures
+from milepost.jobspec.values.times.durations import in_ms
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
 from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, with_reason
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.spec.graph.in_flight import input_signatures
-from milepost.spec.values.times.durations import in_ms
+from milepost.quality.library import begin_loading
+from milepost.quality.verdict import GateVerdict
+from milepost.sinks.records.committables import Committable, StagedRows
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.staging.table_buckets import BucketPlan
 from milepost.state.layers.key_hash import KeyHash
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sources.bad_input import BadInput, beyond_ratio, beyond_records, read_together, together
+from milepost.codec.records import from_json
+from milepost.errors import SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.acknowledged import acknowledged
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.source_spec import SourceSpec
+from milepost.sources.bad_input import BadInput, beyond_ratio, beyond_records, read_together, together
 
 
 def bad_input(verified: VerifiedAnswers, source: str) -> tuple[BadInput, ...]:

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.joins.lookup import Lookup
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import BadRecord
-from milepost.dataflow.sources.dimension import encode_dimension, read_dimension
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot, read_as
+from milepost.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.jobspec.values.types import to_arrow
+from milepost.operators.contract import OperatorFailed
+from milepost.operators.joins.lookup import Lookup
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.operators.lookup import LookupOperator
-from milepost.spec.values.types import to_arrow
+from milepost.sources.build import build_reader
+from milepost.sources.contract import BadRecord
+from milepost.sources.dimension import encode_dimension, read_dimension
 from milepost.storage.layout import dimensions_prefix
 from milepost.storage.object_handles import read_handle, write_content_addressed
 from milepost.storage.open import open_store

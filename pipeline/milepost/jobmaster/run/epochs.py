@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from milepost.dataflow.quality.verdict import GateVerdict
 from milepost.epoch.answers import EpochReport, EpochRunner
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.errors import CheckpointError
 from milepost.jobmaster.compatibility.preflight import Tell
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
@@ -47,10 +47,10 @@ from milepost.jobmaster.run.triggered import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import parse_reason
+from milepost.quality.verdict import GateVerdict
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.requests import NO_REQUESTS, StoreRequests
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from milepost.dataflow.quality.evidence import Evidence
-from milepost.dataflow.quality.gate import check_suite, evaluate, evidence
-from milepost.dataflow.quality.merged_verdict import verdict_of
-from milepost.dataflow.quality.partial_results import PartialResult
-from milepost.dataflow.quality.verdict import GateVerdict, Verdict
-from milepost.dataflow.sinks.records.committables import Committable, decode_schema
 from milepost.epoch.gate_shares import GateShare, is_large, shares_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobspec.job.spec import QualitySpec
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.spec.job.spec import QualitySpec
+from milepost.quality.evidence import Evidence
+from milepost.quality.gate import check_suite, evaluate, evidence
+from milepost.quality.merged_verdict import verdict_of
+from milepost.quality.partial_results import PartialResult
+from milepost.quality.verdict import GateVerdict, Verdict
+from milepost.sinks.records.committables import Committable, decode_schema
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 InTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
 from milepost.jobmaster.job.context import JobContext
@@ -17,7 +18,6 @@ from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.preconditions import find_pending
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.protocol.records.ids import FencingToken
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.storage.concurrency.background import prefetch

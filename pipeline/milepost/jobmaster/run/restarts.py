@@ -8,6 +8,15 @@ from __future__ import annotations
 import random
 import time
 
+from milepost.errors import CheckpointError
+from milepost.jobspec.job.checkpointing_spec import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoneRestart,
+    Restart,
+)
+from milepost.jobspec.values.times.durations import in_ms
 from milepost.protocol.failure.restart import (
     ExponentialDelay,
     FailureRate,
@@ -20,15 +29,6 @@ from milepost.protocol.failure.restart import (
     RestartStrategy,
     restart_after,
 )
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.checkpointing_spec import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoneRestart,
-    Restart,
-)
-from milepost.spec.values.times.durations import in_ms
 
 
 class Recovery:

@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sinks.contract import PreparedTable
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.contents import ContentsRecords, TableContents
-from milepost.dataflow.sinks.records.table_address import TableAddress
-from milepost.dataflow.sources.bad_input import together
-from milepost.dataflow.sources.event_times import RowsAhead, first_ahead
-from milepost.dataflow.sources.planning.consumed import append
+from milepost.codec.records import from_json
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import (
     AcknowledgedSubtask,
@@ -27,20 +19,28 @@ from milepost.epoch.metadata import (
 from milepost.epoch.plan import EpochPlan, SourceInput
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
+from milepost.errors import ProtocolViolation
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import gather_times
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.shares import subtask_shares
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.graph.compatibility import state_signatures
+from milepost.jobspec.values.times.durations import in_us
+from milepost.operators.contract import StatefulOperator
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.exchange.watermarks import latest, source_watermark
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.spec.graph.compatibility import state_signatures
-from milepost.spec.values.times.durations import in_us
+from milepost.quality.verdict import GateVerdict
+from milepost.sinks.contract import PreparedTable
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.contents import ContentsRecords, TableContents
+from milepost.sinks.records.table_address import TableAddress
+from milepost.sources.bad_input import together
+from milepost.sources.event_times import RowsAhead, first_ahead
+from milepost.sources.planning.consumed import append
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost.storage.concurrency.background import prefetch

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from milepost.dataflow.sinks.records.committables import StagedRows
-from milepost.dataflow.sources.bad_input import BadInput
+from milepost.codec.fields import Count
+from milepost.codec.records import from_json
 from milepost.epoch.subtask_shares import SINK, SubtaskShare
-from milepost.protocol.codec.records import from_json
+from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, VerifiedAnswers
-from milepost.protocol.records.stored_fields import Count
-from milepost.spec.graph.graph import JobGraph, Node
+from milepost.sinks.records.committables import StagedRows
+from milepost.sources.bad_input import BadInput
 
 
 def subtask_shares(graph: JobGraph, verified: VerifiedAnswers) -> tuple[SubtaskShare, ...]:

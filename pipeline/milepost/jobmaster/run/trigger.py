@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.dataflow.quality.gate import resolve_suite
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
@@ -42,9 +42,9 @@ from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, job_ended_error
 from milepost.protocol.manifest.transaction.runs import find_coverage
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.protocol.records.ids import checkpoint_name
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
+from milepost.quality.gate import resolve_suite
 from milepost.storage.concurrency.background import prefetch
 
 _PLAN_ATTEMPTS = 5

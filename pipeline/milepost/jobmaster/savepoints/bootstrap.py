@@ -15,12 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.code_hash import code_by_name
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
+from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -39,11 +36,14 @@ from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.jobmaster.savepoints.state_table import read_table
+from milepost.jobspec.graph.compatibility import state_signatures
+from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
+from milepost.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.ids import OperatorUid, TimelineId
-from milepost.spec.graph.compatibility import state_signatures
-from milepost.spec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
+from milepost.quality.verdict import GateVerdict
+from milepost.spill.ordered_rows import ordered_rows
+from milepost.spill.spilled_rows import SpilledRows
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.keyed.slices import STATE_COPIES, merge_handles, row_bytes, slices_within
 from milepost.state.layers.key_groups import key_group_range

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.epoch.iso_times import iso_ms
+from milepost.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.checkpoints import CheckpointKind
-from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, savepoint_root
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint
 from milepost.protocol.records.object_store import ObjectStore

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, decode_metadata
+from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.state.layers.key_groups import MAX_KEY_GROUPS

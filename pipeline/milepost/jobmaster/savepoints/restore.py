@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.renames import with_names_of
+from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.job.checks.store_checks import require_stores
@@ -33,7 +34,6 @@ from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
 from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState, Savepoint

@@ -7,9 +7,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.dataflow.sinks.contract import TableTarget
-from milepost.dataflow.sinks.records.committables import StagedFile
-from milepost.dataflow.sinks.records.contents import ContentsChange, TableContents
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
@@ -17,10 +14,13 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
 from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, as_imported
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
+from milepost.jobspec.graph.compatibility import state_signatures
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import OperatorUid, TimelineId
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.spec.graph.compatibility import state_signatures
+from milepost.sinks.contract import TableTarget
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.contents import ContentsChange, TableContents
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import RunHandle, StateHandle
 from milepost.storage.copying import Copy, copy_objects

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import CommitConflict, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.job.table_contents import contents_at, table_at
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, NotFound
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.copying import Copy, OnCopied, copy_objects, create_same

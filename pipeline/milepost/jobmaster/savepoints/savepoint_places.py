@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from milepost.dataflow.sources.planning.objects import matches
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sources.planning.objects import matches
 
 
 def require_outside(context: JobContext, root: ObjectStore) -> None:

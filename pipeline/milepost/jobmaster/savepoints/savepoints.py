@@ -13,6 +13,14 @@ import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
+from milepost.errors import (
+    CheckpointError,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    with_hint,
+)
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import CopyHold, pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
@@ -26,14 +34,6 @@ from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.events import SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import (
-    CheckpointError,
-    CommitConflict,
-    InvalidRequest,
-    NotFound,
-    StateCorrupt,
-    with_hint,
-)
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import (
     SAVEPOINT_DOCUMENT,

@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import reading_scratch
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
+from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.savepoints.csv_content import CsvContent
-from milepost.protocol.records.errors import InvalidRequest, NotFound
+from milepost.jobspec.job.spec import StatefulSpec
+from milepost.operators.contract import ONLY_TABLE, StatefulOperator
 from milepost.protocol.records.locations import file_url
-from milepost.spec.job.spec import StatefulSpec
+from milepost.spill.ordered_rows import ordered_rows
+from milepost.spill.scratch_reading import reading_scratch
+from milepost.spill.spilled_rows import SpilledRows
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.storage.object_handles import stored_file
 

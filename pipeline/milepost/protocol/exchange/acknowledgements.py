@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from milepost.protocol.codec.records import encode, from_json, load
+from milepost.codec.records import encode, from_json, load
+from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

@@ -23,13 +23,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
-from milepost.protocol.codec.records import decode, dump, encode
+from milepost.codec.fields import AS_IS, int_keys
+from milepost.codec.records import decode, dump, encode
+from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.records.stored_fields import AS_IS, int_keys
 
 
 class EventKind(Enum):

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 

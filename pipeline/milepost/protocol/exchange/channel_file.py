@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
+from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.exchange.barrier import EventKind
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.exchange.channel_file import (
     ChannelCommands,
     ChannelStateFailure,
@@ -28,7 +29,6 @@ from milepost.protocol.exchange.channel_file import (
     shared_failure,
 )
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

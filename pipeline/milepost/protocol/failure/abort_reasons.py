@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CheckpointExpired,
     CommitConflict,

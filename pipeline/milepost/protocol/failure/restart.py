@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from milepost.protocol.failure.abort_reasons import reason_for
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CheckpointExpired,
     CommitConflict,
@@ -20,6 +19,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
+from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 

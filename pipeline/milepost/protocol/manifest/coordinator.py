@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from milepost.errors import Busy, CommitConflict, InvalidRequest
 from milepost.protocol.failure.failures import record_success
 from milepost.protocol.manifest.timelines.aborts import abort_pending, remember_session
 from milepost.protocol.manifest.transaction.answers import (
@@ -58,7 +59,6 @@ from milepost.protocol.manifest.transaction.runs import find_coverage, later_sch
 from milepost.protocol.manifest.transaction.transitions import job_status_after
 from milepost.protocol.manifest.upkeep.pins import live_pins
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
-from milepost.protocol.records.errors import Busy, CommitConflict, InvalidRequest
 from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAIN_TIMELINE, CheckpointId, Epoch, FencingToken, TimelineId
 from milepost.protocol.records.layout import heartbeat_key, token_prefix
 from milepost.protocol.records.manifest_state import Failures, ManifestState, Timeline, TimelineRole

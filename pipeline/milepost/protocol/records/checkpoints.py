@@ -12,7 +12,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
-from milepost.protocol.records.stored_fields import OwnKey
+from milepost.protocol.records.own_keys import OwnKey
 
 
 class CheckpointStatus(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 
 
 def unusable_disk_error(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 
 MANIFEST_PREFIX = "manifest/"

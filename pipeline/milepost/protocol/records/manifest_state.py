@@ -18,7 +18,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
-from milepost.protocol.records.stored_fields import OwnPrefix
+from milepost.protocol.records.own_keys import OwnPrefix
 
 
 class JobStatus(Enum):

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import (
     GARBAGE_PREFIX,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.layout import (
     METRICS_NAME,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.protocol.subtask.barrier_events import (
     BlockChannel,
     Command,

@@ -19,7 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 
 
 class AlignmentState(Enum):

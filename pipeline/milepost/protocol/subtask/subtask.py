@@ -17,7 +17,7 @@ Source: Flink SubtaskCheckpointCoordinatorImpl.
 
 from __future__ import annotations
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier

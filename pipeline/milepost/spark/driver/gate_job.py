@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.gate_shares import (
     GateRow,
     GateRowKind,
@@ -22,9 +21,10 @@ from milepost.epoch.gate_shares import (
     refusal_row,
 )
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CheckpointError
 from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.errors import CheckpointError
+from milepost.quality.partial_results import PartialResult
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.spark_task import spark_task
 from milepost.spark.worker.task_memory import explain_out_of_memory

@@ -11,11 +11,11 @@ import logging
 import re
 from collections.abc import Sequence
 
-from milepost.dataflow.sources.contract import ObjectPart
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.timing.task_times import INCOMPLETE, attempts_prefix
-from milepost.protocol.records.errors import CheckpointError, SubtaskDeclined
+from milepost.errors import CheckpointError, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sources.contract import ObjectPart
 from milepost.spark.task.source_task import SourceSplit
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.open import open_store

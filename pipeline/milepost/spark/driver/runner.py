@@ -13,11 +13,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import CheckpointError, CheckpointExpired, SparkLost
+from milepost.errors import CheckpointError, CheckpointExpired, SparkLost
+from milepost.quality.partial_results import PartialResult
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine

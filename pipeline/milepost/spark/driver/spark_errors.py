@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from milepost.protocol.records.errors import EnvironmentUnusable, SubtaskDeclined
+from milepost.errors import EnvironmentUnusable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.row_steps.sql_expression import SqlExpression

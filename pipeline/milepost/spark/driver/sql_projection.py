@@ -26,14 +26,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.sql.plan import ITEM
+from milepost.jobspec.sql.sql import quote
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.sql_expression import PLACE, Selected, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.sql.plan import ITEM
-from milepost.spec.sql.sql import quote
 
 CONTROL = "control"
 

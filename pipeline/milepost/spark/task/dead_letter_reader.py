@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.bad_input import NAMED_BAD
-from milepost.dataflow.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader
-from milepost.dataflow.sources.dead_letters import dead_letters
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sources.bad_input import NAMED_BAD
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader
+from milepost.sources.dead_letters import dead_letters
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.spill import Spilled, SpillFile
 

@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.functions.user_code import UserFunction
-from milepost.dataflow.sinks.build import build_staging
-from milepost.dataflow.sinks.contract import StagingSink
-from milepost.dataflow.sinks.staging.compaction import MaintenancePlan
-from milepost.dataflow.sinks.staging.small_files import JoinPlan
-from milepost.dataflow.sinks.staging.table_buckets import BucketPlan, OwnedKeys
+from milepost.codec.records import to_json
 from milepost.epoch.code_hash import code_hash_of
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE
-from milepost.protocol.codec.records import to_json
+from milepost.errors import CheckpointError, EnvironmentUnusable
+from milepost.jobspec.graph.graph import Node, SinkInput
+from milepost.jobspec.job.spec import SinkSpec
+from milepost.operators.functions.user_code import UserFunction
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
 from milepost.protocol.exchange.barrier import (
     AckEvent,
@@ -30,10 +28,14 @@ from milepost.protocol.exchange.barrier import (
     acknowledgement,
     distinct_acknowledgements,
 )
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sinks.build import build_staging
+from milepost.sinks.contract import StagingSink
+from milepost.sinks.staging.compaction import MaintenancePlan
+from milepost.sinks.staging.small_files import JoinPlan
+from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
@@ -44,8 +46,6 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
-from milepost.spec.graph.graph import Node, SinkInput
-from milepost.spec.job.spec import SinkSpec
 from milepost.storage.layout import metrics_prefix
 from milepost.storage.requests import own_put
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.state.buffers.buffers import Buffer
 
 

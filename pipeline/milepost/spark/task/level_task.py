@@ -15,12 +15,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorFailed
+from milepost.errors import CheckpointError
+from milepost.operators.contract import OperatorFailed
 from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, distinct_acknowledgements
 from milepost.protocol.exchange.channel_state import share_files
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.task.attempt import Attempt

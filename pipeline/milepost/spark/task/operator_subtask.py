@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
-from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.protocol.codec.records import to_json
+from milepost.codec.records import to_json
+from milepost.errors import CheckpointError, ProtocolViolation
+from milepost.operators.contract import OperatorFailed
 from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask import barrier_events as handler_says
 from milepost.protocol.subtask import subtask_commands as coordinator_says

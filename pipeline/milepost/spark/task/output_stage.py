@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import StagingSink
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sinks.contract import StagingSink
 from milepost.spark.task.attempt import upload_threads
 from milepost.spark.task.staging import Staging
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row

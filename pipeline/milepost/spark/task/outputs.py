@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch.plan import EpochPlan
-from milepost.spec.graph.edges import BAD, RETRACT, conditions_output
-from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.graph.rules.node import APPEND
+from milepost.jobspec.graph.edges import BAD, RETRACT, conditions_output
+from milepost.jobspec.graph.graph import JobGraph, Node
+from milepost.jobspec.graph.rules.node import APPEND
 
 WHOLE = ".whole"
 """Behind a node's name: all rows that it has now, beside those that the epoch changes, for sinks that begin."""

@@ -16,15 +16,15 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorRun, OutputKind, RetractingRun, UpdatedRun
-from milepost.dataflow.operators.rows.retractions import as_added, count_rows
+from milepost.errors import ProtocolViolation
+from milepost.jobspec.graph.edges import user_columns
+from milepost.operators.contract import OperatorRun, OutputKind, RetractingRun, UpdatedRun
+from milepost.operators.rows.retractions import as_added, count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
-from milepost.spec.graph.edges import user_columns
 from milepost.state.buffers.buffers import Buffer, are_partials
 from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
 from milepost.state.keyed.slices import (

@@ -8,20 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sources.bad_input import BadInputCounter, beyond_records
-from milepost.dataflow.sources.contract import BadRecord, ObjectPart, PartReader
-from milepost.dataflow.sources.event_times import EventTimes
-from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
-from milepost.protocol.codec.records import to_json
+from milepost.codec.records import to_json
+from milepost.errors import CheckpointError, CommitConflict, NotFound
+from milepost.jobspec.graph.edges import BAD
 from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.errors import CheckpointError, CommitConflict, NotFound
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sources.bad_input import BadInputCounter, beyond_records
+from milepost.sources.contract import BadRecord, ObjectPart, PartReader
+from milepost.sources.event_times import EventTimes
+from milepost.sources.readers.streams import WHOLE_BYTES
 from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.spec.graph.edges import BAD
 from milepost.storage.concurrency.prefetching_store import ObjectVersion, prefetching_store
 
 _JOINED_ROWS = 65_536

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import StagingSink
-from milepost.dataflow.sinks.records.committables import RowsPiece, StagedRows
-from milepost.dataflow.sinks.records.staging_place import StagingPlace
-from milepost.protocol.codec.records import to_json
+from milepost.codec.records import to_json
+from milepost.errors import CheckpointError
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError
+from milepost.sinks.contract import StagingSink
+from milepost.sinks.records.committables import RowsPiece, StagedRows
+from milepost.sinks.records.staging_place import StagingPlace
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers.buffers import decode_rows, encode_rows

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
+from milepost.errors import CheckpointError
 from milepost.protocol.exchange.channel_file import ChannelCommands, InFlightBuffer, Release, Rethrow, WriteFile
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import Combiner
+from milepost.operators.contract import Combiner
 from milepost.protocol.exchange.acknowledgements import encode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
 from milepost.protocol.exchange.declines import Decline
@@ -93,7 +93,7 @@ class Edge:
         event_time: column that times the producer's rows, whether it is sent or not; None = no times.
         stamp: that its rows get; those fresh from a source have none of their own.
         combiner: folds the rows before they are sent, where that pays.
-        name: as which `operator` knows the edge (`spec/graph/edges.py`); "": as its producer.
+        name: as which `operator` knows the edge (`jobspec/graph/edges.py`); "": as its producer.
     """
 
     producer: str

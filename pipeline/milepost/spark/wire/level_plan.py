@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import StatefulOperator
-from milepost.dataflow.operators.latest import LatestByKey
-from milepost.dataflow.operators.materialized import MaterializedOperator
-from milepost.dataflow.operators.top import TopByKey
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
+from milepost.jobspec.graph.edges import late_output
+from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.operators.contract import StatefulOperator
+from milepost.operators.latest import LatestByKey
+from milepost.operators.materialized import MaterializedOperator
+from milepost.operators.top import TopByKey
 from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
 from milepost.protocol.exchange.watermarks import (
     END_OF_TIME_US,
@@ -30,7 +31,6 @@ from milepost.protocol.exchange.watermarks import (
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.spark.wire.epoch_clock import LevelShare
-from milepost.spec.graph.edges import late_output
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.keyed.slices import input_cost, state_cost
 from milepost.state.layers.key_groups import Ints, key_group_range, overlap

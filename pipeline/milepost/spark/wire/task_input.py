@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, fields
 
 import pyarrow as pa
 
+from milepost.errors import EnvironmentUnusable
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.buffers import Buffer
 

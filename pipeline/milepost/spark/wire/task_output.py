@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.protocol.codec.records import from_json, to_json
+from milepost.codec.records import from_json, to_json
 from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.declines import Decline

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from milepost.codec.records import to_json
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes, attempts_prefix
-from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import NO_REQUESTS, REQUEST_COUNTER, StoreRequests
 
 _OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")

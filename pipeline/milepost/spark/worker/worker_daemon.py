@@ -2,7 +2,7 @@
 
 Spark's own daemon forks workers that know nothing: the first task of each spends a second of CPU time on imports, and
 each task ends with a walk over all they brought in, to collect garbage. Here both is done before the fork. A user's
-modules are not imported: each epoch brings its own (`dataflow/operators/functions/user_code.py`).
+modules are not imported: each epoch brings its own (`operators/functions/user_code.py`).
 
 The imports start no thread of Python's. Those of OpenBLAS and jemalloc, which do, stop and begin anew around a fork by
 handlers of their own.

@@ -18,7 +18,7 @@ import resource
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 
 RESERVED_BYTES = 352 << 20
 """Measured: 310 MiB when a task begins, and what the exchange, the store's client and the threads take besides."""

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.records.errors import NotFound, StateCorrupt
-from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, Text
+from milepost.codec.fields import Count, Sha256, Text
+from milepost.errors import NotFound, StateCorrupt
+from milepost.protocol.records.own_keys import OwnKey
 from milepost.state.buffers.buffers import Buffer, owned_part
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 
@@ -49,7 +50,7 @@ class ChannelStateHandle:
         uid: operator. key_groups: half-open range this subtask owns.
         buffers: this operator's; at least 1. bytes: of their payloads.
         oldest_us: least event time in them; None without event time.
-        signature: of the operator's inputs: what its buffers were made by (`spec/graph/in_flight.py`).
+        signature: of the operator's inputs: what its buffers were made by (`jobspec/graph/in_flight.py`).
     """
 
     key: OwnKey

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
 from milepost.state.layers.exact_keys import same_keys
 from milepost.state.layers.key_groups import Ints

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.protocol.records.errors import InvalidRequest, NotFound, StateCorrupt
+from milepost.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.state.cache.cache import StateCache
 from milepost.state.layers.layer import Layer
 from milepost.state.runs.handles import RunHandle, StateHandle

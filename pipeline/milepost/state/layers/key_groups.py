@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 MAX_KEY_GROUPS = 32_768
 

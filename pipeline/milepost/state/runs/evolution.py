@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.state_columns import BEGINS_NULL, ROW_IDENTITY, SCALE
 
 STORED_AS = b"milepost.stored_as"

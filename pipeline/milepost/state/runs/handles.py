@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.protocol.records.stored_fields import Count, OwnKey, Sha256, Text
+from milepost.codec.fields import Count, Sha256, Text
+from milepost.protocol.records.own_keys import OwnKey
 
 
 class RunKind(Enum):

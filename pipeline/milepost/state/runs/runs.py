@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
 from milepost.state.layers.key_groups import Hashes, group_cuts, key_group
 from milepost.state.layers.layer import Bools, KeySpec, Layer, stable_order
 from milepost.state.runs.evolution import convert_rows, stored_names

@@ -7,7 +7,7 @@ import stat as stat_modes
 from collections.abc import Iterator
 from pathlib import Path
 
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
 from milepost.storage.keys import validate_key
 from milepost.storage.local.errors import LocalErrors

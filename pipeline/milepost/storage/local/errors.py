@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     EnvironmentUnusable,
     InvalidRequest,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 from uuid import uuid4
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     InvalidRequest,

@@ -30,15 +30,7 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.codec.entries import (
-    decode_entry,
-    decode_event,
-    encode_entry,
-    encode_tombstone,
-)
-from milepost.protocol.codec.log_entries import LogEntry, LoggedEvent, Tombstone, tombstone_of
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -46,6 +38,14 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.protocol.log.entry_codec import (
+    decode_entry,
+    decode_event,
+    encode_entry,
+    encode_tombstone,
+)
+from milepost.protocol.log.log_entries import LogEntry, LoggedEvent, Tombstone, tombstone_of
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore

@@ -10,9 +10,9 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from milepost.protocol.codec.entries import EVENT_BYTES, decode_event_from_prefix
-from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone
-from milepost.protocol.records.errors import CommitConflict
+from milepost.errors import CommitConflict
+from milepost.protocol.log.entry_codec import EVENT_BYTES, decode_event_from_prefix
+from milepost.protocol.log.log_entries import LoggedEvent, Tombstone
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore
 from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS

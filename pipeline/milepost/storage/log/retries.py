@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.errors import StoreUnavailable
 
 _READS = 5
 _MAX_WAIT_S = 2.0

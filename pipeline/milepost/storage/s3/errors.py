@@ -23,7 +23,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,

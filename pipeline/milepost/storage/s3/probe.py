@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     EnvironmentUnusable,

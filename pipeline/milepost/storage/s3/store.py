@@ -30,8 +30,8 @@ from botocore.utils import determine_content_length, get_environ_proxies, parse_
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 from urllib3.exceptions import HTTPError
 
+from milepost.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
 from milepost.storage.keys import is_loopback, s3_root, validate_key, validate_prefix
 from milepost.storage.requests import count_requests

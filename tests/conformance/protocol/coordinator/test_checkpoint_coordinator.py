@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
-from milepost.protocol.records.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_prefix
 from milepost.protocol.retention.retention import minimum_grace_ms

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources.contract import SourceObject
 from milepost.epoch.plan import SourceInput, expected_subtasks, split_inputs
+from milepost.errors import SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
-from milepost.protocol.records.errors import SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.spec.job.source_spec import SourceSpec
+from milepost.sources.contract import SourceObject
 from milepost_testkit.jobs.job_log import EXPECTED, A, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

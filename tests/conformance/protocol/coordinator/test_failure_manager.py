@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.failure.failures import record_failure, record_success
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
-from milepost.protocol.records.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures, JobStatus
 from milepost.protocol.records.reasons import FLINK_COUNTED_REASONS, CheckpointFailureReason

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import MANIFEST_PREFIX, checkpoint_prefix
 from milepost.protocol.records.manifest_state import JobStatus

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster.job.session import Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer, TaskAcknowledgeResult, verify
 from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import Busy, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
 from milepost.protocol.records.layout import MANIFEST_PREFIX, token_prefix
 from milepost.protocol.records.manifest_state import CleanUp

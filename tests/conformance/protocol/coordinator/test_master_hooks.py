@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
+from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.codec.records import to_json
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.document import Acks
-from milepost.protocol.codec.records import to_json
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
@@ -20,7 +21,6 @@ from milepost.protocol.exchange.acknowledgements import (
 )
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.records.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import Busy, JobNotRunnable
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.records.errors import Busy, JobNotRunnable
 from milepost.protocol.retention.retention import MAX_UNCONFIRMED
 from milepost_testkit.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, assert_refused
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

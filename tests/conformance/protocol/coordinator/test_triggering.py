@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import JobCanceled
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     EnvironmentUnusable,
     Fenced,
@@ -18,6 +15,9 @@ from milepost.protocol.records.errors import (
     JobNotRunnable,
     StoreUnavailable,
 )
+from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import INPUTS_PREFIX, MANIFEST_PREFIX, abort_notice_key
 from milepost.protocol.records.manifest_state import JobStatus

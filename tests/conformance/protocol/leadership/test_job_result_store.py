@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.codec.records import decode, encode
+from milepost.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.codec.entries import decode_entry, encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.records import decode, encode
+from milepost.protocol.log.entry_codec import decode_entry, encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.timelines.incarnation import (
     MAX_RESULTS,
     add_dirty_result,
@@ -25,7 +26,6 @@ from milepost.protocol.manifest.timelines.incarnation import (
 )
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled, JobCleaned, JobFinished
-from milepost.protocol.records.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import CleanUp, JobResult, JobStatus
 from milepost_testkit import wording

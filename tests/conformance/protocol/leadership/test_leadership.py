@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.jobmaster.run import attempt
-from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.manifest.transaction.lease import revocation
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     NEW_RUN,
     NEWER_TRY,
     Busy,
@@ -34,6 +27,13 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
+from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster.leadership.heartbeat import Heartbeat
+from milepost.jobmaster.run import attempt
+from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
+from milepost.protocol.manifest.transaction.lease import revocation
+from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

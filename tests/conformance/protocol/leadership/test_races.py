@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.codec.log_entries import LogEntry
+from milepost.errors import CheckpointError
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.decisions import Request, decide
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer
@@ -37,7 +38,6 @@ from milepost.protocol.manifest.transaction.requests import (
     ConfirmSinksRequest,
     FinishRequest,
 )
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.manifest_state import ManifestState

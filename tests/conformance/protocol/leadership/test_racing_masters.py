@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import Busy, CommitConflict, Fenced, JobNotRunnable
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.load.load import load_job
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
-from milepost.protocol.records.errors import Busy, CommitConflict, Fenced, JobNotRunnable
-from milepost.spec.load.load import load_job
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import Busy, JobNotRunnable, SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.protocol.records.errors import Busy, JobNotRunnable, SubtaskDeclined
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 

@@ -12,17 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
-from milepost.protocol.codec.entries import decode_entry, encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.packing import unpack
-from milepost.protocol.codec.records import decode, encode
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.upkeep.pins import live_pins
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import (
+from milepost.codec.packing import unpack
+from milepost.codec.records import decode, encode
+from milepost.errors import (
     CommitOutcomeUnknown,
     Fenced,
     InvalidRequest,
@@ -30,6 +22,14 @@ from milepost.protocol.records.errors import (
     ProtocolViolation,
     StateCorrupt,
 )
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
+from milepost.protocol.log.entry_codec import decode_entry, encode_entry
+from milepost.protocol.log.log_entries import LogEntry
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.upkeep.pins import live_pins
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus, ManifestState, Savepoint

@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.retention.retention import (
     RetentionPolicy,
     handle_conflicts,
     subsumable,
     unreferenced,
 )
-from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import ChannelFile, encode_channel_state
 from milepost.state.runs.compaction import ALMOST_ALL, MAX_DELTAS

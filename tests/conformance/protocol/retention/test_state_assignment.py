@@ -13,13 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.planning.splits import assign_splits
+from milepost.codec.records import from_json, to_json
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spec.job.source_spec import SourceSpec
+from milepost.sources.contract import SourceObject
+from milepost.sources.planning.splits import assign_splits
 from milepost.state.buffers.buffers import Buffer, decode_rows, encode_rows
 from milepost.state.buffers.channel_state import ChannelStateHandle, encode_channel_state, restore_channel_state
 from milepost.state.layers.key_groups import key_group, key_group_range

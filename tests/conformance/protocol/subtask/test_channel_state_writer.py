@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from milepost.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.exchange.barrier import EventKind
 from milepost.protocol.exchange.channel_file import (
     ChannelStateFailure,
@@ -20,7 +21,6 @@ from milepost.protocol.exchange.channel_state import (
     ChannelStateWriter,
     share_files,
 )
-from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import Alignment

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.jobmaster import Triggered
-from milepost.protocol.records.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.subtask.subtask_commands import (

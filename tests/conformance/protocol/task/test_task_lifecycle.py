@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import Fenced, ProtocolViolation, SubtaskDeclined
 from milepost.jobmaster.job.session import Session
 from milepost.protocol.manifest.timelines.incarnation import finish
 from milepost.protocol.manifest.transaction.requests import FinishRequest
-from milepost.protocol.records.errors import Fenced, ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.layout import MANIFEST_PREFIX
 from milepost.protocol.records.manifest_state import JobStatus

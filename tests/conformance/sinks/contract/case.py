@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from milepost.dataflow.sinks.contract import Sink, SinkMode
-from milepost.dataflow.sinks.files.partitions import PartitionBy
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.contents import ContentsRecords
-from milepost.dataflow.sinks.records.marks import MarkRecords
-from milepost.dataflow.sinks.records.reservation import RESERVATION
-from milepost.dataflow.sinks.table.table_sink import TableSink
-from milepost.dataflow.sinks.table_format import TableFormat
+from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.sinks.contract import Sink, SinkMode
+from milepost.sinks.files.partitions import PartitionBy
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.contents import ContentsRecords
+from milepost.sinks.records.marks import MarkRecords
+from milepost.sinks.records.reservation import RESERVATION
+from milepost.sinks.table.table_sink import TableSink
+from milepost.sinks.table_format import TableFormat
 from milepost.storage.open import open_store
 from milepost_testkit.formats.hooked_format import HookedFormat
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.staging import compaction
-from milepost.spec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.staging import compaction
 from milepost_testkit.formats.played_manifest import Completed
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, deleting, format_decides, pairs, rows
 

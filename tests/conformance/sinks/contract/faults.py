@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import TableTarget
-from milepost.dataflow.sinks.table.table_mover import LOST_RACES
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitOutcomeUnknown,
     StoreUnavailable,
     Superseded,
 )
+from milepost.sinks.contract import TableTarget
+from milepost.sinks.table.table_mover import LOST_RACES
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     SCHEMA,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.contract import Sink
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
+from milepost.sinks.contract import Sink
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import SCHEMA, Pairs, SinkCase, Story, format_decides, rows
 

@@ -12,15 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import (
+from milepost.codec.records import from_json, to_json
+from milepost.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
     QualityGateFailed,
     StateCorrupt,
     Superseded,
 )
+from milepost.sinks.records.committables import Committable
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     SCHEMA,

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.dataflow.sinks.contract import Sink, SinkMode, TableTarget
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
+from milepost.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
+from milepost.sinks.contract import Sink, SinkMode, TableTarget
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.contents import TableContents
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, SinkCase, deleting, nothing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.staging.small_files import GROWTH
-from milepost.protocol.records.errors import CommitOutcomeUnknown
+from milepost.errors import CommitOutcomeUnknown
+from milepost.sinks.staging.small_files import GROWTH
 from milepost_testkit.formats.played_manifest import Completed
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, at_commit, format_decides, pairs, rows
 

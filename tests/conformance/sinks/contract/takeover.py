@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import Sink, TableTarget
-from milepost.dataflow.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
-from milepost.dataflow.sinks.records.reservation import reserved_for
-from milepost.dataflow.sinks.records.shown_table import ShownTable
-from milepost.protocol.records.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
+from milepost.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.sinks.contract import Sink, TableTarget
+from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
+from milepost.sinks.records.reservation import reserved_for
+from milepost.sinks.records.shown_table import ShownTable
 from milepost.storage.layout import contents_prefix
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest

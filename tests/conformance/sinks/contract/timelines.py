@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
+from milepost.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     WAIT_S,

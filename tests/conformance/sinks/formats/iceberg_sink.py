@@ -10,11 +10,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from milepost.dataflow.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.dataflow.sinks.formats.iceberg.iceberg_format import IcebergFormat
-from milepost.dataflow.sinks.formats.iceberg.locations import table_location
-from milepost.dataflow.sinks.records.reservation import RESERVATION
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
+from milepost.sinks.formats.iceberg.locations import table_location
+from milepost.sinks.records.reservation import RESERVATION
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 
 TABLE = ("shop", "table")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.formats.parquet_format import ParquetFormat
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.parquet_format import ParquetFormat
 from tests.conformance.sinks.contract.case import SinkCase
 
 

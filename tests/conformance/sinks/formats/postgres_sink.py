@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.formats.postgres.postgres_format import PostgresFormat
-from milepost.dataflow.sinks.records.reservation import RESERVATION
+from milepost.jobspec.job.connections import PostgresAccess
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spec.job.connections import PostgresAccess
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.formats.postgres.postgres_format import PostgresFormat
+from milepost.sinks.records.reservation import RESERVATION
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 

@@ -10,14 +10,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.quality.partial_results import PartialResult
 from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import NotFound, SubtaskDeclined
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.failure.abort_reasons import reason_for
-from milepost.protocol.records.errors import NotFound, SubtaskDeclined
+from milepost.quality.partial_results import PartialResult
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost

@@ -9,11 +9,11 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from milepost.dataflow.operators.rows.row_order import sorted_rows
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.job.spec import SparkSpec
+from milepost.jobspec.load.load import load_job
+from milepost.operators.rows.row_order import sorted_rows
 from milepost.spark.driver.engines.session import open_session
-from milepost.spec.job.spec import SparkSpec
-from milepost.spec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.runners.planes import Plane
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pytest
 
-from milepost.dataflow.sinks.staging.table_staging import TableStaging
+from milepost.errors import QualityGateFailed
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import QualityGateFailed
+from milepost.sinks.staging.table_staging import TableStaging
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights import DAYS, day_body

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS, TableHead, head_key
-from milepost.dataflow.sinks.records.marks import Mark, MarkRecords
+from milepost.codec.records import decode
+from milepost.errors import CommitOutcomeUnknown
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
-from milepost.protocol.codec.records import decode
-from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.sinks.formats.parquet_format import HEADS, TableHead, head_key
+from milepost.sinks.records.marks import Mark, MarkRecords
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality

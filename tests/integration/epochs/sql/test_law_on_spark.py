@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.job.spec import SparkSpec
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spec.job.spec import SparkSpec
 from milepost_testkit.law.differences import DIFFERENCES, REFUSED, SAME
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob

@@ -6,13 +6,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from milepost.jobspec.job.spec import SparkSpec
+from milepost.jobspec.sql import cast_types
+from milepost.jobspec.sql.diagnostics import check_mistakes
+from milepost.jobspec.sql.sql_parse import SqlProblem
+from milepost.jobspec.sql.struct_fields import check_fields
+from milepost.jobspec.values.types import parse_type
 from milepost.spark.driver.engines.session import open_session
-from milepost.spec.job.spec import SparkSpec
-from milepost.spec.sql import cast_types
-from milepost.spec.sql.diagnostics import check_mistakes
-from milepost.spec.sql.sql_parse import SqlProblem
-from milepost.spec.sql.struct_fields import check_fields
-from milepost.spec.values.types import parse_type
 
 COLUMNS = {
     "id": "bigint",

@@ -9,14 +9,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.jobspec.job.spec import SparkSpec
+from milepost.jobspec.load.load import load_job
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.spark.driver.sql_projection import collect
 from milepost.spark.local.local_runner import LocalRunner
-from milepost.spec.job.spec import SparkSpec
-from milepost.spec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
 from milepost_testkit.rows.tables import assert_same_rows

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.spec import JobSpec, SparkSpec
+from milepost.jobspec.sql.nondeterminism import check_nondeterminism
+from milepost.jobspec.sql.row_wise import REFUSED_FUNCTIONS
+from milepost.jobspec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
+from milepost.jobspec.sql.sql import sql_plan
+from milepost.jobspec.sql.sql_parse import SqlProblem
+from milepost.jobspec.values.types import ColumnType
 from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.spark.driver.engines.session import open_session
@@ -27,13 +34,6 @@ from milepost.spark.driver.sql_projection import (
 from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.row_steps.sql_expression import level_sql
 from milepost.spark.wire.task_output import Declined, Rows, RowsDone, TaskOutput
-from milepost.spec.job.spec import JobSpec, SparkSpec
-from milepost.spec.sql.nondeterminism import check_nondeterminism
-from milepost.spec.sql.row_wise import REFUSED_FUNCTIONS
-from milepost.spec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
-from milepost.spec.sql.sql import sql_plan
-from milepost.spec.sql.sql_parse import SqlProblem
-from milepost.spec.values.types import ColumnType
 from milepost_testkit import profiles, wording
 from milepost_testkit.specs.graphs import build_graph
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.manifest_state import JobStatus
-from milepost.spec.load.load import LoadedJob, load_job
 from milepost_testkit.runners.planes import Plane
 
 MINUTE_US = 60_000_000

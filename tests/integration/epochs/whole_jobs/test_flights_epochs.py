@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import CheckpointExpired
+from milepost.errors import CheckpointExpired
 from milepost_testkit import wording
 from milepost_testkit.jobs.flights.flights import EMPTY_KEY, facts
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

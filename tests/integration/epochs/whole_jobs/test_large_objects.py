@@ -12,9 +12,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.dataflow.sources.readers.streams import WHOLE_BYTES
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
+from milepost.sources.readers.streams import WHOLE_BYTES
 from milepost_testkit.runners.planes import Plane
 
 SPEC = """\

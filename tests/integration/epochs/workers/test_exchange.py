@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.protocol.records.errors import StateCorrupt
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality

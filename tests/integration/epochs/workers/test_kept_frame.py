@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobspec.job.spec import SparkSpec
 from milepost.spark.driver import kept_frame
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.epoch_graph import Stage
 from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.runner import SparkEpochRunner
-from milepost.spec.job.spec import SparkSpec
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.specs.spec_edits import edit_spec

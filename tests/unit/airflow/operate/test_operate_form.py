@@ -9,7 +9,7 @@ import pytest
 
 from milepost.airflow.operate.registry import ACTS, asked, operate_form
 from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 

@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.planned import PLAN_DIGEST, digest_of
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

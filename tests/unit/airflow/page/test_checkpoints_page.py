@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text

@@ -10,7 +10,7 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page.routes.configuration import sections_of
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.airflow.page_text import page_text

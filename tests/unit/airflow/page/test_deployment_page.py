@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -28,7 +28,7 @@ def job_named(folder: Path, name: str, epochs: int = 0) -> SparklessJob:
 def run(job: SparklessJob, name: str) -> None:
     """One epoch of a job that is not named `small`, as its command line would run it."""
     from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
     from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
     JobMaster(load_job(job.folder / "config" / "small.yaml")).run(Session.cli(), SparklessRunner())
@@ -81,7 +81,7 @@ def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def fail(job: SparklessJob, detail: str) -> None:
     """Let the job's next epoch fail, which it does not tolerate."""
     from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.spec.load.load import load_job
+    from milepost.jobspec.load.load import load_job
 
     job.land("bad.csv")
     session, master = Session.cli(), JobMaster(load_job(job.folder / "config" / "small.yaml"))

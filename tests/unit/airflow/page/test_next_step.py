@@ -13,8 +13,8 @@ from milepost.airflow.page.jobs.acts import _PURPOSES, acts_of
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.next_step import EPOCH, next_step, step_of_error
 from milepost.airflow.page.jobs.readings import Reading
+from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.jobmaster import Condition, Status
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 

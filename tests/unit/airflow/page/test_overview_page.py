@@ -12,13 +12,13 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.jobs import readings
+from milepost.errors import InvalidRequest, StoreUnavailable
 from milepost.jobmaster.job.input import next_input
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import end_of
-from milepost.protocol.records.errors import InvalidRequest, StoreUnavailable
+from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
-from milepost.spec.load.load import LoadedJob
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client

@@ -72,9 +72,9 @@ def test_a_page_runs_no_code_but_the_one_file_of_ours(tmp_path: Path, monkeypatc
 
 def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
     from milepost.airflow.page.frame.rendering import HEADERS
-    from milepost.spec.load.lint import lint_report
-    from milepost.spec.load.load import load_job
-    from milepost.spec.picture.graph_picture import graph_picture
+    from milepost.jobspec.load.lint import lint_report
+    from milepost.jobspec.load.load import load_job
+    from milepost.jobspec.picture.graph_picture import graph_picture
     from milepost_testkit.processes.processes import REPOSITORY
 
     picture = graph_picture(lint_report(load_job(str(REPOSITORY / "config" / "flights.yaml"))))

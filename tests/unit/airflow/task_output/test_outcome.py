@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
+from milepost import errors
 from milepost.airflow.operators.tasks import AbortCheckpointOperator
 from milepost.airflow.task_output.outcome import (
     FAILURE_KEY,
@@ -26,9 +27,8 @@ from milepost.airflow.task_output.outcome import (
     translate_errors,
 )
 from milepost.airflow.task_output.runbook_links import runbook_link
+from milepost.errors import Action, CheckpointError
 from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
-from milepost.protocol.records import errors
-from milepost.protocol.records.errors import Action, CheckpointError
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.addresses import VARIABLE
 from milepost_testkit import wording

@@ -15,9 +15,9 @@ import structlog
 from airflow.sdk._shared.logging.structlog import structlog_processors
 from airflow.sdk.exceptions import AirflowTaskTerminated
 
+from milepost import errors
 from milepost.airflow.operators.base import TRIGGER, JobOperator
 from milepost.airflow.operators.tasks import TriggerCheckpointOperator
-from milepost.protocol.records import errors
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance, run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

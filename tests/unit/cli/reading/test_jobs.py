@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SPEC, SparklessJob

@@ -13,8 +13,8 @@ import pytest
 
 from milepost.cli.reading.health import follow
 from milepost.cli.terminal.output import Output
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session, Status
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.running import epochs
-from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import StoreUnavailable, SubtaskDeclined
+from milepost.errors import StoreUnavailable, SubtaskDeclined
+from milepost.sinks.table.table_sink import TableSink
 from milepost.spark.driver import runner as spark_runner
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost

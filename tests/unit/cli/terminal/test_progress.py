@@ -15,8 +15,8 @@ import pytest
 from milepost.cli.terminal import progress as module
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.epoch.timing.task_times import JOB_PHASES
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -15,8 +15,8 @@ import pytest
 
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.cli.terminal.tables import as_rows, write_file, write_stdout
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest
+from milepost.errors import EnvironmentUnusable, InvalidRequest
+from milepost.spill.spilled_rows import SpilledRows
 from milepost_testkit import wording
 
 TABLE = pa.table(

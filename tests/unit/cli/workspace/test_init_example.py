@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.cli.workspace.example_files import example_names
-from milepost.spec.load.lint import lint_report
-from milepost.spec.load.load import load_job
+from milepost.jobspec.load.lint import lint_report
+from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.processes.processes import REPOSITORY

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.formats.delta.delta_types import check_columns
-from milepost.dataflow.sinks.formats.iceberg.schemas import to_iceberg
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
+from milepost.sinks.formats.delta.delta_types import check_columns
+from milepost.sinks.formats.iceberg.schemas import to_iceberg
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 
 SPEC = """

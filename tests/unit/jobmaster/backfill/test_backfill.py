@@ -11,7 +11,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.codec.records import to_json
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import (
+    Busy,
+    CheckpointError,
+    CommitConflict,
+    Fenced,
+    InvalidRequest,
+    JobNotRunnable,
+    NotFound,
+    ProtocolViolation,
+    SourceChanged,
+    SubtaskDeclined,
+)
 from milepost.jobmaster.backfill.backfill_run import check_equal
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
@@ -25,26 +38,13 @@ from milepost.jobmaster.backfill.replay import (
 )
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.health.status import Status
-from milepost.protocol.codec.records import to_json
+from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.protocol.manifest import decisions
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest
-from milepost.protocol.records.errors import (
-    Busy,
-    CheckpointError,
-    CommitConflict,
-    Fenced,
-    InvalidRequest,
-    JobNotRunnable,
-    NotFound,
-    ProtocolViolation,
-    SourceChanged,
-    SubtaskDeclined,
-)
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus, TimelineRole
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.spec.graph.compatibility import UNCHANGED
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import encode_channel_state
 from milepost.state.layers.key_groups import key_group_range

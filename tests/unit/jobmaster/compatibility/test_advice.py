@@ -10,11 +10,11 @@ import pytest
 
 from milepost.jobmaster.compatibility.state_left_behind import FORGOTTEN, renamed_operators
 from milepost.jobmaster.jobmaster import Session
+from milepost.jobspec.job.spec import StatefulSpec
 from milepost.protocol.manifest.timelines.timelines import MAX_FORKS
 from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.spark.driver import open_runner
-from milepost.spec.job.spec import StatefulSpec
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import NEW_UID
-from milepost.spec.load.load import LoadedJob, hash_spec, load_job
-from milepost.spec.load.sorted_spec import sorted_spec
+from milepost.jobspec.graph.compatibility import NEW_UID
+from milepost.jobspec.load.load import LoadedJob, hash_spec, load_job
+from milepost.jobspec.load.sorted_spec import sorted_spec
 from milepost_testkit import wording
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec, edited

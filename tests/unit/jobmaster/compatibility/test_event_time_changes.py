@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import NEW_UID
+from milepost.jobspec.graph.compatibility import NEW_UID
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -17,8 +17,8 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.jobmaster.savepoints.reader import read_savepoint
+from milepost.jobspec.load.load import LoadedJob, from_text, load_job
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.spec.load.load import LoadedJob, from_text, load_job
 from milepost.storage.open import open_store
 from milepost.testing.local_job import under_test
 from milepost_testkit import profiles

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.preflight import preflight, report_lines
 from milepost.jobmaster.job.code import read_code
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.graph.compatibility import NEW_UID, NON_RESTORED, UNCHANGED
+from milepost.jobspec.graph.compatibility import NEW_UID, NON_RESTORED, UNCHANGED
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.changing_job import SINK, SPEC, ChangingJob

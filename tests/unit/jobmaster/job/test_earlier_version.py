@@ -11,15 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import TableHead
-from milepost.dataflow.sinks.records.table_garbage import list_from_bytes
+from milepost.codec.records import decode, from_json
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import decode_input_record
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.measurements import decode_after_commit
 from milepost.jobmaster.job.savepoint_document import decode_document
-from milepost.protocol.codec.entries import decode_entry
-from milepost.protocol.codec.records import decode, from_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.protocol.log.entry_codec import decode_entry
+from milepost.sinks.formats.parquet_format import TableHead
+from milepost.sinks.records.table_garbage import list_from_bytes
 from milepost.state.cache.cache import StateCache
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunHandle

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.health.sources import BadNames
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.object_handles import read_handle
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

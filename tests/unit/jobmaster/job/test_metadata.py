@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sinks.records.committables import encode_schema
-from milepost.dataflow.sources.bad_input import BadInput, BadPlace
-from milepost.dataflow.sources.event_times import RowsAhead
+from milepost.codec.packing import pack, unpack
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
+from milepost.errors import StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.codec.packing import pack, unpack
-from milepost.protocol.records.errors import StateCorrupt, StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.records.committables import encode_schema
+from milepost.sources.bad_input import BadInput, BadPlace
+from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.object_cache import ObjectCache
 from milepost.storage.requests import StoreRequests

@@ -11,20 +11,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.dataflow.sources.contract import SourceObject
-from milepost.dataflow.sources.planning.consumed import MAX_RUNS
-from milepost.dataflow.sources.planning.forgetting import Forgotten
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.timing.throughput import ThroughputEstimate
+from milepost.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.input.next_input import has_due_timer, plan_epoch, plan_sources
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
+from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.errors import InvalidRequest, JobNotRunnable, StateCorrupt
 from milepost.protocol.records.manifest_state import JobStatus
+from milepost.sources.contract import SourceObject
+from milepost.sources.planning.consumed import MAX_RUNS
+from milepost.sources.planning.forgetting import Forgotten
 from milepost.spark.driver import runner as spark_runner
-from milepost.spec.graph.in_flight import input_signatures
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
 from milepost_testkit import wording

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable, NotFound, StoreUnavailable
 from milepost.jobmaster.job.pins import HOLD_MS, pin_for_read
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import EnvironmentUnusable, NotFound, StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, at

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import Fenced, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster.job.code import read_recorded_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest
-from milepost.protocol.records.errors import Fenced, StoreUnavailable, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.checks import store_checks
 from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
-from milepost.protocol.records.errors import EnvironmentUnusable, StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.proxies.recording_proxy import RecordingProxy

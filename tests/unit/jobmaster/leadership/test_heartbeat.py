@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.leadership.heartbeat import Heartbeat
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     NEW_RUN,
     NEWER_TRY,
     Fenced,
@@ -18,6 +16,8 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
+from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.protocol.records.layout import heartbeat_key
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.table.table_sink import TableSink
+from milepost.codec.records import to_json
+from milepost.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle
 from milepost.jobmaster.leadership.sink_commits import SinkCommits
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
+from milepost.sinks.table.table_sink import TableSink
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost, milepost_on_terminal
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import Busy
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.protocol.records.errors import Busy
+from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 Meanwhile = Callable[[], object]

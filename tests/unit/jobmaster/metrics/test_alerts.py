@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from milepost.errors import QualityGateFailed
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind
 from milepost.jobmaster.metrics.prometheus_text import series_name
 from milepost.jobmaster.metrics.samples import Sample, samples_of
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.protocol.records.errors import QualityGateFailed
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.pages import page_files, read_page
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

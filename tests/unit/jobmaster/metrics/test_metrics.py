@@ -11,11 +11,11 @@ import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
+from milepost.codec.records import to_json
 from milepost.epoch.iso_times import watermark_text
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
 from milepost.jobmaster.metrics.prometheus_text import prometheus_text, series_name
 from milepost.jobmaster.metrics.samples import samples_of
-from milepost.protocol.codec.records import to_json
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -17,11 +17,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_of_environment
 from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
-from milepost.protocol.records.errors import QualityGateFailed, SubtaskDeclined
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY

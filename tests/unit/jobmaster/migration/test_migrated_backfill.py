@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.records.table_address import TableAddress
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.sinks.records.table_address import TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.records.table_address import TableAddress
-from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.dataflow.sinks.staging import compaction
-from milepost.protocol.records.errors import StoreUnavailable
+from milepost.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.sinks.records.table_address import TableAddress
+from milepost.sinks.records.table_keys import DATA
+from milepost.sinks.staging import compaction
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines

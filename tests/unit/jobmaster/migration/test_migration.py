@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
-from milepost.protocol.records.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
+from milepost.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK

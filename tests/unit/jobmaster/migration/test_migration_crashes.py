@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import CheckpointError, CommitConflict
 from milepost.protocol.manifest.transaction.requests import ThawRequest
-from milepost.protocol.records.errors import CheckpointError, CommitConflict
 from milepost.protocol.records.ids import SessionId
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob, delta

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.records.table_address import CatalogAddress, TableAddress
-from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.manifest.transaction.requests import ForkRequest
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     EnvironmentUnusable,
     InvalidRequest,
@@ -19,7 +16,10 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT
+from milepost.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob, delta
 from milepost_testkit.jobs.sparkless.saved_job import stored

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from milepost.cli.terminal.tables import as_rows
+from milepost.codec.records import to_json
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.tables.diff import Difference
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import HistoryPage, JobMaster, Session
 from milepost.jobmaster.reports.history import history
 from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.storage.log.read_ahead import MAX_PARALLEL_REQUESTS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sources.planning import splits
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.sources.planning import splits
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

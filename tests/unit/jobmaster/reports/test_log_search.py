@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.log_search import end_of, version_of_trigger
-from milepost.protocol.codec.entries import encode_tombstone
-from milepost.protocol.codec.log_entries import LogEntry, tombstone_of
-from milepost.protocol.records.errors import NotFound
+from milepost.protocol.log.entry_codec import encode_tombstone
+from milepost.protocol.log.log_entries import LogEntry, tombstone_of
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
 from milepost.storage.log.manifest_log import ManifestLog

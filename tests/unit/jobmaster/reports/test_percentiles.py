@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.codec.records import to_json
 from milepost.jobmaster.jobmaster import EpochFigures, Session, percentiles_of
-from milepost.protocol.codec.records import to_json
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.staging import compaction
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
+from milepost.sinks.staging import compaction
 from milepost.spark.driver import open_runner
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost

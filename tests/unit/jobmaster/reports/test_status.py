@@ -13,13 +13,13 @@ import pytest
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Condition, JobMaster, Session
 from milepost.jobmaster.reports.health.sources import stale
+from milepost.jobspec.load.load import load_job
 from milepost.protocol.failure.abort_reasons import reason_for
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.runbook.addresses import address, page_of
-from milepost.spec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import duckdb
 import pytest
 
+from milepost.codec.records import to_json
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session, SubtaskDetails
-from milepost.protocol.codec.records import to_json
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.codec.records import encode
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.epoch.timing.task_times import JOB_PHASES, TaskTimes, divided
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.measurements import AfterCommit, decode_after_commit, kept
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import phases_of
-from milepost.protocol.codec.records import encode
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
 from milepost_testkit import wording

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import CommitConflict, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention import subsumption
@@ -21,9 +22,8 @@ from milepost.jobmaster.retention.subsumption import (
     plan_subsumption,
     subsume_old,
 )
-from milepost.protocol.codec.log_entries import event_name
+from milepost.protocol.log.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import GarbageListed
-from milepost.protocol.records.errors import CommitConflict, StateCorrupt, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import PROBE_PREFIX, token_prefix, token_prefix_of_key
 from milepost.protocol.records.object_store import ObjectStore

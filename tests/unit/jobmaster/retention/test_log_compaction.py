@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.backfill.replay import lineage_since
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.retention.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone
+from milepost.protocol.log.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.upkeep.compaction import horizon
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.object_store import ObjectStore

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.table_garbage import GARBAGE, TableGarbageList
-from milepost.dataflow.sinks.records.table_keys import DATA, OWN
-from milepost.dataflow.sinks.staging import compaction
+from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.table_garbage import GARBAGE, TableGarbageList
+from milepost.sinks.records.table_keys import DATA, OWN
+from milepost.sinks.staging import compaction
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

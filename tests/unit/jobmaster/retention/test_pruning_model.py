@@ -12,11 +12,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.records import contents
-from milepost.dataflow.sinks.records.table_garbage import GARBAGE
-from milepost.dataflow.sinks.records.table_keys import DATA, staged_prefix
-from milepost.dataflow.sinks.staging import compaction
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare
@@ -35,6 +30,11 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.ancestry import drop_empty_timelines
 from milepost.protocol.retention.reach import GarbageKeys, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.records import contents
+from milepost.sinks.records.table_garbage import GARBAGE
+from milepost.sinks.records.table_keys import DATA, staged_prefix
+from milepost.sinks.staging import compaction
 from milepost_testkit import profiles
 from milepost_testkit.formats.played_manifest import HERE, MAIN, Completed
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.dataflow.quality.gate import evaluate, evidence
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.quality.veto import MAX_BYTES, decode_veto, veto_of
+from milepost.codec.records import to_json
+from milepost.errors import NotFound, QualityGateFailed
 from milepost.jobmaster.jobmaster import Session, Triggered
-from milepost.protocol.codec.entries import encode_entry
-from milepost.protocol.codec.log_entries import LogEntry
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import NotFound, QualityGateFailed
+from milepost.protocol.log.entry_codec import encode_entry
+from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
+from milepost.quality.gate import evaluate, evidence
+from milepost.quality.verdict import GateVerdict
+from milepost.quality.veto import MAX_BYTES, decode_veto, veto_of
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
@@ -27,8 +27,8 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store
-from tests.unit.dataflow.quality.test_gate import suite
 from tests.unit.jobmaster.retention.test_pruning import at_hour
+from tests.unit.quality.test_gate import suite
 
 SECRET = "<b>TopSecret\x1b[31m</b>"
 """A value of the data that must be seen in `show`, as text, and nowhere else."""

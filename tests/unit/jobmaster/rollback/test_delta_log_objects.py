@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
+from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

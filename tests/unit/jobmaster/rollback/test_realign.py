@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.reservation import RESERVATION
+from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.reservation import RESERVATION
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import CheckpointError
 from milepost.jobmaster.jobmaster import JobMaster, RewindPoint
 from milepost.jobmaster.rollback.plan import RollbackPlan
-from milepost.protocol.records.errors import CheckpointError
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.contract import TableTarget
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.table_keys import DATA
-from milepost.dataflow.sinks.table.table_sink import TableSink
 from milepost.epoch.iso_times import iso_ms
-from milepost.jobmaster.jobmaster import NothingToDo, Session
-from milepost.jobmaster.rollback.inputs import InputSize
-from milepost.jobmaster.rollback.plan import StateRows
-from milepost.jobmaster.run.results import shown_by
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CheckpointError,
     Fenced,
@@ -27,7 +19,15 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     Superseded,
 )
+from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster.rollback.inputs import InputSize
+from milepost.jobmaster.rollback.plan import StateRows
+from milepost.jobmaster.run.results import shown_by
 from milepost.protocol.records.manifest_state import JobStatus
+from milepost.sinks.contract import TableTarget
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.table_keys import DATA
+from milepost.sinks.table.table_sink import TableSink
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

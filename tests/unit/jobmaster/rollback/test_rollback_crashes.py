@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CheckpointError,
     CommitConflict,
@@ -18,6 +16,8 @@ from milepost.protocol.records.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
+from milepost.jobmaster.jobmaster import Session
+from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 

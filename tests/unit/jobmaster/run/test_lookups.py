@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording

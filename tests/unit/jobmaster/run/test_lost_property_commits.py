@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.errors import CommitOutcomeUnknown
 from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost.protocol.records.errors import CommitOutcomeUnknown
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CheckpointError, InvalidRequest, SubtaskDeclined
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SubtaskDeclined
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

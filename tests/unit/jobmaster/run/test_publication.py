@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.table_keys import staged_prefix
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.table_keys import staged_prefix
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

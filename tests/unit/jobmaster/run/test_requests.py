@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
 from milepost.jobmaster.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.sinks.formats.parquet_format import HEADS
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

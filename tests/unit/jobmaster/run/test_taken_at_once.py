@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CheckpointError, Fenced
 from milepost.jobmaster.jobmaster import AbortedCheckpoint, JobMaster, Session, Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.requests import RebindRequest
-from milepost.protocol.records.errors import CheckpointError, Fenced
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.log.records import LandedTransition

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.cli.terminal.tables import write_file
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
+from milepost.errors import CheckpointError, InvalidRequest, NotFound
 from milepost.jobmaster.savepoints import bootstrap, csv_content, state_table
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.spill.spilled_rows import SpilledRows
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob

@@ -12,14 +12,8 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.table_keys import DATA
 from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
-from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.manifest.transaction.requests import AbortRequest
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     InvalidRequest,
@@ -27,9 +21,15 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.jobmaster.jobmaster import Session
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.protocol.manifest.transaction.requests import AbortRequest
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.ancestry import open_forks
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.table_keys import DATA
 from milepost.storage.copying import MAX_OBJECT_BYTES
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob

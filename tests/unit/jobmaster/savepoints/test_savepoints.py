@@ -9,6 +9,14 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import (
+    CheckpointError,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    StateCorrupt,
+    StoreUnavailable,
+)
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import HOLD_MS
 from milepost.jobmaster.job.transactions import TransactResult
@@ -18,14 +26,6 @@ from milepost.jobmaster.savepoints.savepoints import Savepoints
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.events import CheckpointPinned, SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import ListGarbageRequest, RecordSavepointRequest, UnpinRequest
-from milepost.protocol.records.errors import (
-    CheckpointError,
-    CommitConflict,
-    InvalidRequest,
-    NotFound,
-    StateCorrupt,
-    StoreUnavailable,
-)
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.object_store import StoreConfig

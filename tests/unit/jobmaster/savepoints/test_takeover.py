@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.formats.parquet_format import HEADS
-from milepost.dataflow.sinks.records.reservation import SUCCESSORS
+from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.ancestry import open_forks
+from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.records.reservation import SUCCESSORS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import SINKS, OtherJob, moved, stored

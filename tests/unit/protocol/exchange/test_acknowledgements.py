@@ -7,6 +7,7 @@ from itertools import permutations
 
 import pytest
 
+from milepost.errors import StateCorrupt, SubtaskDeclined
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
     ConsumedAttempt,
@@ -18,7 +19,6 @@ from milepost.protocol.exchange.acknowledgements import (
     verify,
 )
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

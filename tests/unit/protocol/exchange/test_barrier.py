@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.exchange.acknowledgements import verify
 from milepost.protocol.exchange.barrier import (
     AckEvent,
@@ -21,7 +22,6 @@ from milepost.protocol.exchange.barrier import (
 from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

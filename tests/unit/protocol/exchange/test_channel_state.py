@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.exchange.barrier import EventKind
 from milepost.protocol.exchange.channel_file import (
     ChannelStateFailure,
@@ -18,7 +19,6 @@ from milepost.protocol.exchange.channel_file import (
     Release,
 )
 from milepost.protocol.exchange.channel_state import ChannelStateWriter
-from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.exchange.acknowledgements import verify
 from milepost.protocol.exchange.declines import Decline, Declines, RecreatedSubtask, find_recreated_subtasks
 from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.errors import ProtocolViolation, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

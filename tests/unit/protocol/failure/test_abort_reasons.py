@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, reason_for, with_reason
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointExpired,
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -15,6 +14,7 @@ from milepost.protocol.records.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
+from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, reason_for, with_reason
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer, verify
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.failure.abort_reasons import detail_for
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     EnvironmentUnusable,
     QualityGateFailed,
     StoreUnavailable,
     SubtaskDeclined,
 )
+from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer, verify
+from milepost.protocol.exchange.barrier import SubtaskIdentity
+from milepost.protocol.failure.abort_reasons import detail_for
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording

@@ -6,6 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.errors import (
+    CheckpointError,
+    CommitOutcomeUnknown,
+    EnvironmentUnusable,
+    Fenced,
+    InvalidRequest,
+    QualityGateFailed,
+    SparkLost,
+    StateCorrupt,
+    StoreUnavailable,
+    SubtaskDeclined,
+)
 from milepost.protocol.failure.restart import (
     ExponentialDelay,
     FailureRate,
@@ -17,18 +29,6 @@ from milepost.protocol.failure.restart import (
     RestartStrategy,
     is_curable,
     restart_after,
-)
-from milepost.protocol.records.errors import (
-    CheckpointError,
-    CommitOutcomeUnknown,
-    EnvironmentUnusable,
-    Fenced,
-    InvalidRequest,
-    QualityGateFailed,
-    SparkLost,
-    StateCorrupt,
-    StoreUnavailable,
-    SubtaskDeclined,
 )
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import CheckpointAborted, CheckpointCompleted
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CommitConflict,
     Fenced,
     InvalidRequest,
@@ -16,6 +12,10 @@ from milepost.protocol.records.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
+from milepost.protocol.manifest.timelines.aborts import MAX_SESSIONS
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointAborted, CheckpointCompleted
+from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.ids import session_digest
 from milepost.protocol.records.layout import checkpoint_prefix, heartbeat_key, metadata_key, token_prefix
 from milepost.protocol.records.manifest_state import JobStatus

@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.manifest import coordinator
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import CheckpointRebound, CheckpointTriggered
-from milepost.protocol.manifest.transaction.requests import CreateRequest
-from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -19,6 +14,11 @@ from milepost.protocol.records.errors import (
     JobNotRunnable,
     ProtocolViolation,
 )
+from milepost.protocol.manifest import coordinator
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import CheckpointRebound, CheckpointTriggered
+from milepost.protocol.manifest.transaction.requests import CreateRequest
+from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason

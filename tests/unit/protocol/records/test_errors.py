@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 
 
 def test_a_full_message_is_the_message_followed_by_the_hint() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import (
     checkpoint_of_key,

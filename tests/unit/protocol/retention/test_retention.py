@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from milepost.errors import InvalidRequest
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
 from milepost.protocol.retention.retention import RetentionPolicy, select_checkpoints, subsumable

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.subtask import barrier_handler
 from milepost.protocol.subtask.barrier_channels import InputChannels

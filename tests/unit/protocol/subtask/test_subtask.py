@@ -9,9 +9,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
+from milepost.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.exchange.channel_file import InFlightBuffer
 from milepost.protocol.exchange.channel_state import share_files
-from milepost.protocol.records.errors import ProtocolViolation, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier

@@ -13,10 +13,10 @@ from uuid import uuid4
 import grpc
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.errors import EnvironmentUnusable, SparkLost
+from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 from milepost.spark.driver.engines import channel, connect
 from milepost.spark.driver.engines.channel import Channel, require_server
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE, parse_remote
 from milepost_testkit import wording
 
 

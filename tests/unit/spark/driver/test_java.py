@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines import java
 from milepost_testkit import wording
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from pyspark.errors import PySparkException
 
 from milepost.epoch.code_hash import CODE_HASH
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.executors.unusable import check_answer, unusable
@@ -30,7 +30,7 @@ def loaded():
 for name in (*_IMPORTED, "milepost.spark.driver.executors.task_check"):
     importlib.import_module(name)
 tasks = loaded()
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable, SparkLost
+from milepost.jobspec.job.spec import SparkSpec
 from milepost.protocol.failure.restart import is_curable
-from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
 from milepost.spark.driver.engines import session
 from milepost.spark.driver.engines.session import open_session
-from milepost.spec.job.spec import SparkSpec
 from milepost_testkit import wording
 
 SESSIONS = """
 import contextlib, glob, json, os, psutil, stat
-from milepost.spec.job.spec import SparkSpec
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.jobspec.job.spec import SparkSpec
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.session import open_session
 
 SECRET = "s3cr3t = x: #! \\\\ é \U0001f600"

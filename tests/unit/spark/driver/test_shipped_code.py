@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.code_hash import CODE_HASH, hash_package
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines import shipped_code
 from milepost_testkit import wording
 

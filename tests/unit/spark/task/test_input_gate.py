@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochAlignment
-from milepost.protocol.records.errors import ProtocolViolation
+from milepost.errors import ProtocolViolation
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.wire.epoch_clock import LevelShare, Pacer, task_deadline_ms
 from milepost.state.buffers.buffers import Buffer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import EnvironmentUnusable
 from milepost.spark.task import epoch_tasks
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

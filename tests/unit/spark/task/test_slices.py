@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost.state.keyed.slices import slices_within
 from milepost_testkit import wording

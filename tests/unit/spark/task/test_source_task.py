@@ -12,18 +12,18 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from milepost.dataflow.sources.contract import whole
-from milepost.dataflow.sources.planning.objects import list_objects
-from milepost.dataflow.sources.readers.declared_columns import DeclaredColumns
-from milepost.dataflow.sources.readers.parquet import ParquetReader
+from milepost.jobspec.values.types import parse_type
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
+from milepost.sources.contract import whole
+from milepost.sources.planning.objects import list_objects
+from milepost.sources.readers.declared_columns import DeclaredColumns
+from milepost.sources.readers.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, TaskOutput
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.spec.values.types import parse_type
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import profiles, wording
 

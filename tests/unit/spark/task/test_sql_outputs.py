@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.row_steps.sql_expression import selects
-from milepost.spec.graph.edges import DELETED_COLUMN
 from milepost_testkit.specs.graphs import build_graph
-from tests.unit.spec.graph.test_sql_rules import spec, sql, sums
+from tests.unit.jobspec.graph.test_sql_rules import spec, sql, sums
 
 WEIGHTED = pa.schema([("page", pa.string()), ("n", pa.int64()), ("seen", pa.int64()), (WEIGHT_COLUMN, pa.int64())])
 CLICKS = pa.schema([("page", pa.string()), ("n", pa.int64())])

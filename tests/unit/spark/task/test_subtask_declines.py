@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch.plan import EpochAlignment
+from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason

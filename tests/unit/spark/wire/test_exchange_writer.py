@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-from milepost.dataflow.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.dataflow.sinks.records.staging_place import StagingPlace
+from milepost.errors import StoreUnavailable
+from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
+from milepost.sinks.records.staging_place import StagingPlace
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combine_buffer
@@ -38,7 +39,6 @@ from milepost.spark.wire.task_output import (
 )
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.spec.values.aggregates import parse_aggregate
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group

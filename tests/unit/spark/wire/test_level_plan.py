@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from milepost.epoch.metadata import StateTableSnapshot
+from milepost.jobspec.graph.edges import edge_names
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, latest
 from milepost.spark.wire.exchange import OwnStamp, Stamp
@@ -21,7 +22,6 @@ from milepost.spark.wire.level_plan import (
     input_watermark_us,
     start_watermark_us,
 )
-from milepost.spec.graph.edges import edge_names
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.runs.handles import StateHandle
 from milepost_testkit.tasks.dataplane import SCHEMA, operators

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.codec.records import from_json, to_json
+from milepost.errors import StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.buffers.buffers import Buffer, encode_rows
 from milepost.state.buffers.channel_state import (

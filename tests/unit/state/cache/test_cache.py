@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import StoreConfig

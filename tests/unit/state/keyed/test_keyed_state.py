@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation, StateCorrupt
+from milepost.codec.records import from_json, to_json
+from milepost.errors import InvalidRequest, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed import run_reader

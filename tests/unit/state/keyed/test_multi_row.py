@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.operators.contract import multi_row_table
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.codec.records import from_json, to_json
+from milepost.errors import InvalidRequest
+from milepost.operators.contract import multi_row_table
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.state.cache.cache import StateCache

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
 from milepost.state.cache.cache import StateCache

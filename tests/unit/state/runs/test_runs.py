@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.codec.records import from_json, to_json
+from milepost.errors import StateCorrupt
 from milepost.state.layers.key_groups import key_group
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, Layer, sort_rows

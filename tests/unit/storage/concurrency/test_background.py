@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from threading import Event, current_thread
 
-from milepost.protocol.records.errors import NotFound
+from milepost.errors import NotFound
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.concurrency.background import prefetch, run_in_background
 from milepost.storage.open import open_store

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.protocol.codec.entries import encode_entry, encode_tombstone
-from milepost.protocol.codec.log_entries import LogEntry, Tombstone, tombstone_of
-from milepost.protocol.manifest.timelines.timelines import freeze
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.manifest.transaction.events import JobResumed
-from milepost.protocol.manifest.transaction.requests import FreezeRequest
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CommitConflict,
     CommitOutcomeUnknown,
@@ -29,6 +23,12 @@ from milepost.protocol.records.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
+from milepost.protocol.log.entry_codec import encode_entry, encode_tombstone
+from milepost.protocol.log.log_entries import LogEntry, Tombstone, tombstone_of
+from milepost.protocol.manifest.timelines.timelines import freeze
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
+from milepost.protocol.manifest.transaction.events import JobResumed
+from milepost.protocol.manifest.transaction.requests import FreezeRequest
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.locations import file_url

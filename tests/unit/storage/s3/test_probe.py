@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost.protocol.records.errors import CommitConflict
+from milepost.errors import CommitConflict
 from milepost.protocol.records.layout import PROBE_PREFIX
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store

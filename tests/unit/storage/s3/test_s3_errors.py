@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as boto
 
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     CheckpointError,
     CommitConflict,
     CommitOutcomeUnknown,

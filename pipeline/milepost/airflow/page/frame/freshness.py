@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from milepost.spec.values.times.durations import in_ms
+from milepost.jobspec.values.times.durations import in_ms
 
 
 def since_ms(moment: str | None) -> int | None:

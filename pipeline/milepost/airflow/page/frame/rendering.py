@@ -22,7 +22,7 @@ from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.figures import FILTERS
 from milepost.airflow.page.frame.prose import prose
 from milepost.airflow.page_urls import URL_PREFIX, form_path
-from milepost.spec.picture.graph_picture import STYLE as GRAPH_STYLE
+from milepost.jobspec.picture.graph_picture import STYLE as GRAPH_STYLE
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"

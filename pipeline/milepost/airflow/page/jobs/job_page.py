@@ -12,9 +12,9 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.frame.rendering import Links, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
 from milepost.airflow.page.jobs.readings import READINGS
+from milepost.errors import NotFound
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.protocol.records.errors import NotFound
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
 
 T = TypeVar("T")
 

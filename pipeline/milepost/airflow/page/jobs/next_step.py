@@ -12,8 +12,8 @@ from milepost.airflow.operate.upkeep import VERIFY
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.standing import standing_of
 from milepost.epoch.quantities import counted
+from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.jobmaster import Condition, Status, unfed
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt, StoreUnavailable
 from milepost.protocol.records.ids import CheckpointId, checkpoint_name
 from milepost.protocol.records.reasons import CheckpointFailureReason
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.next_step import NextStep, next_step, step_of_error
 from milepost.airflow.page.jobs.standing import Standing, Tone, standing_of
+from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
-from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.runbook.addresses import page_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.airflow.page.jobs.job_page import JobPage
+from milepost.errors import NotFound
 from milepost.jobmaster.jobmaster import EpochFigures
-from milepost.protocol.records.errors import NotFound
 
 MOST_READ = 40
 """Epochs whose measurements one page reads; what the server has read before counts for none."""

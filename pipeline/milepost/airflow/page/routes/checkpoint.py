@@ -11,9 +11,9 @@ from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.codec.records import to_json
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import StateCorrupt
 
 router = APIRouter()
 

@@ -12,10 +12,10 @@ from pydantic_core import PydanticUndefined
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.values.docstrings import parse_docstring
-from milepost.spec.values.fields import SpecModel
-from milepost.spec.values.times.durations import format_duration
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.values.docstrings import parse_docstring
+from milepost.jobspec.values.fields import SpecModel
+from milepost.jobspec.values.times.durations import format_duration
 
 router = APIRouter()
 

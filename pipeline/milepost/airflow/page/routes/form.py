@@ -18,7 +18,7 @@ from milepost.airflow.operate.rollback import ROLLBACK
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.job_specs import operate_dag_id
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from airflow.sdk import Param

@@ -14,13 +14,13 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.readings import READINGS, Reading
 from milepost.airflow.page.jobs.standing import Tone
+from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
+from milepost.jobspec.job.spec import SinkSpec
+from milepost.jobspec.load.lint import lint_report
+from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.picture.graph_picture import graph_picture
 from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, StoreUnavailable
-from milepost.spec.job.spec import SinkSpec
-from milepost.spec.load.lint import lint_report
-from milepost.spec.load.load import LoadedJob
-from milepost.spec.picture.graph_picture import graph_picture
 
 SHOWN_CHECKPOINTS = 8
 

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.operate.rollback import ROLLBACK, TO
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.protocol.codec.records import to_json
+from milepost.codec.records import to_json
 
 SHOWN_POINTS = 50
 

@@ -7,8 +7,8 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.series import series_of
+from milepost.codec.records import to_json
 from milepost.jobmaster.jobmaster import percentiles_of
-from milepost.protocol.codec.records import to_json
 
 NEWEST = 100
 """Of so many epochs: percentiles of fewer say little about what is rare."""

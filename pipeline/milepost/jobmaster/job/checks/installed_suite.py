@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.quality.gate import resolve_suite
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.load.load import LoadedJob
+from milepost.errors import CheckpointError
+from milepost.jobspec.load.load import LoadedJob
+from milepost.quality.gate import resolve_suite
 
 
 def suite_faults(job: LoadedJob) -> dict[str, str | None]:

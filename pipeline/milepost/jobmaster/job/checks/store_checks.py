@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from milepost.epoch.private_cache import private_cache
+from milepost.errors import CheckpointError, EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.log.records import Head

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.planning.consumed import ConsumedSet
-from milepost.dataflow.sources.planning.objects import list_objects
-from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.dimensions import DimensionInput, pinned
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import no_match, what_settles
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.values.times.durations import in_ms
+from milepost.jobspec.values.times.durations import in_ms
+from milepost.sources.path_columns import PathColumns
+from milepost.sources.planning.consumed import ConsumedSet
+from milepost.sources.planning.objects import list_objects
+from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.storage.open import open_store
 
 

@@ -13,19 +13,19 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.dataflow.sources.path_columns import PathColumns
-from milepost.dataflow.sources.planning.consumed import ConsumedSet, compacts
-from milepost.dataflow.sources.planning.objects import list_objects
-from milepost.dataflow.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import InputRecord, SourceInput, source_input
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.graph.graph import JobGraph, Node
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.values.times.durations import format_duration, in_ms
 from milepost.protocol.exchange.watermarks import operator_watermark, output_watermark
-from milepost.spec.graph.graph import JobGraph, Node
-from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.values.times.durations import format_duration, in_ms
+from milepost.sources.path_columns import PathColumns
+from milepost.sources.planning.consumed import ConsumedSet, compacts
+from milepost.sources.planning.objects import list_objects
+from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.open import open_store

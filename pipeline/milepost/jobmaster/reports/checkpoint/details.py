@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from milepost.dataflow.quality.verdict import GateVerdict
-from milepost.dataflow.sources.bad_input import BadPlace
+from milepost.codec.fields import OmitNone
 from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
 from milepost.epoch.subtask_shares import SINK
@@ -27,7 +26,8 @@ from milepost.jobmaster.reports.timings import StepTimes, notified_of, phases_of
 from milepost.protocol.exchange.declines import find_recreated_subtasks
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.stored_fields import OmitNone
+from milepost.quality.verdict import GateVerdict
+from milepost.sources.bad_input import BadPlace
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.requests import StoreRequests
 

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from milepost.codec.fields import OmitNone
 from milepost.epoch.iso_times import iso_ms
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobmaster.reports.job_report import LeaderReport
-from milepost.protocol.codec.log_entries import Tombstone
+from milepost.protocol.log.log_entries import Tombstone
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.checkpoints import (
     CheckpointKind,
@@ -22,7 +23,6 @@ from milepost.protocol.records.checkpoints import (
     Run,
 )
 from milepost.protocol.records.reasons import QUALITY_GATE_REASONS, CheckpointFailureReason
-from milepost.protocol.records.stored_fields import OmitNone
 
 _FIGURES = (
     *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "bad_records"),

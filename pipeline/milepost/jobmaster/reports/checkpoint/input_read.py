@@ -6,13 +6,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.planning.splits import whole_objects
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
+from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CheckpointError
-from milepost.spec.job.source_spec import SourceSpec
+from milepost.sources.planning.splits import whole_objects
 from milepost.storage.object_handles import read_handle
 
 NAMED_OBJECTS = 100

@@ -10,11 +10,11 @@ from bisect import bisect
 from collections.abc import Sequence
 from functools import partial
 
-from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.errors import CheckpointError
+from milepost.protocol.log.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.manifest.transaction.events import Event, TimelineSwitched, confirmation_of
 from milepost.protocol.manifest.transaction.transitions import checkpoints_of
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import CheckpointError
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS, parallel_map
 from milepost.storage.log.manifest_log import ManifestLog

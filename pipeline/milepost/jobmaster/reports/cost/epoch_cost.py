@@ -10,7 +10,7 @@ from milepost.epoch.timing.task_times import TaskTimes
 from milepost.storage.requests import StoreRequests
 
 if TYPE_CHECKING:
-    from milepost.spec.job.prices_spec import PricesSpec
+    from milepost.jobspec.job.prices_spec import PricesSpec
 
 GB = 10**9
 _MS_PER_HOUR = 3_600_000

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.values.times.cron import runs_per_day
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.spec.values.times.cron import runs_per_day
 
 MEASURED_EPOCHS = 10
 """An estimate is of so many epochs, the newest."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sinks.records.table_keys import DATA
+from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import leads_to, table_at
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt, StoreUnavailable
+from milepost.sinks.records.contents import TableContents
+from milepost.sinks.records.table_keys import DATA
 from milepost.storage.concurrency.background import prefetch
 
 MAX_FILES = 10_000

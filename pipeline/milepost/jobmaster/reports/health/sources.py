@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.dataflow.sources.bad_input import BadInput
 from milepost.epoch.iso_times import iso_ms, watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import NAMED_BAD_NAMES
+from milepost.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
@@ -20,8 +20,8 @@ from milepost.jobmaster.job.input.next_input import (
     plan_one,
     plan_sources,
 )
-from milepost.protocol.records.errors import CheckpointError, InvalidRequest, SourceChanged
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
+from milepost.sources.bad_input import BadInput
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, plan_dimension
 from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails, newest_ms, static_source_details
-from milepost.protocol.records.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from milepost.codec.fields import OmitNone
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
@@ -22,7 +23,6 @@ from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus
 from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.records.stored_fields import OmitNone
 from milepost.runbook.addresses import address
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
+from milepost.codec.records import to_json
 from milepost.epoch.iso_times import iso_ms
+from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.document import (
     CheckpointReport,
@@ -18,8 +20,7 @@ from milepost.jobmaster.reports.checkpoint.document import (
 )
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, end_of, leads_to
 from milepost.jobmaster.reports.history.page import ALL, HistoryPage, LogPosition, TimelineSwitch, Wanted
-from milepost.protocol.codec.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
-from milepost.protocol.codec.records import to_json
+from milepost.protocol.log.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -31,7 +32,6 @@ from milepost.protocol.manifest.transaction.events import (
     confirmation_of,
 )
 from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import continues, timeline_ancestry

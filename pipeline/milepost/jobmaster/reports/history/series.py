@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from milepost.epoch.iso_times import watermark_us
+from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import kept
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
@@ -17,7 +18,6 @@ from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import phases_of, requests_of
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.object_cache import OBJECT_CACHE

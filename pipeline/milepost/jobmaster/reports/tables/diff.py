@@ -14,12 +14,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.contract import SinkMode
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.sources.planning.consumed import load
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
+from milepost.errors import NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_readable_table, table_at
 from milepost.jobmaster.reports.tables.row_changes import (
@@ -35,8 +32,11 @@ from milepost.jobmaster.reports.tables.row_changes import (
 from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_key, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import shown_key, state_values, without_total
 from milepost.jobmaster.reports.tables.tables import Tables
-from milepost.protocol.records.errors import NotFound
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+from milepost.sinks.contract import SinkMode
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.records.contents import TableContents
+from milepost.sources.planning.consumed import load
 from milepost.state.runs.handles import StateHandle
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"

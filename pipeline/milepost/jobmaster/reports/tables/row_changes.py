@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.operators.contract import Bools
-from milepost.dataflow.operators.rows.columns import find_rows, key_columns
-from milepost.dataflow.spilled.ordered_rows import align_by_key, ordered_rows
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
-from milepost.spec.values.times.any_year import python_values
+from milepost.jobspec.values.times.any_year import python_values
+from milepost.operators.contract import Bools
+from milepost.operators.rows.columns import find_rows, key_columns
+from milepost.spill.ordered_rows import align_by_key, ordered_rows
+from milepost.spill.spilled_rows import SpilledRows
 from milepost.state.runs.evolution import widens
 
 CHANGE = "change"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.sql.sql_parse import SqlProblem, parse_statements, sql_tokens
-from milepost.spec.values.suggestions import nearest
+from milepost.errors import InvalidRequest
+from milepost.jobspec.sql.sql_parse import SqlProblem, parse_statements, sql_tokens
+from milepost.jobspec.values.suggestions import nearest
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.dataflow.spilled.ordered_rows import ordered_rows
-from milepost.dataflow.spilled.scratch_reading import reading_scratch
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
+from milepost.errors import StateCorrupt
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.spill.ordered_rows import ordered_rows
+from milepost.spill.scratch_reading import reading_scratch
 from milepost.state.keyed.run_reader import referenced_runs
 from milepost.state.layers.exact_keys import key_numbers
 from milepost.state.layers.key_groups import Hashes

@@ -8,10 +8,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.records.contents import TableContents
-from milepost.dataflow.spilled.spilled_rows import SpilledRows
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
+from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.broken_head import newest_whole_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import (
@@ -25,11 +23,13 @@ from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.errors import NotFound, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import open_forks, timeline_ancestry
 from milepost.protocol.retention.retention import handle_conflicts
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.records.contents import TableContents
+from milepost.spill.spilled_rows import SpilledRows
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.object_handles import check_handle, stat_handle
 

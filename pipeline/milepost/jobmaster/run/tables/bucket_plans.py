@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.staging.table_buckets import BucketPlan
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.spec.job.spec import SinkSpec
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.staging.table_buckets import BucketPlan
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 

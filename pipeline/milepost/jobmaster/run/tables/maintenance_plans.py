@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from milepost.dataflow.sinks.records.committables import decode_schema
-from milepost.dataflow.sinks.staging.compaction import MaintenancePlan, plan_compaction
-from milepost.dataflow.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.spec.job.spec import SinkSpec
+from milepost.sinks.records.committables import decode_schema
+from milepost.sinks.staging.compaction import MaintenancePlan, plan_compaction
+from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 

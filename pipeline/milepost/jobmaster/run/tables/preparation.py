@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from milepost.dataflow.sinks.contract import Look, PreparedTable
-from milepost.dataflow.sinks.records.committables import Committable
-from milepost.dataflow.sinks.records.contents import TableContents
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.results import contents_after
 from milepost.protocol.records.manifest_state import TimelineRole
+from milepost.sinks.contract import Look, PreparedTable
+from milepost.sinks.records.committables import Committable
+from milepost.sinks.records.contents import TableContents
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
 

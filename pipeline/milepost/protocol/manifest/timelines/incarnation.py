@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 
+from milepost.errors import Busy, Fenced, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.failure.failures import printable_detail
 from milepost.protocol.manifest.timelines.aborts import abort_pending
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
@@ -30,7 +31,6 @@ from milepost.protocol.manifest.transaction.requests import (
     ResumeRequest,
     StartRequest,
 )
-from milepost.protocol.records.errors import Busy, Fenced, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import (
     ENDED_STATUSES,

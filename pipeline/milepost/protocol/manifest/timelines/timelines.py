@@ -16,6 +16,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from milepost.errors import (
+    Busy,
+    CommitConflict,
+    InvalidRequest,
+    NotFound,
+    ProtocolViolation,
+)
 from milepost.protocol.failure.failures import printable_detail
 from milepost.protocol.manifest.timelines.aborts import abort_pending
 from milepost.protocol.manifest.timelines.incarnation import check_clean
@@ -54,13 +61,6 @@ from milepost.protocol.manifest.transaction.requests import (
     ThawRequest,
 )
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.errors import (
-    Busy,
-    CommitConflict,
-    InvalidRequest,
-    NotFound,
-    ProtocolViolation,
-)
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import (
     Failures,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import get_args
 
+from milepost.codec.fields import TaggedRecord
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, Leader, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Freeze, GarbageList, JobResult, Pin, Savepoint, Timeline
@@ -19,7 +20,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 @dataclass(frozen=True, slots=True)
-class JobCreated:
+class JobCreated(TaggedRecord):
     """Version 1 of every manifest."""
 
     at_ms: int
@@ -27,7 +28,7 @@ class JobCreated:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointTriggered:
+class CheckpointTriggered(TaggedRecord):
     """A session claimed the timeline and opened the next epoch on it."""
 
     at_ms: int
@@ -37,7 +38,7 @@ class CheckpointTriggered:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRebound:
+class CheckpointRebound(TaggedRecord):
     """A try of `run_epoch` got a new token for the session's pending checkpoint (I3)."""
 
     at_ms: int
@@ -51,7 +52,7 @@ class CheckpointRebound:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointCompleted:
+class CheckpointCompleted(TaggedRecord):
     """The commit point: the checkpoint is the head.
 
     Attributes:
@@ -64,7 +65,7 @@ class CheckpointCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointAborted:
+class CheckpointAborted(TaggedRecord):
     """The checkpoint was aborted; nothing of it ever becomes visible.
 
     Attributes:
@@ -90,7 +91,7 @@ class CheckpointAborted:
 
 
 @dataclass(frozen=True, slots=True)
-class SinksConfirmed:
+class SinksConfirmed(TaggedRecord):
     """Sinks have committed one checkpoint."""
 
     at_ms: int
@@ -100,7 +101,7 @@ class SinksConfirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointsSubsumed:
+class CheckpointsSubsumed(TaggedRecord):
     """Checkpoints left the retained set.
 
     Attributes:
@@ -117,7 +118,7 @@ class CheckpointsSubsumed:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageDeleted:
+class GarbageDeleted(TaggedRecord):
     """Garbage was deleted from the store.
 
     Attributes:
@@ -132,7 +133,7 @@ class GarbageDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageFolded:
+class GarbageFolded(TaggedRecord):
     """Garbage moved to fewer and larger lists; the set of garbage keys is the same.
 
     Attributes:
@@ -147,7 +148,7 @@ class GarbageFolded:
 
 
 @dataclass(frozen=True, slots=True)
-class LogCompacted:
+class LogCompacted(TaggedRecord):
     """The entries of the log up to version `through` are tombstones."""
 
     at_ms: int
@@ -156,7 +157,7 @@ class LogCompacted:
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageListed:
+class GarbageListed(TaggedRecord):
     """A complete walk of every root found objects that nothing needs.
 
     Attributes:
@@ -172,7 +173,7 @@ class GarbageListed:
 
 
 @dataclass(frozen=True, slots=True)
-class JobResumed:
+class JobResumed(TaggedRecord):
     """A person cleared FAILED; `cleared_reason` and `cleared_detail` are its cause."""
 
     at_ms: int
@@ -182,7 +183,7 @@ class JobResumed:
 
 
 @dataclass(frozen=True, slots=True)
-class JobCanceled:
+class JobCanceled(TaggedRecord):
     """A person ended the incarnation; its result is dirty.
 
     Attributes:
@@ -196,7 +197,7 @@ class JobCanceled:
 
 
 @dataclass(frozen=True, slots=True)
-class JobFinished:
+class JobFinished(TaggedRecord):
     """A bounded job has consumed its whole input; its result is dirty."""
 
     at_ms: int
@@ -205,7 +206,7 @@ class JobFinished:
 
 
 @dataclass(frozen=True, slots=True)
-class JobCleaned:
+class JobCleaned(TaggedRecord):
     """The clean-up after the end of an incarnation is done: its result is clean."""
 
     at_ms: int
@@ -214,7 +215,7 @@ class JobCleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStarted:
+class JobStarted(TaggedRecord):
     """A person opened the next incarnation; its first epoch continues checkpoint `base` (0: the empty state)."""
 
     at_ms: int
@@ -224,7 +225,7 @@ class JobStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointPinned:
+class CheckpointPinned(TaggedRecord):
     """A reader pinned a checkpoint."""
 
     at_ms: int
@@ -233,7 +234,7 @@ class CheckpointPinned:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointUnpinned:
+class CheckpointUnpinned(TaggedRecord):
     """A reader released a checkpoint."""
 
     at_ms: int
@@ -250,7 +251,7 @@ class SwitchKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineSwitched:
+class TimelineSwitched(TaggedRecord):
     """Another timeline is live; the sinks must follow before it commits anything.
 
     Attributes:
@@ -273,7 +274,7 @@ class TimelineSwitched:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineForked:
+class TimelineForked(TaggedRecord):
     """A fork was opened: a timeline alongside the live one that publishes nothing."""
 
     at_ms: int
@@ -282,7 +283,7 @@ class TimelineForked:
 
 
 @dataclass(frozen=True, slots=True)
-class ForkDisposed:
+class ForkDisposed(TaggedRecord):
     """A fork was disposed of.
 
     Attributes:
@@ -296,7 +297,7 @@ class ForkDisposed:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineFrozen:
+class TimelineFrozen(TaggedRecord):
     """For a limited time only one session may trigger on the live timeline."""
 
     at_ms: int
@@ -305,7 +306,7 @@ class TimelineFrozen:
 
 
 @dataclass(frozen=True, slots=True)
-class TimelineThawed:
+class TimelineThawed(TaggedRecord):
     """The session that froze the live timeline released it."""
 
     at_ms: int
@@ -314,7 +315,7 @@ class TimelineThawed:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkReconciled:
+class SinkReconciled(TaggedRecord):
     """One sink has followed the switch of manifest version `decision`."""
 
     at_ms: int
@@ -324,7 +325,7 @@ class SinkReconciled:
 
 
 @dataclass(frozen=True, slots=True)
-class RealignmentDecided:
+class RealignmentDecided(TaggedRecord):
     """One sink's table must show the live head, whatever it shows now.
 
     Attributes:
@@ -339,7 +340,7 @@ class RealignmentDecided:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointCreated:
+class SavepointCreated(TaggedRecord):
     """The copy of a completed checkpoint is complete, and a person owns it."""
 
     at_ms: int
@@ -348,7 +349,7 @@ class SavepointCreated:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointDisposed:
+class SavepointDisposed(TaggedRecord):
     """A person disposed of a savepoint: its checkpoint may be subsumed again, and its copy deleted."""
 
     at_ms: int
@@ -387,6 +388,7 @@ Event = (
 )
 
 EVENT_TYPES: tuple[type[Event], ...] = get_args(Event)
+EVENT_NAMES = {event.__name__ for event in EVENT_TYPES}
 
 
 def aborts_of(event: Event) -> tuple[CheckpointAborted, ...]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from milepost.errors import NEW_RUN, NEWER_TRY, Busy
 from milepost.protocol.manifest.transaction.preconditions import pending_checkpoint_hint
 from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.errors import NEW_RUN, NEWER_TRY, Busy
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.manifest.transaction.requests import CompleteRequest, TriggerRequest
-from milepost.protocol.manifest.transaction.runs import parse_logical_date
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     NEWER_TRY,
     Busy,
     CommitConflict,
@@ -17,6 +13,10 @@ from milepost.protocol.records.errors import (
     QualityGateFailed,
     SubtaskDeclined,
 )
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
+from milepost.protocol.manifest.transaction.requests import CompleteRequest, TriggerRequest
+from milepost.protocol.manifest.transaction.runs import parse_logical_date
+from milepost.protocol.records.checkpoints import CompletedCheckpoint, Leader, PendingCheckpoint
 from milepost.protocol.records.ids import (
     MAX_CHECKPOINT_ID,
     NO_CHECKPOINT,

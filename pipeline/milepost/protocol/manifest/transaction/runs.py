@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from milepost.errors import InvalidRequest
 from milepost.protocol.records.checkpoints import Run
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import ManifestState
 

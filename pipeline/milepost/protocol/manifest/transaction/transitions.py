@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -43,7 +44,6 @@ from milepost.protocol.manifest.transaction.events import (
     aborts_of,
 )
 from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, JobStatus
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, Transition, advance
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, SinksConfirmed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, is_live_leader
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
 from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import drop_empty_timelines
 from milepost.protocol.retention.retention import deletable, deletable_lists, subsumable

@@ -8,13 +8,13 @@ was listed for longer than any session that could have seen the object may live.
 
 from __future__ import annotations
 
+from milepost.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.transaction.preconditions import check_garbage
 from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListGarbageRequest
 from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
 from milepost.protocol.manifest.upkeep.pins import without_expired_pins
-from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.retention import collectable, collectable_lists
 

@@ -11,10 +11,10 @@ continues.
 
 from __future__ import annotations
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import LogCompacted
 from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.manifest_state import CleanUp, ManifestState
 from milepost.protocol.retention.ancestry import open_forks
 

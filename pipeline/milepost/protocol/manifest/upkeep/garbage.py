@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
+from milepost.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded
 from milepost.protocol.manifest.transaction.requests import (
@@ -22,7 +23,6 @@ from milepost.protocol.manifest.transaction.requests import (
     GarbageDeletedRequest,
     ListProgress,
 )
-from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_of_key, key_fault
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from milepost.errors import InvalidRequest, NotFound
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import CheckpointPinned, CheckpointUnpinned
 from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
-from milepost.protocol.records.errors import InvalidRequest, NotFound
 from milepost.protocol.records.manifest_state import ManifestState, Pin
 
 MAX_PINS = 256

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from milepost.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance, with_garbage
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.protocol.records.layout import copy_pin_name, key_fault, savepoint_name_fault
 from milepost.protocol.records.locations import SCHEME, location_problem
 from milepost.protocol.records.manifest_state import ManifestState, Savepoint

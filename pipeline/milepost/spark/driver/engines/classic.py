@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from milepost.protocol.records.errors import CheckpointError, SparkLost
+from milepost.errors import CheckpointError, SparkLost
 from milepost.spark.driver.engines.session import is_alive
 from milepost.spark.driver.engines.standalone import who_has_cores
 

@@ -25,13 +25,13 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.errors import EnvironmentUnusable, SparkLost
+from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
+from milepost.jobspec.values.spark_settings import session_settings
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
 from milepost.spark.driver.engines.shipped_code import FOLDER, parted, shipped_code
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
-from milepost.spec.values.spark_settings import session_settings
 
 _LOG = logging.getLogger(__name__)
 

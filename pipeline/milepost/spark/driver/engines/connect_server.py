@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
+from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.jobspec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, settings_of
 from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java
 from milepost.spark.driver.engines.session import QUICK_COMPILER, prepare_environment, properties_text
-from milepost.spec.values.spark_remote import TOKEN_VARIABLE
-from milepost.spec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, settings_of
 
 LOOPBACK = "127.0.0.1"
 CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from milepost.epoch.plan import EpochPlan
-from milepost.protocol.records.errors import CheckpointError
+from milepost.errors import CheckpointError
 from milepost.protocol.records.ids import FencingToken
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)

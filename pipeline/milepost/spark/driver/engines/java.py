@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.epoch.private_cache import private_cache
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 
 SUPPORTED_VERSIONS = (17, 21)
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"

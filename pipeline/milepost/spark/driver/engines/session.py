@@ -1,6 +1,6 @@
 """The Spark session that epochs run in: settings that the protocol relies on, and a clean environment.
 
-* Settings that are not the spec's to choose are listed, with their reasons, in `spec/values/spark_settings.py`.
+* Settings that are not the spec's to choose are listed, with their reasons, in `jobspec/values/spark_settings.py`.
 * task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
 * what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
   through a command line. Only the Java options are on one, because that is what they are.
@@ -33,14 +33,9 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
-from milepost.spark.driver.engines.class_archive import archive_options
-from milepost.spark.driver.engines.java import find_java, find_java_home
-from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
-from milepost.spark.driver.engines.shipped_code import FOLDER, shipped_code
-from milepost.spark.driver.engines.standalone import require_master
-from milepost.spec.job.spec import SparkSpec
-from milepost.spec.values.spark_settings import (
+from milepost.errors import EnvironmentUnusable, SparkLost
+from milepost.jobspec.job.spec import SparkSpec
+from milepost.jobspec.values.spark_settings import (
     JAVA_OPTIONS,
     PYTHON,
     SOCKET_FOLDER,
@@ -49,6 +44,11 @@ from milepost.spec.values.spark_settings import (
     local_cores,
     settings_of,
 )
+from milepost.spark.driver.engines.class_archive import archive_options
+from milepost.spark.driver.engines.java import find_java, find_java_home
+from milepost.spark.driver.engines.jvm_stderr import forwarded_stderr
+from milepost.spark.driver.engines.shipped_code import FOLDER, shipped_code
+from milepost.spark.driver.engines.standalone import require_master
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 

@@ -17,9 +17,9 @@ from urllib.request import url2pathname
 
 from milepost.epoch.code_hash import CODE_HASH, PACKAGE, hash_sources, sources_of
 from milepost.epoch.private_cache import private_cache
+from milepost.errors import EnvironmentUnusable
+from milepost.jobspec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
 from milepost.protocol.records.disks import unusable_disk_error
-from milepost.protocol.records.errors import EnvironmentUnusable
-from milepost.spec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
 
 FOLDER = "milepost"
 _WRITTEN = (1980, 1, 1, 0, 0, 0)

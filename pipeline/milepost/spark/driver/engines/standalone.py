@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from milepost.epoch.quantities import counted
-from milepost.protocol.records.errors import EnvironmentUnusable, SparkLost
+from milepost.errors import EnvironmentUnusable, SparkLost
 
 _STANDALONE = "spark://"
 _ANSWER_S = 30.0

@@ -23,11 +23,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.plan import EpochPlan
+from milepost.jobspec.values.spark_remote import SparkRemote
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
 from milepost.spark.worker import probe_tasks as probe_tasks
 from milepost.spark.worker.worker_memory import RESERVED_BYTES, own_limit
-from milepost.spec.values.spark_remote import SparkRemote
 
 LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
 """What an epoch's tasks import, beside Spark and Milepost, which bring themselves."""

@@ -6,7 +6,7 @@ import re
 import sys
 
 from milepost.epoch.code_hash import CODE_HASH
-from milepost.protocol.records.errors import EnvironmentUnusable
+from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.worker.worker_memory import RESERVED_BYTES
 

@@ -11,17 +11,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.aggregation.aggregate import AggregateByKey
-from milepost.dataflow.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.dataflow.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.dataflow.operators.latest import LatestByKey
-from milepost.dataflow.operators.materialized import MaterializedOperator
-from milepost.dataflow.operators.top import TopByKey
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import ObjectReader
 from milepost.epoch.plan import EpochPlan, split_inputs
+from milepost.jobspec.graph.edges import edge_names
+from milepost.jobspec.graph.state_rules import OUTPUT_TABLE
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.values.times.durations import in_us
+from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.operators.contract import ONLY_TABLE, StatefulOperator
+from milepost.operators.latest import LatestByKey
+from milepost.operators.materialized import MaterializedOperator
+from milepost.operators.top import TopByKey
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import OperatorUid
+from milepost.sources.build import build_reader
+from milepost.sources.contract import ObjectReader
 from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import FILL, WHOLE, fill_outputs, outputs, readers, row_wise_outputs, whole_outputs
@@ -33,10 +37,6 @@ from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput, input_plans
-from milepost.spec.graph.edges import edge_names
-from milepost.spec.graph.state_rules import OUTPUT_TABLE
-from milepost.spec.job.source_spec import SourceSpec
-from milepost.spec.values.times.durations import in_us
 from milepost.storage.layout import channel_prefix, state_prefix
 
 _CUT_PARTS = 64

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.build import build_operator
-from milepost.dataflow.operators.contract import OperatorInput, StatefulOperator
-from milepost.dataflow.operators.joins.lookup import Lookup
-from milepost.dataflow.sources.build import build_reader
-from milepost.dataflow.sources.contract import ObjectReader
-from milepost.dataflow.sources.dead_letters import SCHEMA as DEAD_LETTERS
 from milepost.epoch.plan import EpochPlan
+from milepost.jobspec.graph.columns_read import columns_read
+from milepost.jobspec.graph.edges import BAD, DELETED_COLUMN, conditions_output, edge_names, late_output, user_columns
+from milepost.jobspec.graph.graph import Node
+from milepost.jobspec.graph.in_flight import consumed_columns
+from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.jobspec.job.spec import RowWiseSpec
+from milepost.operators.build import build_operator
+from milepost.operators.contract import OperatorInput, StatefulOperator
+from milepost.operators.joins.lookup import Lookup
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.sources.build import build_reader
+from milepost.sources.contract import ObjectReader
+from milepost.sources.dead_letters import SCHEMA as DEAD_LETTERS
 from milepost.spark.task.outputs import FILL, WHOLE, SqlOutput, fill_outputs, sql_outputs, whole_outputs
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
-from milepost.spec.graph.columns_read import columns_read
-from milepost.spec.graph.edges import BAD, DELETED_COLUMN, conditions_output, edge_names, late_output, user_columns
-from milepost.spec.graph.graph import Node
-from milepost.spec.graph.in_flight import consumed_columns
-from milepost.spec.job.operators.lookup import LookupOperator
-from milepost.spec.job.spec import RowWiseSpec
 
 SqlSchema = Callable[[SqlOutput, Mapping[str, pa.Schema]], pa.Schema]
 """The schema of an output of SQL, of those of the outputs that it reads. Raises SubtaskDeclined, InvalidRequest."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.dataflow.operators.joins.lookup import Lookup
+from milepost.operators.joins.lookup import Lookup
 from milepost.state.layers.interpolation_search import Drifts, drifts_of
 from milepost.state.layers.key_hash import KeyHash
 from milepost.state.layers.layer import KeySpec, Layer, match

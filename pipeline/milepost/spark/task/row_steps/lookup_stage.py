@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.dataflow.operators.contract import OperatorFailed
-from milepost.dataflow.operators.joins.lookup import Lookup
-from milepost.dataflow.sources.dimension import as_declared, decode_dimension
 from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
+from milepost.operators.contract import OperatorFailed
+from milepost.operators.joins.lookup import Lookup
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.sources.dimension import as_declared, decode_dimension
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.epoch.plan import EpochPlan
+from milepost.jobspec.graph.graph import JobGraph
 from milepost.spark.task.outputs import (
     FILL,
     WHOLE,
@@ -28,7 +29,6 @@ from milepost.spark.task.outputs import (
 )
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan, LookupStage
 from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_of, level_sql
-from milepost.spec.graph.graph import JobGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.graph.graph import Node
+from milepost.jobspec.job.spec import JobSpec, SqlOperator
+from milepost.jobspec.sql.condition import condition_sql
+from milepost.jobspec.sql.sql import quote
+from milepost.jobspec.sql.union import Branch, branches
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
-from milepost.spec.graph.edges import DELETED_COLUMN
-from milepost.spec.graph.graph import Node
-from milepost.spec.job.spec import JobSpec, SqlOperator
-from milepost.spec.sql.condition import condition_sql
-from milepost.spec.sql.sql import quote
-from milepost.spec.sql.union import Branch, branches
 
 PLACE = "__place"
 """Column of the wide frame between the two steps of an `explode`: where in its list a row's value stands."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.records.errors import InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("b", pa.bool_()), ("t", pa.timestamp("us", "UTC"))])

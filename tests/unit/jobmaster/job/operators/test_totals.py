@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.load.explain import explained_edges, explained_node
+from milepost.jobspec.load.explain import explained_edges, explained_node
 from milepost_testkit import wording
 from milepost_testkit.law.job import LawJob
 

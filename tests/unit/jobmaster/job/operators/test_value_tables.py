@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.protocol.records.errors import InvalidRequest
-from milepost.spec.load.lint import lint_report
+from milepost.errors import InvalidRequest
+from milepost.jobspec.load.lint import lint_report
 from milepost_testkit import wording
 from milepost_testkit.law.job import LawJob
 

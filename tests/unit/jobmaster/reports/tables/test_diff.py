@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.dataflow.spilled.ordered_rows import sorted_rows
+from milepost.errors import NotFound
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.diff import Difference
@@ -27,7 +27,7 @@ from milepost.jobmaster.reports.tables.row_changes import (
     compared_by_columns,
     compared_by_key,
 )
-from milepost.protocol.records.errors import NotFound
+from milepost.spill.ordered_rows import sorted_rows
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost

@@ -10,9 +10,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.tables.row_filter import rows_where
-from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

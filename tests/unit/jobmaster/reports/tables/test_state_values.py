@@ -6,8 +6,8 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import InvalidRequest
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

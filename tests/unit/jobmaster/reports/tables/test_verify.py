@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.errors import StateCorrupt
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob

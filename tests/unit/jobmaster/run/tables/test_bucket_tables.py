@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from milepost.dataflow.sinks.staging import compaction, small_files
-from milepost.dataflow.sinks.staging.compaction import CompactionPlan
-from milepost.dataflow.sinks.staging.small_files import JoinPlan
 from milepost.jobmaster.jobmaster import Session
+from milepost.sinks.staging import compaction, small_files
+from milepost.sinks.staging.compaction import CompactionPlan
+from milepost.sinks.staging.small_files import JoinPlan
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob

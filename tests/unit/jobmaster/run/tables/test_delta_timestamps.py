@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from milepost.dataflow.sinks.formats.delta.delta_checks import FILE_RETENTION
-from milepost.dataflow.sinks.formats.delta.delta_log import OurCommit
 from milepost.jobmaster.jobmaster import Session
+from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION
+from milepost.sinks.formats.delta.delta_log import OurCommit
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines

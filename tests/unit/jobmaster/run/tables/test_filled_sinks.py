@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.spec.graph.compatibility import UNCHANGED
+from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob

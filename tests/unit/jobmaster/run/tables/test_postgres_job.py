@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.workspace.doctor import job_checks
-from milepost.dataflow.sinks.staging import compaction
+from milepost.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.layout import staged_files_prefix
+from milepost.sinks.staging import compaction
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob

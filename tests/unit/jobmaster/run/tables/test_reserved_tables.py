@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from milepost.dataflow.sinks.records.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
+from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster.jobmaster import Session
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt
+from milepost.sinks.records.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from milepost.dataflow.sinks.staging import small_files
 from milepost.epoch.plan import EpochPlan
 from milepost.jobmaster.jobmaster import Session
+from milepost.sinks.staging import small_files
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows

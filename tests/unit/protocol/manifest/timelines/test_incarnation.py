@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from milepost.errors import Busy, Fenced, JobNotRunnable
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
-from milepost.protocol.records.errors import Busy, Fenced, JobNotRunnable
 from milepost.protocol.records.ids import session_digest
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import JobStatus

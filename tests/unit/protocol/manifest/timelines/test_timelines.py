@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import RealignmentDecided, SwitchKind, TimelineSwitched
-from milepost.protocol.records.errors import (
+from milepost.errors import (
     Busy,
     CommitConflict,
     Fenced,
@@ -17,6 +15,8 @@ from milepost.protocol.records.errors import (
     NotFound,
     ProtocolViolation,
 )
+from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
+from milepost.protocol.manifest.transaction.events import RealignmentDecided, SwitchKind, TimelineSwitched
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from milepost.errors import Busy
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.manifest.transaction.lease import (
     HEARTBEAT_INTERVAL_MS,
@@ -16,7 +17,6 @@ from milepost.protocol.manifest.transaction.lease import (
     lease_status,
     sweep_decision,
 )
-from milepost.protocol.records.errors import Busy
 from milepost.protocol.records.ids import SessionId, TimelineId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from milepost.errors import InvalidRequest
 from milepost.protocol.manifest.transaction.runs import find_coverage, later_scheduled_date
-from milepost.protocol.records.errors import InvalidRequest
 from milepost.protocol.records.ids import SessionId
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import CLI_RUN, JobLog, airflow_run

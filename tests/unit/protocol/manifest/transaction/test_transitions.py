@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import advance
 from milepost.protocol.manifest.transaction.events import EVENT_TYPES, CheckpointAborted, Event, SinksConfirmed
 from milepost.protocol.manifest.transaction.transitions import (
@@ -16,12 +17,11 @@ from milepost.protocol.manifest.transaction.transitions import (
     job_status_after,
 )
 from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, JobLog
-from tests.unit.protocol.codec.test_codec import ENTRIES
+from tests.unit.protocol.log.test_entry_codec import ENTRIES
 
 SAMPLES: dict[type[Event], Event] = {type(entry.event): entry.event for entry in ENTRIES}
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from milepost.errors import InvalidRequest, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, GarbageDeleted, SinksConfirmed
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
-from milepost.protocol.records.errors import InvalidRequest, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from milepost.protocol.records.manifest_state import Garbage

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from milepost.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import GarbageListed
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
-from milepost.protocol.records.errors import CommitConflict, ProtocolViolation
 from milepost.protocol.retention.retention import collectable, deletable, minimum_grace_ms
 from milepost_testkit.jobs.job_log import TIMEOUT_MS, A, B, JobLog, assert_refused, epochs
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, LogCompacted
 from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
-from milepost.protocol.records.errors import ProtocolViolation
 from milepost.protocol.records.ids import SessionId
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.protocol.codec.garbage_lists import decode_list, encode_list
+from milepost.errors import CommitConflict, ProtocolViolation, StateCorrupt
+from milepost.protocol.log.garbage_lists import decode_list, encode_list
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import GarbageDeleted, GarbageFolded, GarbageListed
 from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest, FoldPlan, ListProgress
@@ -19,7 +20,6 @@ from milepost.protocol.manifest.upkeep.garbage import (
     newest_checkpoint_of,
     plan_fold,
 )
-from milepost.protocol.records.errors import CommitConflict, ProtocolViolation, StateCorrupt
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState

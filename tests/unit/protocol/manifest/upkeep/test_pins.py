@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from milepost.errors import InvalidRequest, NotFound, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.upkeep.pins import MAX_PINS, live_pins
-from milepost.protocol.records.errors import InvalidRequest, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import copy_pin_name, savepoint_root
 from milepost.protocol.records.manifest_state import Pin

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from milepost.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import SavepointCreated, SavepointDisposed
 from milepost.protocol.manifest.upkeep.savepoints import MAX_SAVEPOINTS
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.errors import CommitConflict, InvalidRequest, JobNotRunnable, NotFound, ProtocolViolation
 from milepost.protocol.records.ids import MAX_CHECKPOINT_ID, CheckpointId
 from milepost.protocol.records.layout import copy_pin_name
 from milepost.protocol.records.manifest_state import JobStatus

@@ -1,0 +1,1 @@
+"""Stored records as canonical JSON, strict in both directions."""

@@ -1,1 +1,0 @@
-"""A job's dataflow: sources, operators, sinks, and the gate before they publish."""

@@ -1,0 +1,366 @@
+"""State signatures, which decide whether a changed spec can continue recorded state.
+
+A signature contains what the state of an operator, or the table of a sink, depends on. It is recorded with each
+checkpoint and compared before an epoch is planned. What it does not contain (sql, limits, schedule) may change freely;
+a ttl or an allowed lateness may only shrink. Columns and types of state are recorded with its runs and compared in
+`jobmaster/compatibility/preflight.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import ne
+from typing import Any
+
+from milepost.jobspec.graph.checks import late_outputs
+from milepost.jobspec.graph.graph import JobGraph, Node
+from milepost.jobspec.job.operators.join import JoinOperator, PairedOperator
+from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.jobspec.job.operators.top import TopOperator
+from milepost.jobspec.job.spec import (
+    AggregateOperator,
+    DeduplicateOperator,
+    JobSpec,
+    ProcessOperator,
+    SinkSpec,
+    SourceSpec,
+    SqlOperator,
+    WindowOperator,
+    key_texts,
+)
+from milepost.jobspec.values.aggregates import BY_EVENT_TIME
+from milepost.jobspec.values.times.datetime_pattern import accepts_all_of
+from milepost.jobspec.values.times.durations import format_duration, format_signed_duration, parse_duration
+from milepost.jobspec.values.times.time_zones import zone_digest
+
+COMPATIBLE = "compatible"
+NON_RESTORED = "needs --allow-non-restored-state"
+NEW_UID = "needs a new uid or a backfill"
+NEW_TABLE = "needs a new sink name and path"
+NEW_TABLE_OR_BACKFILL = "needs a new sink name and path, or a backfill"
+
+UNCHANGED = "unchanged"
+BEGINS_EMPTY = "begins empty"
+REMOVED = "was removed from the spec"
+"""End of the detail of a removed operator, source or sink."""
+
+RENAMED_FROM = "renamed_from"
+"""In a signature that was read, never in a recorded one: the uid under which the checkpoint has the operator."""
+
+_REMEMBERS = "remembers"
+"""How long after its watermark an operator keeps keys: allowed lateness or ttl."""
+_LIFETIMES = {"window": "allowed_lateness", "deduplicate": "ttl", "latest": "tombstone_ttl"}
+"""Operator kind -> spec key of `_REMEMBERS`."""
+_FOR_EVER = "for ever"
+_MODES = "modes of its inputs"
+"""Per input: append, updates or retract. State built from append rows cannot tell which row an update replaces."""
+_OUTPUT_KEY = "output_key"
+_EVENT_TIME = "event_time"
+"""Event time of a source. A change has no verdict of its own: dependent operators have one (`_EVENT_TIME_OF`)."""
+_EVENT_TIME_OF = "event_time of source "
+"""Event time of a source whose times are in the state: new times would not be comparable with them."""
+_ROWS_OF = "rows_of"
+"""The operator whose rows an upsert table shows. The rows of two operators must not mix in one table."""
+_UPDATES_OF = "updates of "
+"""Prefix for an input of mode retract: what the rows of its operator are made of, and for SQL, of those upstream."""
+_ANSWERS = ": answers of Spark"
+"""Suffix after `_UPDATES_OF` and the uid of SQL: `SparkAnswers`, which an epoch adds and compares before it runs."""
+_DIGEST_LENGTH = 16
+"""Length of the digest of a text in a signature; the checkpoint has the text itself."""
+_SECTIONS = ("operators", "sources", "sinks", "job")
+
+
+def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]]:
+    """Return the signatures of a job, JSON-compatible.
+
+    Returns:
+        ``{"operators": {uid: …}, "sources": {name: …}, "sinks": {name: …}, "job": {"job": …}}``.
+    """
+    # A signature of a window operator:
+    #   {"kind": "window", "key": ["city"], "modes of its inputs": ["append"], "event_time of source visits": "at",
+    #    "sources": ["visits"], "window": {"tumbling": "1h"}, "remembers": "5m"}
+    return {
+        "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
+        "sources": {name: _source(source) for name, source in spec.streams.items()},
+        "sinks": {sink.name: _sink(sink, graph) for sink in spec.sinks},
+        "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
+    }
+
+
+def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
+    operator = spec.operator(node.uid)
+    signature: dict[str, Any] = {
+        "kind": node.kind,
+        "key": key_texts(operator),
+        _MODES: _modes(graph, node),
+    }
+    if _is_timed(spec, graph, node):
+        times = {name: spec.sources[name].event_time for name in sorted(node.sources)}
+        signature |= {_EVENT_TIME_OF + name: time.reading for name, time in times.items() if time is not None}
+    if isinstance(operator, WindowOperator | DeduplicateOperator | PairedOperator):
+        # The watermarks of these sources decided which rows were late and which windows have fired.
+        input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
+        signature["sources"] = input_sources if len(input_sources) > 1 else input_sources[0]
+    if isinstance(operator, JoinOperator):
+        # State holds the rows that can still match within these bounds.
+        signature["within"] = list(map(format_signed_duration, operator.bounds))
+        if operator.how != "inner":  # a signature without `how` means inner
+            signature["how"] = operator.how
+    if isinstance(operator, WindowOperator):
+        signature["window"] = operator.window.model_dump(mode="json", exclude_none=True)
+        if operator.window.timezone is not None:
+            # With other rules of the time zone, windows would begin at other times.
+            signature["time zone data"] = zone_digest(operator.window.timezone)
+        signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
+    if isinstance(operator, TopOperator):
+        # State does not hold the rows below the n-th.
+        signature |= {"order_by": operator.order_texts, "n": operator.n}
+    if isinstance(operator, ProcessOperator) and node.retracts:
+        # State holds the emitted rows by this key.
+        signature[_OUTPUT_KEY] = list(node.key)
+    for name in node.inputs:
+        if graph.nodes[name].retracts:
+            signature |= _updates_of(spec, graph, graph.nodes[name])
+    if isinstance(operator, LatestOperator):
+        # State does not hold the older rows.
+        signature["sequence_by"] = list(operator.sequence_by)
+        if operator.delete_when is not None:
+            ttl = operator.tombstone_ttl
+            signature[_REMEMBERS] = _FOR_EVER if ttl is None else format_duration(ttl)
+        if operator.tombstone_ttl is not None:
+            signature["sources"] = sorted(graph.nodes[node.inputs[0]].sources)
+    if isinstance(operator, DeduplicateOperator):
+        signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
+    return signature
+
+
+def _is_timed(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
+    """Return whether state contains event times or depends on them. The state of a user's class may."""
+    operator = spec.operator(node.uid)
+    if isinstance(operator, AggregateOperator):
+        return any(call.function in BY_EVENT_TIME for call in operator.aggregates.values())
+    column = graph.nodes[node.inputs[0]].event_time
+    if isinstance(operator, LatestOperator) and column in operator.sequence_by:
+        return True
+    if isinstance(operator, TopOperator):
+        return any(name == column for name, _ in operator.order_by)
+    has_late_rows = any(uid == node.uid for uid, _ in late_outputs(spec).values())
+    return has_late_rows or isinstance(operator, ProcessOperator)
+
+
+def _modes(graph: JobGraph, node: Node) -> list[str]:
+    """Return the mode of each input; for `process` only the set of modes, so that it may get more inputs."""
+    modes = [graph.nodes[name].output_kind for name in node.inputs]
+    return sorted({*modes}) if node.kind == "process" else modes
+
+
+def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any]:
+    """Return what determines the updates of a producer: a retraction must equal the row that was added.
+
+    The walk through SQL ends at the stateful producer, which retracts rows of its own state; that state is restored
+    under the same uid. Append inputs of SQL are not included, because their rows are never retracted.
+    """
+    operator = spec.operator(producer.uid)
+    parts: dict[str, Any] = {
+        "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()}
+    }
+    upstream: dict[str, Any] = {}
+    if isinstance(operator, SqlOperator):
+        parts["SQL"] = hashlib.sha256(operator.sql.encode()).hexdigest()[:_DIGEST_LENGTH]
+        for name in producer.inputs:
+            if graph.nodes[name].retracts:
+                upstream |= _updates_of(spec, graph, graph.nodes[name])
+    else:
+        parts["key"] = list(producer.key)
+        parts["aggregates"] = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
+    return upstream | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
+
+
+def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Add Spark's answers for the SQL between updates and each operator, and for its conditions.
+
+    Args:
+        answers: uid of the operator with the SQL -> answers.
+    """
+    operators = {
+        uid: signature
+        | {_UPDATES_OF + sql + _ANSWERS: [*texts] for sql, texts in answers.items() if _depends(uid, signature, sql)}
+        for uid, signature in signatures["operators"].items()
+    }
+    return {**signatures, "operators": operators}
+
+
+def recorded_answers(operator: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the answers in an operator's signature, in the form that `with_answers` takes."""
+    return {
+        key.removeprefix(_UPDATES_OF).removesuffix(_ANSWERS): tuple(texts)
+        for key, texts in operator.items()
+        if key.startswith(_UPDATES_OF) and key.endswith(_ANSWERS)
+    }
+
+
+def _depends(uid: str, operator: Mapping[str, Any], sql: str) -> bool:
+    return uid == sql or f"{_UPDATES_OF}{sql}: SQL" in operator
+
+
+def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
+    """Return an operator's signature after an operator that it reads was renamed from `former` to `uid`."""
+    before = f"{_UPDATES_OF}{former}: "
+    return {
+        f"{_UPDATES_OF}{uid}: {key.removeprefix(before)}" if key.startswith(before) else key: value
+        for key, value in operator.items()
+    }
+
+
+def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
+    rows = graph.sink_inputs[sink.name]
+    signature: dict[str, Any] = {
+        "format": sink.format,
+        "path": sink.location,
+        "mode": sink.mode,
+        "key": list(rows.key),
+    }
+    if rows.mode == "upsert":
+        signature[_ROWS_OF] = graph.keyed_by(rows.uid)
+    if rows.routing_key not in (None, rows.key):
+        # It decides the bucket of a row, so it is fixed for the life of a table.
+        signature["buckets by"] = list(rows.routing_key)
+    return signature
+
+
+def with_rows_of(sink: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
+    """Return a sink's signature after an operator was renamed from `former` to `uid`."""
+    return {key: uid if (key, value) == (_ROWS_OF, former) else value for key, value in sink.items()}
+
+
+def _source(source: SourceSpec) -> dict[str, Any]:
+    time = source.event_time
+    return {"root": _root(source.path)} | ({} if time is None else {_EVENT_TIME: time.reading})
+
+
+def _root(path: str) -> str:
+    """Return what object keys are relative to: the bucket, or the folder before the first wildcard."""
+    scheme, _, rest = path.partition("://")
+    if scheme == "s3":
+        return f"{scheme}://{rest.split('/')[0]}"
+    fixed = re.split(r"[*?\[]", path, maxsplit=1)[0]
+    return fixed[: fixed.rfind("/") + 1]
+
+
+def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return one verdict per operator, source, sink and the job, in the order of the new spec, then the removed ones.
+
+    Returns:
+        ``{"kind", "name", "uid", "verdict", "detail"}``. kind: operator, source, sink or job. uid: the name as shown to
+        users. verdict: COMPATIBLE, or what is needed. detail: what changed.
+    """
+    verdicts = []
+    for section in _SECTIONS:
+        before, after = old.get(section, {}), new.get(section, {})
+        for name, signature in after.items():
+            verdict, detail = _judge(section, before.get(name), signature)
+            verdicts.append(_row(section, name, verdict, detail))
+        for name in before:
+            if name not in after:
+                verdict = NON_RESTORED if section in ("operators", "sources") else COMPATIBLE
+                verdicts.append(_row(section, name, verdict, f"{section.removesuffix('s')} {REMOVED}"))
+    return verdicts
+
+
+def retimed_sources(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Return source -> how its event time changed. Sources without a recorded event time are omitted."""
+    before, changes = old.get("sources", {}), {}
+    for name, source in new["sources"].items():
+        was, now = before.get(name, {}).get(_EVENT_TIME), source.get(_EVENT_TIME)
+        if _times_differ(was, now):
+            changes[name] = f"{_EVENT_TIME} was {_text(was)}, is {_text(now)}"
+    return changes
+
+
+def can_continue(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether an operator with the signature `after` can continue the state of one with `before`."""
+    return _judge("operators", before, after)[0] == COMPATIBLE
+
+
+def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
+    """Return a verdict. The uid of an operator is its name; sources and sinks get their kind in front."""
+    kind = section.removesuffix("s")
+    uid = name if kind in ("operator", "job") else f"{kind} {name}"
+    return {"kind": kind, "name": name, "uid": uid, "verdict": verdict, "detail": detail}
+
+
+def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, str]:
+    if before is None:
+        return COMPATIBLE, BEGINS_EMPTY
+    changed = [
+        key
+        for key in sorted({*before, *after})
+        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _is_changed(key, before.get(key), after.get(key))
+    ]
+    if not changed:
+        return COMPATIBLE, UNCHANGED
+    pairs = [(_spec_key(key, after), before.get(key), after.get(key)) for key in changed]
+    detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
+    if section == "sinks":
+        return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
+    # A source records consumed object keys relative to its root, so another root would mean other objects.
+    return NEW_UID, detail
+
+
+def _is_changed(key: str, before: Any, after: Any) -> bool:
+    """Return whether two values of a signature's key count as a change."""
+    if key.startswith(_EVENT_TIME_OF):
+        return _times_differ(before, after)
+    if key == _EVENT_TIME:
+        return False
+    return _CHANGES.get(key, ne)(before, after)
+
+
+def _spec_key(key: str, signature: Mapping[str, Any]) -> str:
+    """Return the spec key for a signature's key."""
+    return _LIFETIMES.get(signature["kind"], key) if key == _REMEMBERS else key
+
+
+def _grows(before: str | None, after: str | None) -> bool:
+    """Return whether an operator would have to remember more than it did. Forgotten keys cannot be restored.
+
+    A change from "for ever" to a time counts as well: state does not record when its keys were last seen.
+    """
+    # "1h" -> "30m": False.  "1h" -> "2h": True.  "for ever" -> "1h": True.
+    if before is None or after is None or _FOR_EVER in (before, after):
+        return before is not None and after is not None and before != after
+    return parse_duration(after) > parse_duration(before)
+
+
+def _differs(before: Any, after: Any) -> bool:
+    """Return whether both values are recorded and differ. Earlier versions recorded none."""
+    return before is not None and after is not None and before != after
+
+
+def _times_differ(before: Any, after: Any) -> bool:
+    """Return whether event times are read differently. More optional parts in the format do not count."""
+    if not _differs(before, after):
+        return False
+    if not all(isinstance(time, Mapping) and isinstance(time.get("format"), str) for time in (before, after)):
+        return True
+    same = {**before, "format": after["format"]} == after
+    return not (same and accepts_all_of(after["format"], before["format"]))
+
+
+_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
+    _REMEMBERS: _grows,
+    _ROWS_OF: _differs,
+    _MODES: _differs,
+    _OUTPUT_KEY: _differs,
+}
+"""Signature key -> predicate for a change; for other keys every difference is a change."""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return "?" if value is None else str(value)

@@ -1,0 +1,399 @@
+"""Build the job graph: nodes with inputs, level, columns, event time and output mode.
+
+The graph is the only interpretation of a spec; everything that runs uses it. There is one exchange and one stage per
+level. A stateful operator is one level above its inputs; row-wise operators are on the level of their input (DESIGN
+4.2):
+
+    visits (source, 0) -> clean (sql, 0) -> totals (aggregate, 1) -> big (sql, 1) -> ranks (top, 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from milepost.jobspec.graph.checks import late_outputs, structure_problems
+from milepost.jobspec.graph.condition_columns import condition_columns
+from milepost.jobspec.graph.edges import BAD, LATE, RETRACT
+from milepost.jobspec.graph.rules.asof import asof_rows
+from milepost.jobspec.graph.rules.join import join_rows
+from milepost.jobspec.graph.rules.latest import latest_rows
+from milepost.jobspec.graph.rules.lookup import lookup_rows
+from milepost.jobspec.graph.rules.node import (
+    APPEND,
+    BAD_COLUMNS,
+    CHANGELOG_COLUMNS,
+    RETRACTIONS,
+    UPDATES,
+    OutputRows,
+    aggregate_rows,
+    deduplicate_rows,
+    partition_problems,
+    sink_problems,
+    source_rows,
+    suite_problems,
+)
+from milepost.jobspec.graph.rules.process import process_rows
+from milepost.jobspec.graph.rules.sql import sql_rows
+from milepost.jobspec.graph.rules.top import top_rows
+from milepost.jobspec.graph.rules.window import early_window_problems, window_rows
+from milepost.jobspec.graph.static_rules import unread_problems
+from milepost.jobspec.job.operators.asof import AsofOperator
+from milepost.jobspec.job.operators.join import JoinOperator
+from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.jobspec.job.operators.top import TopOperator
+from milepost.jobspec.job.spec import (
+    AggregateOperator,
+    JobSpec,
+    ProcessOperator,
+    RowWiseSpec,
+    SqlOperator,
+    StatefulSpec,
+    WindowOperator,
+    key_texts,
+)
+from milepost.jobspec.values.problems import Path, Problem
+from milepost.jobspec.values.types import ColumnType
+
+STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
+
+Outputs = Mapping[str, Mapping[str, ColumnType]]
+"""Process operator -> columns that its class declares. Without an entry its columns are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One source or operator.
+
+    Attributes:
+        uid: its name. kind: source, static (a source that lookups read), or the kind of an operator.
+        level: 0 for sources; one above its inputs for a stateful operator; the maximum of its inputs for others.
+        levels: the levels at which rows arrive: those of all inputs for sql and lookup, none for a static source.
+        inputs: names of the nodes it reads.
+        consumers: operators that read its rows, in the order of the spec.
+        sinks, late_sinks, bad_sinks: sinks of its rows, of its late rows, and of its unreadable records.
+        columns: output column -> type, in order; None: a type that only Spark knows.
+        event_time: event time column of its rows, or None.
+        shift_us: offset to add to the event time: -1 for the end of a window, which is exclusive.
+        holdback_us: how much older than the stamp they are emitted with its rows may be.
+        output_kind: append (rows are final), updates (a row replaces the previous one with its key), or retract (rows
+            are retracted and have no key).
+        key: key columns of its output; () if there is no key.
+        deletes: whether rows may be deleted. Its updates then have `DELETED_COLUMN` after `columns`.
+        retracts: whether operators read its updates, directly or through SQL, together with the rows they replace.
+        shown: whether a sink reads its rows, directly or through SQL.
+        conditions: (column name, SQL condition) that Spark adds to its input, see `condition_columns`.
+        sources: the sources it descends from, which determine its watermark.
+        columns_known: whether `columns` is known. It is not downstream of a process operator without a loaded class.
+    """
+
+    uid: str
+    kind: str
+    level: int
+    inputs: tuple[str, ...]
+    columns: dict[str, ColumnType | None]
+    event_time: str | None
+    output_kind: str
+    key: tuple[str, ...]
+    sources: tuple[str, ...]
+    levels: tuple[int, ...]
+    columns_known: bool = True
+    shift_us: int = 0
+    holdback_us: int = 0
+    deletes: bool = False
+    retracts: bool = False
+    conditions: tuple[tuple[str, str], ...] = ()
+    shown: bool = False
+    consumers: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    late_sinks: tuple[str, ...] = ()
+    bad_sinks: tuple[str, ...] = ()
+
+    @property
+    def is_stateful(self) -> bool:
+        return self.kind in STATEFUL_KINDS
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether it is an operator without state, which runs where the rows of its input are."""
+        return bool(self.inputs) and not self.is_stateful
+
+    @property
+    def stable_key(self) -> tuple[str, ...]:
+        """Its key, if rows are replaced but never deleted; otherwise ()."""
+        return () if self.deletes else self.key
+
+    @property
+    def read(self) -> str:
+        """The name of the output that operators read: its rows, or for updates their retractions and additions."""
+        return f"{self.uid}{RETRACT}" if self.retracts else self.uid
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether Spark adds condition columns to its input before the exchange."""
+        return bool(self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkInput:
+    """What one sink reads.
+
+    Attributes:
+        sink: name of the sink. uid: the node it reads. part: "", LATE (followed by the input if there are two), or BAD.
+        mode: append, upsert or changelog. key: the upsert key; () for other modes.
+        routing_key: the columns of `key` that route rows to subtasks, in the order in which they are hashed; None: all.
+        columns, columns_known: as in `Node`; for a changelog including the columns it adds.
+        op: operation of a changelog row without a delete: `insert`, or `upsert` by its key.
+        deletes: as in `Node`; False for late rows and bad records.
+    """
+
+    sink: str
+    uid: str
+    part: str
+    mode: str
+    key: tuple[str, ...]
+    columns: dict[str, ColumnType | None]
+    columns_known: bool = True
+    op: str = "insert"
+    deletes: bool = False
+    routing_key: tuple[str, ...] | None = None
+
+    @property
+    def output(self) -> str:
+        """The name of the output that it reads: `totals`, `totals.late`, `visits.bad`."""
+        return self.uid + self.part
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """All nodes of a job in topological order, and what its sinks read."""
+
+    nodes: dict[str, Node]
+    sink_inputs: dict[str, SinkInput]
+
+    @property
+    def levels(self) -> int:
+        """The number of exchanges of an epoch: the highest level, 0 without stateful operators."""
+        return max(node.level for node in self.nodes.values())
+
+    @property
+    def sources(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes.values() if node.kind == "source")
+
+    @property
+    def stateful(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes.values() if node.is_stateful)
+
+    def keyed_by(self, uid: str) -> str:
+        """Return the stateful operator that determines the key of a node's rows: itself, or the one upstream of SQL."""
+        node = self.nodes[uid]
+        return uid if node.is_stateful else self.keyed_by(node.inputs[0])
+
+    def at_level(self, level: int) -> tuple[Node, ...]:
+        """Return the stateful operators that the subtasks of one level run."""
+        return tuple(node for node in self.stateful if node.level == level)
+
+
+def analyse(spec: JobSpec, outputs: Outputs | None = None) -> tuple[JobGraph | None, list[Problem]]:
+    """Return (graph, []) or (None, all problems)."""
+    problems = structure_problems(spec)
+    if problems:
+        return None, problems
+    builder = _Builder(spec, outputs or {})
+    builder.run()
+    return (None, builder.problems) if builder.problems else (builder.graph(), [])
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Visits operators after their inputs. A node with a problem is left out, and so is everything downstream."""
+
+    spec: JobSpec
+    outputs: Outputs
+    problems: list[Problem] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    sink_inputs: dict[str, SinkInput] = field(default_factory=dict)
+
+    def run(self) -> None:
+        for name, source in self.spec.sources.items():
+            kind, levels, sources = ("static", (), ()) if source.static else ("source", (0,), (name,))
+            self._add(name, kind, levels, (), source_rows(source), sources)
+        waiting = dict(enumerate(self.spec.operators))
+        visited = set(self.spec.sources)
+        while waiting:
+            ready = [index for index, operator in waiting.items() if visited.issuperset(operator.inputs)]
+            for index in ready:
+                operator = waiting.pop(index)
+                visited.add(operator.uid)
+                if all(name in self.nodes for name in operator.inputs):
+                    self._visit(("operators", index), operator)
+        self._sinks()
+        self._quality()
+        self._idle_timeouts()
+        self.problems += unread_problems(self.spec)
+
+    def graph(self) -> JobGraph:
+        operators = self.spec.operators
+        conditions = {operator.uid: condition_columns(operator) for operator in operators}
+        nodes = {
+            uid: replace(
+                node,
+                retracts=node.output_kind != APPEND and self._is_retracted(uid),
+                shown=self._is_shown(uid),
+                conditions=conditions.get(uid, ()),
+                consumers=tuple(operator.uid for operator in operators if uid in operator.inputs),
+                sinks=self._sinks_of(uid),
+                late_sinks=tuple(
+                    rows.sink for rows in self.sink_inputs.values() if rows.uid == uid and rows.part.startswith(LATE)
+                ),
+                bad_sinks=self._sinks_of(uid + BAD),
+            )
+            for uid, node in self.nodes.items()
+        }
+        return JobGraph(nodes, self.sink_inputs)
+
+    def _is_shown(self, uid: str) -> bool:
+        """Return whether a sink reads a node's rows, directly or through SQL."""
+        operators = self.spec.operators
+        sql = (operator.uid for operator in operators if isinstance(operator, SqlOperator) and uid in operator.inputs)
+        return bool(self._sinks_of(uid)) or any(map(self._is_shown, sql))
+
+    def _is_retracted(self, uid: str) -> bool:
+        """Return whether a node's rows have no key, or a stateful operator reads them, directly or through SQL."""
+        return self.nodes[uid].output_kind == RETRACTIONS or any(
+            not isinstance(operator, SqlOperator) or self._is_retracted(operator.uid)
+            for operator in self.spec.operators
+            if uid in operator.inputs
+        )
+
+    def _keyed_by(self, node: Node) -> Node:
+        return node if node.is_stateful or not node.inputs else self._keyed_by(self.nodes[node.inputs[0]])
+
+    def _sinks_of(self, output: str) -> tuple[str, ...]:
+        return tuple(rows.sink for rows in self.sink_inputs.values() if rows.output == output)
+
+    def _visit(self, path: Path, operator: RowWiseSpec | StatefulSpec) -> None:
+        sources = [self.nodes[name] for name in operator.inputs]
+        inputs = [_rows_of(node) for node in sources]
+        source, rows = sources[0], inputs[0]
+        if isinstance(operator, JoinOperator):
+            result = join_rows(operator, inputs, path)
+        elif isinstance(operator, AsofOperator):
+            result = asof_rows(operator, inputs, path)
+        elif isinstance(operator, SqlOperator):
+            result = sql_rows(operator, dict(zip(operator.inputs, inputs, strict=True)), path)
+        elif isinstance(operator, LookupOperator):
+            result = lookup_rows(operator, inputs, path)
+        elif isinstance(operator, AggregateOperator):
+            result = aggregate_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, WindowOperator):
+            result = window_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, ProcessOperator):
+            result = process_rows(operator, inputs, path, self.outputs.get(operator.uid))
+        elif isinstance(operator, TopOperator):
+            result = top_rows(operator, source.uid, rows, path)
+        elif isinstance(operator, LatestOperator):
+            result = latest_rows(operator, source.uid, rows, path)
+        else:
+            result = deduplicate_rows(operator, source.uid, rows, path)
+        if isinstance(result, list):
+            self.problems += result
+        else:
+            levels = tuple(sorted({level for node in sources for level in node.levels}))
+            if not isinstance(operator, RowWiseSpec):
+                levels = (levels[-1] + 1,)
+            descends_from = tuple(dict.fromkeys(name for node in sources for name in node.sources))
+            self._add(operator.uid, operator.kind, levels, operator.inputs, result, descends_from)
+
+    def _add(
+        self,
+        uid: str,
+        kind: str,
+        levels: tuple[int, ...],
+        inputs: tuple[str, ...],
+        rows: OutputRows,
+        sources: tuple[str, ...],
+    ) -> None:
+        self.nodes[uid] = Node(
+            uid=uid,
+            kind=kind,
+            level=max(levels, default=0),
+            inputs=inputs,
+            columns=rows.columns,
+            event_time=rows.event_time,
+            output_kind=rows.kind,
+            key=rows.key,
+            sources=sources,
+            levels=levels,
+            columns_known=rows.columns_known,
+            shift_us=rows.shift_us,
+            holdback_us=rows.holdback_us,
+            deletes=rows.deletes,
+        )
+
+    def _sinks(self) -> None:
+        late_rows = late_outputs(self.spec)
+        for index, sink in enumerate(self.spec.sinks):
+            uid, position = late_rows.get(sink.input, (sink.input.removesuffix(BAD), 0))
+            part = sink.input.removeprefix(uid)
+            node = self.nodes.get(uid)
+            if node is None:
+                continue
+            origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
+            rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key, deletes=node.deletes)
+            if part:
+                columns = BAD_COLUMNS if part == BAD else rows.columns
+                rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
+            problems = sink_problems(sink, rows, ("sinks", index))
+            if sink.by_buckets:
+                problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, ("sinks", index))
+            if origin.columns_known:
+                problems += partition_problems(sink, rows.columns, ("sinks", index))
+            self.problems += problems
+            if not problems:
+                key = rows.key if sink.mode == "upsert" else ()
+                columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
+                op = "upsert" if rows.kind == UPDATES else "insert"
+                routing_key = self._routing_key(node) if sink.by_buckets else None
+                self.sink_inputs[sink.name] = SinkInput(
+                    sink.name, uid, part, sink.mode, key, columns, origin.columns_known, op, rows.deletes, routing_key
+                )
+
+    def _routing_key(self, node: Node) -> tuple[str, ...]:
+        """Return the columns of a node's key that route its rows to subtasks, under the node's names for them."""
+        keyed = self._keyed_by(node)
+        names = dict(zip(keyed.key, node.key, strict=True))
+        return tuple(names[column] for column in key_texts(self.spec.operator(keyed.uid)))
+
+    def _idle_timeouts(self) -> None:
+        """Refuse `idle_timeout` of a source that no operator reads together with another: it has no effect."""
+        timed = {name for name, source in self.spec.sources.items() if source.event_time is not None}
+        combined = {
+            name
+            for node in self.nodes.values()
+            if node.is_stateful and len(timed.intersection(node.sources)) > 1
+            for name in node.sources
+        }
+        for name, source in self.spec.sources.items():
+            if source.idle_timeout is not None and name in timed - combined:
+                message = "it has no effect: no stateful operator reads this source and another one with event time"
+                self.problems.append(Problem(("sources", name, "idle_timeout"), message))
+
+    def _quality(self) -> None:
+        for index, suite in enumerate(self.spec.quality):
+            if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].columns_known:
+                self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))
+
+
+def _rows_of(node: Node) -> OutputRows:
+    return OutputRows(
+        node.columns,
+        node.event_time,
+        node.output_kind,
+        node.key,
+        columns_known=node.columns_known,
+        shift_us=node.shift_us,
+        deletes=node.deletes,
+        retracts=node.output_kind != APPEND,
+    )

@@ -1,0 +1,96 @@
+"""Output rows of the `process` operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from milepost.jobspec.graph.rules.join import key_family
+from milepost.jobspec.graph.rules.node import APPEND, UPDATES, OutputRows, append_problems, key_problems
+from milepost.jobspec.job.operators.process import ProcessOperator
+from milepost.jobspec.values.names import did_you_mean
+from milepost.jobspec.values.problems import Path, Problem
+from milepost.jobspec.values.types import ColumnType
+
+
+def process_rows(
+    operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
+) -> OutputRows | list[Problem]:
+    """Return the columns that the class declares: append, or with an output key updates.
+
+    The output has an event time if all inputs have the same one and the class declares a timestamp of that name. For
+    updates, it must also be part of the output key.
+
+    Args:
+        declared: the class's `output`; None if the class was not loaded.
+    """
+    problems = []
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
+        problems += append_problems(operator.kind, name, rows, path, position)
+        problems += key_problems(operator.key, name, rows, path)
+    problems += _key_types(operator, inputs, path)
+    problems += _output_key_problems(operator, inputs, path, declared)
+    if problems:
+        return problems
+    output_key = operator.output_key or ()
+    kind = UPDATES if output_key else APPEND
+    times = {(rows.event_time, rows.shift_us) for rows in inputs}
+    event_time, shift_us = times.pop() if len(times) == 1 else (None, 0)
+    if output_key and event_time not in output_key:
+        event_time = None
+    if declared is None:
+        return OutputRows(
+            {}, event_time, kind, output_key, columns_known=False, shift_us=shift_us, deletes=bool(output_key)
+        )
+    timed = (type_ := declared.get(event_time or "")) is not None and type_.kind == "timestamp"
+    time = event_time if timed else None
+    return OutputRows(dict(declared), time, kind, output_key, shift_us=shift_us, deletes=bool(output_key))
+
+
+def _output_key_problems(
+    operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
+) -> Iterator[Problem]:
+    """Yield problems of the output key. It must include `key`, so that one subtask has all rows of an output key."""
+    if operator.output_key is None:
+        return
+    for column in operator.key:
+        if column not in operator.output_key:
+            message = f"{column} is missing: an output key must include the operator's `key`"
+            yield Problem((*path, "output_key"), message)
+    for index, column in enumerate(operator.output_key):
+        if declared is None:
+            return
+        type_ = declared.get(column)
+        input_types = [rows.type_of(column) for rows in inputs] if column in operator.key else []
+        if type_ is None:
+            message = f"the class's `output` has no column {column}; {did_you_mean(column, declared)}"
+        elif type_.is_nested:
+            message = f"{column} is {type_}; a key cannot contain lists or structs"
+        elif any(key is not None and not _is_injective(type_, key) for key in input_types):
+            message = f"{column} is {type_} in the class's `output`, but {next(filter(None, input_types))} in its input"
+        else:
+            continue
+        yield Problem((*path, "output_key", index), message)
+
+
+def _is_injective(type_: ColumnType, key: ColumnType) -> bool:
+    """Return whether different keys stay different in an output column of `type_`.
+
+    A float64 key may collide in a float32 column. An integer that does not fit fails at run time.
+    """
+    return key_family(type_) == key_family(key) and (key.kind, type_.kind) != ("float64", "float32")
+
+
+def _key_types(operator: ProcessOperator, inputs: Sequence[OutputRows], path: Path) -> Iterator[Problem]:
+    """Yield problems of key columns whose types in two inputs cannot be compared."""
+    for index, column in enumerate(operator.key):
+        first, first_type = None, None
+        for name, rows in zip(operator.inputs, inputs, strict=True):
+            type_ = rows.type_of(column)
+            if type_ is None or type_.is_nested:
+                continue
+            if first_type is None:
+                first, first_type = name, type_
+            elif key_family(type_) != key_family(first_type):
+                message = f"{column} is {first_type} in {first}, but {type_} in {name}: their values cannot be compared"
+                yield Problem((*path, "key", index), f"{message}; CAST one of them in an upstream `sql` operator")
+                break

@@ -1,0 +1,378 @@
+"""The job spec as frozen pydantic models, with exactly the keys this version supports.
+
+Constraints on a single key are checked here (DESIGN 8.1). Constraints between keys are checked in `graph/`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from milepost.jobspec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
+from milepost.jobspec.job.notifier_spec import NotifierSpec
+from milepost.jobspec.job.operators.asof import AsofOperator
+from milepost.jobspec.job.operators.join import JoinOperator, PairedOperator
+from milepost.jobspec.job.operators.keyed import Aggregates, AnyColumns, KeyedOperator, distinct
+from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.jobspec.job.operators.process import ProcessOperator
+from milepost.jobspec.job.operators.top import TopOperator
+from milepost.jobspec.job.operators.window import WindowOperator
+from milepost.jobspec.job.prices_spec import PricesSpec
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.values.fields import (
+    AssetUri,
+    ConnId,
+    Cron,
+    JobName,
+    Many,
+    NodeName,
+    PositiveDuration,
+    QueueUrl,
+    SinkName,
+    Size,
+    SpecModel,
+    Text,
+    TimeZone,
+)
+
+
+class StoreSpec(SpecModel):
+    """How to reach S3. Credentials come from a Connection or the standard AWS chain, never from the spec.
+
+    Attributes:
+        conn_id: Airflow Connection of type `aws` or `milepost_s3` with credentials, endpoint and region. Outside
+            Airflow it is read from the environment variable `AIRFLOW_CONN_<ID>`. It cannot be combined with the other
+            two keys. null: the other two keys and the standard AWS chain apply.
+        endpoint_url: URL of an S3 endpoint other than AWS, with its scheme. Empty: AWS. `${env:…}` is allowed.
+        region: the S3 region. `${env:…}` is allowed.
+    """
+
+    conn_id: ConnId | None = None
+    endpoint_url: str = ""
+    region: Text = "us-east-1"
+
+
+class SqlOperator(SpecModel):
+    """A row-wise SELECT over one input, or several SELECTs combined by UNION ALL.
+
+    Attributes:
+        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
+        inputs: names of sources and operators, each once. At least one SELECT must read each.
+        sql: Spark SQL, `SELECT … FROM input WHERE …`, where FROM names an input. Several SELECTs are combined by
+            `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
+    """
+
+    uid: NodeName
+    kind: Literal["sql"]
+    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
+    sql: Text
+
+
+class AggregateOperator(KeyedOperator):
+    """Running aggregates per key. Each epoch emits the keys that changed.
+
+    Attributes:
+        key: key columns, each once. []: one row of totals over all rows, which exists from the first epoch on.
+        inputs: name of one source or operator. Its rows may be append or updates. Over updates, sum, avg, stddev and
+            var of floats are refused.
+        aggregates: output column -> aggregate call. Nulls are treated as in SQL. Sums of integers are int64, averages
+            are float64. `var` and `stddev` are sample statistics, null for fewer than two values. `first` and `last`
+            are by event time, `arg_min(x, y)` and `arg_max(x, y)` by y; among rows with equal y, the smallest or
+            largest x is taken. `any` and `every` take boolean columns. `filter (where z)` restricts the call to rows
+            where z is true; z is a boolean column or a Spark SQL condition over one row.
+    """
+
+    kind: Literal["aggregate"]
+    key: AnyColumns
+    aggregates: Aggregates
+
+
+class DeduplicateOperator(KeyedOperator):
+    """The first row of each key.
+
+    Attributes:
+        ttl: how long a key is remembered, in event time, above 0s. Rows older than that are late and go to
+            `<uid>.late`. null: keys are remembered permanently, and no row is late.
+    """
+
+    kind: Literal["deduplicate"]
+    ttl: PositiveDuration | None = None
+
+
+RowWiseSpec = SqlOperator | LookupOperator
+"""Operators without state, which need no exchange."""
+StatefulSpec = (
+    AggregateOperator
+    | WindowOperator
+    | DeduplicateOperator
+    | ProcessOperator
+    | JoinOperator
+    | AsofOperator
+    | TopOperator
+    | LatestOperator
+)
+
+Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
+
+
+def key_texts(operator: RowWiseSpec | StatefulSpec) -> list[str]:
+    """Return the key of an operator as signatures record it.
+
+    A column is its name, a pair of columns of two inputs is ``left = right``. A `sql` operator has none.
+    """
+    if isinstance(operator, PairedOperator | LookupOperator):
+        return operator.key_texts
+    return list(getattr(operator, "key", ()))
+
+
+class CatalogSpec(SpecModel):
+    """The Iceberg catalog of a table. No setting is taken from the home folder or the environment.
+
+    Attributes:
+        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres.
+        uri: URI of the server, or SQLAlchemy URI of the database. A relative SQLite file is relative to the spec's
+            folder. `${env:…}` is allowed, and required for a password.
+        name: name of the catalog. In an sql catalog it is part of the table's key, so other engines must use the same
+            name.
+        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential` and
+            others. `${env:…}` is allowed, and required for a secret.
+    """
+
+    type: Literal["rest", "sql"]
+    uri: Text
+    name: Text = "milepost"
+    options: dict[Text, Text] = Field(default_factory=dict)
+
+
+_QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"
+
+
+def _qualified(name: str) -> str:
+    if re.fullmatch(_QUALIFIED, name) is None:
+        raise ValueError(f"expected a qualified table name such as `schema.name`, without spaces, got {name!r}")
+    return name
+
+
+BUCKET_FORMATS = ("delta", "iceberg")
+"""Formats whose upsert tables are divided into buckets of key groups."""
+
+
+class SinkSpec(SpecModel):
+    """A published table.
+
+    Attributes:
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`, unique among sinks.
+        input: what to publish: a source, an operator, `<uid>.late` (of a join `<uid>.late.<input>`), or `<source>.bad`.
+        format: decides who can read the table. delta and iceberg: any engine that supports the format. postgres: any
+            client of the database. parquet: only `milepost read`.
+        path: location of the table: an S3 or file URL, or a path relative to the spec. It must not overlap with
+            another table or with a source. `${env:…}` is allowed. null: the table is in Postgres.
+        mode: append keeps every row. upsert keeps the latest row per key, and needs an input with a key. changelog
+            keeps every change as a row, with `_op` (insert, upsert, delete) and `_checkpoint`; a delete holds only its
+            key.
+        catalog: the catalog of an Iceberg table. null for other formats.
+        table: name of an Iceberg table in its catalog, `namespace.name`, or of a Postgres table, `schema.name`. null
+            for other formats.
+        dsn: the Postgres database of the table, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`. `${env:…}` is
+            allowed, and required for a password. null if `conn_id` is given, and for other formats.
+        conn_id: Airflow Connection of type `postgres`, instead of `dsn`. Outside Airflow it is read from the
+            environment variable `AIRFLOW_CONN_<ID>`. null if `dsn` is given, and for other formats.
+        buckets: number of buckets of a Delta or Iceberg upsert table. An epoch rewrites the buckets in which a key
+            changed. At most `checkpointing.max_parallelism`. null: chosen by the number of rows, up to 64.
+        adopt: take over an existing Delta or Iceberg table that belongs to no Milepost job, and keep its rows. With
+            mode upsert the table must be empty. false: an existing table is refused.
+        partition_by: partition columns of a Delta or Iceberg table with mode append or changelog. Each file has one
+            value per column, which lets engines skip files. It is fixed when the table is created. null: not
+            partitioned.
+    """
+
+    name: SinkName
+    input: Text
+    format: Literal["parquet", "delta", "iceberg", "postgres"]
+    path: Text | None = None
+    mode: Literal["append", "upsert", "changelog"]
+    catalog: CatalogSpec | None = None
+    table: Annotated[str, AfterValidator(_qualified), Field(json_schema_extra={"pattern": _QUALIFIED})] | None = None
+    dsn: Text | None = None
+    conn_id: ConnId | None = None
+    buckets: Annotated[int, Field(ge=1)] | None = None
+    adopt: bool = False
+    partition_by: Annotated[Many[Text], Field(min_length=1), AfterValidator(distinct)] | None = None
+
+    @property
+    def by_buckets(self) -> bool:
+        """Whether the table is divided into buckets of key groups, and an epoch rewrites the changed buckets."""
+        return self.mode == "upsert" and self.format in BUCKET_FORMATS
+
+    @property
+    def location(self) -> str:
+        """The table's path, or its name in a database, as messages show it."""
+        return self.path if self.path is not None else f"table {self.table}"
+
+
+class Expectation(SpecModel):
+    """One Great Expectations expectation. Its arguments are the other keys, under the library's names.
+
+    Attributes:
+        type: name of the expectation, such as `expect_column_values_to_be_between`.
+        severity: critical: a failure vetoes the epoch. warning and info: a failure is only recorded.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    type: Annotated[str, Field(pattern=r"^expect_[a-z_]+$")]
+    severity: Literal["critical", "warning", "info"] = "critical"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The expectation's own keyword arguments."""
+        return dict(self.model_extra or {})
+
+
+class QualitySpec(SpecModel):
+    """Expectations on the rows that an epoch is about to publish to one sink.
+
+    Attributes:
+        sink: name of the sink. A sink has at most one suite.
+        scope: the rows to validate: those of this epoch.
+        engine: the engine that runs the expectations.
+        rows: number of failing rows that `show` displays for each expectation that vetoed. 0: none.
+        sample: number of rows, spread evenly, on which to validate expectations that need all rows in one process, when
+            an epoch has too many rows for that. null: such an expectation vetoes the epoch. All other expectations are
+            validated on every row.
+        expectations: at least one expectation.
+    """
+
+    sink: SinkName
+    scope: Literal["epoch"] = "epoch"
+    engine: Literal["pandas"] = "pandas"
+    rows: Annotated[int, Field(ge=0, le=20)] = 20
+    sample: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    expectations: Annotated[Many[Expectation], Field(min_length=1)]
+
+
+def _conf_text(value: object) -> object:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+class SparkSpec(SpecModel):
+    """The Spark session that runs an epoch.
+
+    Attributes:
+        master: Spark master URL of a session in the process that runs the epoch. It cannot be combined with `conn_id`
+            or with a literal `remote`.
+        remote: address of a Spark Connect server, `sc://host:port`. null, or empty after `${env:…}` is resolved: a
+            session with `master`.
+        conn_id: Airflow Connection of type `spark_connect` or `milepost_spark` with address and token of a server,
+            instead of `remote`. Outside Airflow it is read from the environment variable `AIRFLOW_CONN_<ID>`. It cannot
+            be combined with `remote` or `master`.
+        parallelism: subtasks per level, at most `checkpointing.max_parallelism`. It may change between epochs.
+        conf: Spark settings by name. Numbers and booleans become strings. Settings that Milepost controls are refused.
+            A secret must be written as `${env:…}`.
+        buffer_size: bytes of rows that one exchange buffer holds before it is sent.
+    """
+
+    master: Text = "local[2]"
+    remote: Text | None = None
+    conn_id: ConnId | None = None
+    parallelism: Annotated[int, Field(ge=1, le=MAX_KEY_GROUPS)] = 2
+    conf: dict[Text, Annotated[str, BeforeValidator(_conf_text)]] = Field(default_factory=dict)
+    buffer_size: Annotated[Size, Field(ge=1)] = 1_000_000
+
+
+class ScheduleSpec(SpecModel):
+    """When Airflow starts an epoch: on a schedule, on events (assets updated or objects arriving), or both.
+
+    Attributes:
+        cron: five fields such as `*/10 * * * *`, or @hourly, @daily, @weekly, @monthly, @yearly.
+        timezone: time zone of the cron expression, such as Europe/Berlin. Refused without `cron`.
+        asset: URI of one Airflow asset. An update starts an epoch.
+        any_of: URIs of several assets. An update of any of them starts an epoch.
+        sqs: URL of an SQS queue that receives the event notifications of the source's bucket. Airflow's triggerer
+            watches it, with the credentials of `store.conn_id` or the standard AWS chain. Airflow drops events of a
+            paused DAG; the next event, or `cron`, picks up the objects they announced.
+    """
+
+    cron: Cron | None = None
+    timezone: TimeZone = "UTC"
+    asset: AssetUri | None = None
+    any_of: Annotated[Many[AssetUri], Field(min_length=1)] | None = None
+    sqs: QueueUrl | None = None
+
+
+class AirflowSpec(SpecModel):
+    """Settings of the job's Airflow DAGs.
+
+    Attributes:
+        owner: owner of the tasks.
+        tags: tags of the DAGs, in addition to the job's name.
+        retries: retries of each task of the epoch DAG.
+        pool: Airflow pool of the tasks. null: the default pool.
+        on_failure: Airflow notifiers to call when a run fails, of the epoch DAG or of the job's form.
+    """
+
+    owner: Annotated[Text, Field(max_length=250)] = "data"
+    tags: Many[Annotated[Text, Field(max_length=100)]] = ("milepost",)
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    pool: Annotated[Text, Field(max_length=250)] | None = None
+    on_failure: Many[NotifierSpec] = ()
+
+
+class JobSpec(SpecModel):
+    """One job.
+
+    Attributes:
+        name: `[a-z][a-z0-9_-]{0,62}` without `__`. It names the job's folder in the storage, and its DAGs.
+        storage: root shared by jobs. Everything of this job is stored under `<storage>/<name>/`. An S3 or file URL, or
+            a path relative to the spec.
+        store: how to reach S3.
+        sources: sources by name, at least one.
+        operators: the operators, connected by name. Without any, sinks publish sources.
+        sinks: the published tables.
+        quality: expectation suites, at most one per sink.
+        checkpointing: retention, time limits and restarts.
+        spark: the Spark session that runs an epoch.
+        schedule: when Airflow starts an epoch. null: only on request.
+        prices: what storage and machines cost. null: no cost estimate.
+        airflow: settings of the job's Airflow DAGs.
+    """
+
+    name: JobName
+    storage: Text
+    store: StoreSpec = StoreSpec()
+    sources: Annotated[dict[NodeName, SourceSpec], Field(min_length=1)]
+    operators: Many[Operator] = ()
+    sinks: Many[SinkSpec] = ()
+    quality: Many[QualitySpec] = ()
+    checkpointing: CheckpointingSpec = CheckpointingSpec()
+    spark: SparkSpec = SparkSpec()
+    schedule: ScheduleSpec | None = None
+    prices: PricesSpec | None = None
+    airflow: AirflowSpec = AirflowSpec()
+
+    @property
+    def streams(self) -> dict[str, SourceSpec]:
+        """The sources whose objects are consumed, each once."""
+        return {name: source for name, source in self.sources.items() if not source.static}
+
+    @property
+    def dimensions(self) -> dict[str, SourceSpec]:
+        """The static sources, which lookups read."""
+        return {name: source for name, source in self.sources.items() if source.static}
+
+    def operator(self, uid: str) -> RowWiseSpec | StatefulSpec:
+        """Return the operator with this uid. Raises KeyError."""
+        return next((o for o in self.operators if o.uid == uid), None) or _missing(uid)
+
+    def sink(self, name: str) -> SinkSpec:
+        """Return the sink with this name. Raises KeyError."""
+        return next((s for s in self.sinks if s.name == name), None) or _missing(name)
+
+
+def _missing(name: str) -> Any:
+    raise KeyError(name)

@@ -1,0 +1,129 @@
+"""Describe the modes, event times, state bounds and late rows of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from milepost.jobspec.graph.checks import late_outputs
+from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
+from milepost.jobspec.graph.graph import JobGraph, Node
+from milepost.jobspec.graph.rules.node import APPEND, RETRACTIONS, UPDATES
+from milepost.jobspec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
+from milepost.jobspec.job.spec import JobSpec, ProcessOperator, WindowOperator
+from milepost.jobspec.values.times.durations import format_duration
+
+_LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
+
+
+def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
+    """Return a JSON-compatible description of a node, without its columns.
+
+    Returns:
+        ``mode``: append, upsert(key), retract or static. ``event_time_shift_us``: offset of its event time.
+        ``holds_back``: how much older than its watermark its rows may be, a duration, or null. ``sources``: the sources
+        that determine its watermark. ``state``: per table
+        ``{"table", "name", "holds", "until", "grows_with", "bound"}``. ``late``: per output of late rows
+        ``{"output", "rule", "sinks"}``. ``whole_because``: the setting that forces one reader per object of a source;
+        null: large uncompressed objects have several.
+    """
+    operator = None if node.uid in spec.sources else spec.operator(node.uid)
+    bounds = () if operator is None else state_bounds(operator)
+    updates = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
+    if operator is not None and updates:
+        bounds = tuple(
+            bound
+            for producer in updates
+            for bound in bounds_over_updates(
+                operator,
+                producer.uid,
+                producer.key if producer.output_kind == UPDATES else None,
+                producer.event_time,
+            )
+        )
+    if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
+        bounds = (*bounds, bound_of_output(operator, node.key))
+    return {
+        "mode": mode_of(node),
+        "event_time_shift_us": node.shift_us,
+        "holds_back": _holds_back(spec, node),
+        "sources": list(node.sources),
+        "whole_because": spec.sources[node.uid].whole_because if node.kind == "source" else None,
+        "state": [
+            {
+                "table": bound.table,
+                "name": f"{node.uid}.{bound.table}" if bound.table else node.uid,
+                "holds": bound.holds,
+                "until": bound.until,
+                "grows_with": bound.grows_with,
+                "bound": bound.text,
+            }
+            for bound in bounds
+        ],
+        "late": [
+            {"output": output, "rule": _late_rule(node.kind), "sinks": _readers(graph, output)}
+            for output, (uid, _) in late_outputs(spec).items()
+            if uid == node.uid
+        ],
+    }
+
+
+def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
+    """Return the edges of a graph, in the order of its nodes: to operators, then to sinks.
+
+    Returns:
+        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``. part: "" for rows, ``.late…`` or
+        ``.bad`` for late rows or bad records. sink: whether `to` is a sink. exchanged: whether rows are exchanged
+        between tasks by the key of `to`.
+    """
+    return [*_edges(spec, graph)]
+
+
+def mode_of(node: Node) -> str:
+    """Return the mode of a node's rows: append, retract, static, upsert(key) or upsert(key) with deletes."""
+    if node.kind == "static":
+        return node.kind
+    if node.output_kind != UPDATES:
+        return node.output_kind
+    return f"upsert({', '.join(node.key) or 'one row'}){' with deletes' if node.deletes else ''}"
+
+
+def _edges(spec: JobSpec, graph: JobGraph) -> Iterator[dict[str, Any]]:
+    late = late_outputs(spec)
+    for node in graph.nodes.values():
+        rows = {"mode": mode_of(node), "key": list(node.key), "event_time": node.event_time}
+        for consumer in dict.fromkeys(node.consumers):
+            reader = graph.nodes[consumer]
+            exchanged = reader.is_stateful
+            read = rows | {"mode": RETRACTIONS} if node.retracts and (exchanged or reader.retracts) else rows
+            if node.retracts and reader.retracts and reader.shown and not exchanged:
+                read = rows | {"mode": f"{rows['mode']} and {RETRACTIONS}"}
+            yield {"from": node.uid, "part": "", "to": consumer, "sink": False, **read, "exchanged": exchanged}
+        for sink in graph.sink_inputs.values():
+            if sink.uid == node.uid:
+                output = _side_output(graph, node, late.get(sink.output)) if sink.part else rows
+                ends = {"from": node.uid, "part": sink.part, "to": sink.sink, "sink": True}
+                yield {**ends, **output, "exchanged": False}
+
+
+def _side_output(graph: JobGraph, node: Node, late: tuple[str, int] | None) -> dict[str, Any]:
+    """Return mode, key and event time of late rows or bad records. Late rows keep the event time of the input."""
+    event_time = None if late is None else graph.nodes[node.inputs[late[1]]].event_time
+    return {"mode": APPEND, "key": [], "event_time": event_time}
+
+
+def _late_rule(kind: str) -> str:
+    """Return the rule by which rows of a kind are late, without the name of their output."""
+    return _LATE_RULES[kind].partition(": `<uid>")[0]
+
+
+def _readers(graph: JobGraph, output: str) -> list[str]:
+    return [sink.sink for sink in graph.sink_inputs.values() if sink.output == output]
+
+
+def _holds_back(spec: JobSpec, node: Node) -> str | None:
+    if node.kind == "source":
+        source = spec.sources[node.uid]
+        return format_duration(source.watermark_delay) if source.event_time is not None else None
+    return format_duration(timedelta(microseconds=node.holdback_us)) if node.event_time is not None else None

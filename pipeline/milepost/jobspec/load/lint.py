@@ -1,0 +1,61 @@
+"""The `lint` report of a valid spec, and the JSON Schema of specs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobspec.column_lineage.sink_lineage import lineage_document
+from milepost.jobspec.graph.checks import bad_outputs
+from milepost.jobspec.graph.edges import BAD
+from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.explain import explained_edges, explained_node
+from milepost.jobspec.load.load import LoadedJob
+
+
+def lint_report(job: LoadedJob) -> dict[str, Any]:
+    """Return a JSON-compatible description of a job's graph.
+
+    Raises:
+        InvalidRequest: the problems that only the graph shows: SQL, columns, types, output modes.
+    """
+    graph = job.graph()
+    return {
+        "job": job.spec.name,
+        "spec_hash": job.spec_hash,
+        "levels": graph.levels,
+        "nodes": [
+            {
+                "uid": node.uid,
+                "kind": node.kind,
+                "level": node.level,
+                "inputs": list(node.inputs),
+                "output": node.output_kind,
+                "key": list(node.key),
+                "event_time": node.event_time,
+                "columns": {name: None if type_ is None else str(type_) for name, type_ in node.columns.items()},
+                **explained_node(job.spec, graph, node),
+            }
+            for node in graph.nodes.values()
+        ],
+        "edges": explained_edges(job.spec, graph),
+        "sinks": [
+            {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.location}
+            for sink in job.spec.sinks
+        ],
+        "lineage": lineage_document(job.spec, graph),
+        "columns_unknown": [node.uid for node in graph.nodes.values() if not node.columns_known],
+        "unread": _unread(job.spec, graph),
+    }
+
+
+def _unread(spec: JobSpec, graph: JobGraph) -> list[str]:
+    """Return the names of nodes and bad records without a reader."""
+    nodes = [node.uid for node in graph.nodes.values() if not (node.consumers or node.sinks or node.late_sinks)]
+    return nodes + [name for name in bad_outputs(spec) if not graph.nodes[name.removesuffix(BAD)].bad_sinks]
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a spec, with what this version supports."""
+    schema = JobSpec.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

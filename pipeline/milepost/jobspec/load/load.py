@@ -1,0 +1,302 @@
+"""Find, read, check and resolve job specs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milepost.errors import EnvironmentUnusable, InvalidRequest, NotFound
+from milepost.jobspec.graph.checks import structure_problems
+from milepost.jobspec.job.connections import (
+    ConnectionLookup,
+    PostgresAccess,
+    environment_connection,
+    postgres_access,
+    s3_access,
+    spark_server,
+)
+from milepost.jobspec.job.environment import referenced_variables, resolve_spec, resolve_text
+from milepost.jobspec.job.spec import JobSpec, SinkSpec
+from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
+from milepost.jobspec.load.placement import placement_problems
+from milepost.jobspec.load.validation import validate_spec
+from milepost.jobspec.values.problems import Problem, invalid_spec
+from milepost.jobspec.values.spark_remote import SparkRemote, parse_remote
+from milepost.jobspec.values.suggestions import nearest
+from milepost.protocol.records.locations import (
+    absolute_url,
+    child_url,
+    database_uri,
+    endpoint_problem,
+    location_problem,
+)
+from milepost.protocol.records.object_store import StoreConfig
+
+if TYPE_CHECKING:
+    from milepost.jobspec.graph.graph import JobGraph, Outputs
+
+CONFIG_FOLDER = "config"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJob:
+    """A job whose spec is valid, except that its SQL was not parsed (`graph()` does). Picklable, contains no secret.
+
+    Attributes:
+        spec: the spec, with `${env:…}` unresolved.
+        path: absolute path of the spec file.
+        text: text of the spec file.
+        spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and explicit
+            defaults do not change it; the order of names that the user chose, such as columns, does.
+        module_dir: folder of the spec, where its modules are.
+        find_connection: looks up a Connection by its id, when it is needed.
+    """
+
+    spec: JobSpec
+    path: Path
+    text: str
+    spec_hash: str
+    module_dir: Path
+    find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
+
+    def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
+        """Return the spec with `${env:…}` and relative catalog files resolved.
+
+        Raises:
+            InvalidRequest: a variable is not set.
+        """
+        spec = resolve_spec(self.spec, os.environ if environment is None else environment)
+        return spec.model_copy(update={"sinks": tuple(map(self.with_catalog_file, spec.sinks))})
+
+    def with_catalog_file(self, sink: SinkSpec) -> SinkSpec:
+        """Return a sink with an absolute catalog file, if any, so that it does not depend on the working directory."""
+        if sink.catalog is None:
+            return sink
+        catalog = sink.catalog.model_copy(update={"uri": database_uri(sink.catalog.uri, self.module_dir)})
+        return sink.model_copy(update={"catalog": catalog})
+
+    def graph(self, outputs: Outputs | None = None) -> JobGraph:
+        """Return the job graph. Raises InvalidRequest with all problems and their positions in the file.
+
+        Args:
+            outputs: columns that the classes of process operators declare, if they were loaded.
+        """
+        from milepost.jobspec.graph.graph import analyse
+
+        graph, problems = analyse(self.spec, outputs)
+        if graph is None:
+            raise _invalid(problems, self.path, read_document(self.text))
+        return graph
+
+    @property
+    def storage_url(self) -> str:
+        """The absolute URL of the storage root that jobs share."""
+        return self.url(self.spec.storage)
+
+    def url(self, location: str) -> str:
+        """Return the absolute URL of a location in this spec. A relative path is relative to the spec's folder.
+
+        Raises:
+            InvalidRequest: a variable in it is not set, or it does not resolve to a location.
+        """
+        text = resolve_text(location, os.environ, "path")
+        problem = location_problem(text)
+        if problem:
+            raise InvalidRequest(f"the location {location!r} of job {self.spec.name} is not valid: {problem}.")
+        return absolute_url(text, self.module_dir)
+
+    def store_config(self, url: str) -> StoreConfig:
+        """Return how to reach a store root with this job's connection.
+
+        Raises:
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: the Connection is missing or not usable.
+        """
+        conn_id = self.spec.store.conn_id
+        if conn_id is not None and url.startswith("s3:"):
+            access = s3_access(self.find_connection(conn_id))
+            return StoreConfig(
+                url=url,
+                endpoint_url=access.endpoint_url,
+                region=access.region,
+                endpoint_origins=(f"Connection {conn_id}",),
+                conn_id=conn_id,
+                credentials=access.credentials,
+            )
+        endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
+        problem = endpoint_problem(endpoint)
+        if problem:
+            raise InvalidRequest(f"store.endpoint_url of job {self.spec.name}: {problem}. Nothing was run or changed.")
+        region = resolve_text(self.spec.store.region, os.environ, "store.region")
+        named = referenced_variables(self.spec.store.endpoint_url)
+        return StoreConfig(url=url, endpoint_url=endpoint or None, region=region, endpoint_origins=tuple(named))
+
+    def spark_server(self) -> SparkRemote | None:
+        """Return the Spark Connect server that runs epochs; None: a session in the epoch's process.
+
+        Raises:
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: its address or Connection is missing or not usable.
+        """
+        if self.spec.spark.conn_id is not None:
+            return spark_server(self.find_connection(self.spec.spark.conn_id))
+        text = self.resolved().spark.remote
+        try:
+            return None if text is None else parse_remote(text)
+        except ValueError as problem:
+            raise EnvironmentUnusable(
+                f"spark.remote: {problem}. Nothing was run.",
+                hint="correct `spark.remote` or the environment variable it refers to",
+            ) from None
+
+    def postgres_access(self, sink: str) -> PostgresAccess:
+        """Return how to reach the database of a sink's table.
+
+        Raises:
+            InvalidRequest: as in `resolved`. EnvironmentUnusable: its Connection is missing or not usable.
+        """
+        spec = self.resolved().sink(sink)
+        if spec.conn_id is not None:
+            return postgres_access(self.find_connection(spec.conn_id))
+        return PostgresAccess(f"the `dsn` of sink {sink}", dsn=spec.dsn or "")
+
+    @property
+    def job_store(self) -> StoreConfig:
+        """The store of this job, `<storage>/<name>`."""
+        return self.store_config(child_url(self.storage_url, self.spec.name))
+
+
+def load_job(path_or_name: str | Path, root: Path | None = None) -> LoadedJob:
+    """Load the job of a spec file, or of a name under `config/`.
+
+    Args:
+        path_or_name: a path is relative to the working directory; a name means `<root>/config/<name>.yaml`.
+        root: None: the working directory.
+    Raises:
+        NotFound: there is no such file or name.
+        InvalidRequest: all problems of the file, each with file, line and column.
+    """
+    path = find_spec(str(path_or_name), Path.cwd() if root is None else root)
+    job = from_text(read_spec(path), path)
+    check_placement(job)
+    return job
+
+
+def read_spec(path: Path) -> str:
+    """Return the text of a spec file. Raises InvalidRequest: it cannot be read, or its path is not UTF-8."""
+    if _escaped(path.absolute()) != str(path.absolute()):
+        raise InvalidRequest(
+            f"{shown_path(path)}: the name of the file is not UTF-8. Nothing was run.",
+            hint="Rename it: the path of a spec is stored with its job.",
+        )
+    try:
+        with path.open(encoding="utf-8") as stream:
+            return stream.read(MAX_CHARACTERS + 1)  # `read_document` refuses a longer text
+    except UnicodeDecodeError as problem:
+        raise InvalidRequest(f"{shown_path(path)} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
+    except OSError as problem:
+        raise InvalidRequest(f"{shown_path(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
+
+
+def from_text(text: str, path: Path) -> LoadedJob:
+    """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest."""
+    spec, spec_hash, problems, document = _validated(text)
+    if spec is None or problems:
+        raise _invalid(problems, path, document)
+    return from_spec(spec, spec_hash, text, path)
+
+
+def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob:
+    """Return the job of a spec that was validated before, as if it had been read from `path`."""
+    path = _plain(path)
+    return LoadedJob(spec=spec, path=path, text=text, spec_hash=spec_hash, module_dir=path.parent)
+
+
+def check_placement(job: LoadedJob) -> None:
+    """Refuse a job whose locations overlap when resolved in this environment. Raises InvalidRequest."""
+    problems = placement_problems(job.spec, job.module_dir, os.environ)
+    if problems:
+        raise _invalid(problems, job.path, read_document(job.text))
+
+
+@lru_cache(maxsize=16)
+def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]:
+    """Return the spec of a text with its hash, or its problems. Cached, because commands load the same texts often."""
+    try:
+        document = read_document(text)
+    except Unreadable as problem:
+        return None, "", [Problem((), problem.message)], Document(values={(): (problem.line, problem.column)})
+    spec, problems = validate_spec(document.value)
+    problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
+    return spec, hash_spec(spec) if spec else "", problems, document
+
+
+def hash_spec(spec: JobSpec) -> str:
+    """Return the hex SHA-256 of the canonical JSON of a spec.
+
+    Keys of the model are in the order of its fields. Names that the user chose keep their order, because the order of
+    columns breaks ties between rows.
+    """
+    value = spec.model_dump(mode="json", by_alias=True)
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
+
+
+def find_spec(path_or_name: str, root: Path) -> Path:
+    """Return the spec file for a path or a name. Raises NotFound."""
+    is_path = "/" in path_or_name or path_or_name.endswith(_SUFFIXES)
+    folder = root / CONFIG_FOLDER
+    candidates = [Path(path_or_name)] if is_path else [folder / f"{path_or_name}{suffix}" for suffix in _SUFFIXES]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    if is_path:
+        raise NotFound(f"there is no spec file {path_or_name}. Nothing was run.", hint="Check the path.")
+    known = sorted({path.stem for path in spec_files(folder)})
+    near = nearest(path_or_name, known)
+    guess = f' Did you mean "{near}"?' if near else ""
+    raise NotFound(
+        f"there is no job {path_or_name}: {shown_path(folder / (path_or_name + '.yaml'))} does not exist.{guess}",
+        hint=f"Known jobs: {', '.join(known[:20]) or 'none'}. `milepost init {path_or_name}` creates a new one."
+        if not near
+        else f"Known jobs: {', '.join(known[:20])}.",
+    )
+
+
+def spec_files(folder: Path) -> list[Path]:
+    """Return the spec files directly in a folder, sorted. Subfolders hold examples and the demo."""
+    return sorted(path for path in folder.glob("*") if path.suffix in _SUFFIXES and path.is_file())
+
+
+def is_spec(text: str) -> bool:
+    """Return whether a text is a job name or a spec file, and not a storage."""
+    return "/" not in text or text.endswith(_SUFFIXES)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path for messages: relative to the working directory if it is below."""
+    absolute = _plain(path)
+    return _escaped(absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute)
+
+
+def _escaped(path: Path) -> str:
+    r"""Return a path as printable text. A byte that is not UTF-8 becomes `\xe9`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _plain(path: Path) -> Path:
+    """Return an absolute path, without `..` if that names the same file."""
+    absolute = path.absolute()
+    plain = Path(os.path.normpath(absolute))
+    with contextlib.suppress(OSError):
+        return plain if plain.samefile(absolute) else absolute
+    return absolute
+
+
+def _invalid(problems: list[Problem], path: Path, document: Document) -> InvalidRequest:
+    return invalid_spec(problems, file=shown_path(path), keys=document.keys, values=document.values)

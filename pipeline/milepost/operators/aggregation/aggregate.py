@@ -1,0 +1,155 @@
+"""`kind: aggregate`: running aggregates per key; each epoch emits the keys that changed, with their new values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
+from milepost.operators.aggregation.totals import begun, state_key, state_key_fields
+from milepost.operators.contract import (
+    ONLY_TABLE,
+    CheckpointListener,
+    Combiner,
+    KeyedState,
+    OperatorOutput,
+    OperatorRun,
+    OutputKind,
+    StateTable,
+    only_table,
+)
+from milepost.operators.rows.changed import ChangedKeys
+from milepost.operators.rows.columns import (
+    check_key,
+    distinct_columns,
+    key_columns,
+    number_keys,
+    plain_schema,
+)
+from milepost.operators.rows.retractions import NONE, retractions
+
+
+class AggregateByKey:
+    """Aggregates over all rows of a key so far, or of all. Nothing is ever late; a null key is a group of its own."""
+
+    output_kind = OutputKind.UPDATES
+    listener: CheckpointListener | None = None
+
+    def __init__(
+        self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_schema: pa.Schema
+    ) -> None:
+        check_key(uid, key, input_schema)
+        self._input_schema = plain_schema(input_schema)
+        self._aggregates = Aggregates(uid, calls, self._input_schema)
+        self.uid = uid
+        self.key = self.routing_key = self.output_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
+        self.state_key, keys = state_key(key), state_key_fields(key, self._input_schema)
+        self.state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.state_key, self.routing_key, self.state_schema),
+            **self._aggregates.value_tables(keys, key),
+        }
+        self.output_schema = distinct_columns(uid, [*keys[: len(key)], *self._aggregates.output_fields])
+        self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> AggregateRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return AggregateRun(self, tables)
+
+    def take_up(self, rows: pa.Table, tables: Mapping[str, KeyedState]) -> pa.Table:
+        """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        row_keys = key_columns(rows, self.key)
+        rows = self._aggregates.flagged(row_keys, rows, tables)
+        keys, changed = self._aggregates.fold(row_keys, rows, tables[ONLY_TABLE])
+        keys.put(changed)
+        return changed
+
+    def partials(self, rows: pa.Table) -> pa.Table:
+        """Fold rows alone, key by key: key columns, accumulators, and how many rows there were."""
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        codes, found = number_keys(key_columns(rows, self.key))
+        count = found.num_rows
+        accumulated = self._aggregates.partials(rows, codes, count)
+        for name in accumulated.column_names:
+            found = found.append_column(accumulated.field(name), accumulated.column(name))
+        return found.append_column(ROWS_COLUMN, pa.array(np.bincount(codes, minlength=count).astype(np.int64)))
+
+    def take_up_partials(self, partials: pa.Table, state: KeyedState) -> pa.Table:
+        """As `take_up`, for the rows that partial results stand for."""
+        keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.state_key, state)
+        keys.put(changed)
+        return changed
+
+    def begun(self, state: KeyedState) -> pa.Table | None:
+        """Return the row of totals where it begins with this epoch, and no row has come."""
+        return begun(self.key, state, self._aggregates.of_no_rows)
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return what state rows give out. Raises OperatorFailed on overflow."""
+        columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
+        return pa.table(columns, schema=self.output_schema)
+
+
+class AggregateRun:
+    """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
+
+    def __init__(self, operator: AggregateByKey, tables: Mapping[str, KeyedState]) -> None:
+        self._operator = operator
+        self._tables, self._state = tables, tables[ONLY_TABLE]
+        self._changed = ChangedKeys(operator.state_key)
+        self._emitted = operator.output_schema.empty_table()
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Fold the rows; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._changed.add(self._operator.take_up(rows, self._tables))
+        yield from ()
+
+    def partials(self, partials: pa.Table) -> None:
+        """Take up what other subtasks folded."""
+        self._changed.add(self._operator.take_up_partials(partials, self._state))
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
+        changed = self._changed.current(self._state)
+        if changed is None:
+            changed = self._operator.begun(self._state)
+        if changed is not None:
+            self._emitted = self._operator.results(changed)
+        return self._emitted
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        now = self._emitted
+        if not now.num_rows:
+            return retractions(now, NONE, now, NONE)
+        before, known = self._state.group(key_columns(now, self._operator.key)).find_at_start()
+        given = self._operator.results(before.filter(pa.array(known)))
+        return retractions(given, np.flatnonzero(known), now, np.arange(now.num_rows))
+
+
+class AggregateCombiner:
+    """Implements `Combiner` for an `AggregateByKey` whose accumulators merge."""
+
+    def __init__(self, operator: AggregateByKey) -> None:
+        self._operator = operator
+
+    def combine(self, rows: pa.Table) -> pa.Table:
+        return self._operator.partials(rows)
+
+    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+        if not isinstance(run, AggregateRun):
+            raise TypeError(f"partial results of {self._operator.uid!r} are for its own runs")
+        if partials.num_rows:
+            run.partials(partials)
+        return int(pc.sum(partials.column(ROWS_COLUMN)).as_py() or 0)

@@ -1,0 +1,195 @@
+"""`kind: aggregate` over updates: rows that are taken back are subtracted, and a key whose rows are gone is deleted.
+
+Sums are exact, so what was added and taken back leaves nothing behind; what is no sum is read from the values that are
+there (`value_tables.py`). A key may have fewer than no rows while others of the same change are in flight: it is kept,
+and counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
+from milepost.operators.aggregation.totals import begun, state_key, state_key_fields
+from milepost.operators.aggregation.value_tables import ValueTableRun, WeightedRows
+from milepost.operators.contract import (
+    ONLY_TABLE,
+    Bools,
+    CheckpointListener,
+    Combiner,
+    GroupedKeys,
+    KeyedState,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    StateTable,
+    only_table,
+)
+from milepost.operators.rows.columns import (
+    check_key,
+    distinct_columns,
+    distinct_rows,
+    key_columns,
+    plain_schema,
+)
+from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
+from milepost.operators.rows.retractions import NONE, check_settled, retractions
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+
+
+class AggregateOverUpdates:
+    """Aggregates over the rows of a key that are there. Nothing is ever late; a null key is a group of its own."""
+
+    output_kind = OutputKind.UPDATES
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(self, uid: str, key: Sequence[str], calls: Mapping[str, AggregateCall], input_: OperatorInput) -> None:
+        check_key(uid, key, input_.schema)
+        schema = plain_schema(input_.schema)
+        self._input_schema = pa.schema([field for field in schema if field.name != WEIGHT_COLUMN])
+        self._aggregates = Aggregates(uid, calls, self._input_schema, over_updates=True)
+        self.uid = uid
+        self.key = self.output_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
+        self.state_key, keys = state_key(key), state_key_fields(key, schema)
+        state_schema = distinct_columns(uid, [*keys, *self._aggregates.state_fields])
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.state_key, self.key, state_schema),
+            **{one.name: one.table(keys, key) for one in self._aggregates.weighted},
+        }
+        self._nothing = self._aggregates.of_no_rows
+        self.deletes = bool(key) and not set(key) <= set(input_.stable_key)
+        self.row_schema = distinct_columns(uid, [*keys[: len(key)], *self._aggregates.output_fields])
+        self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> UpdatesRun:
+        """Start one subtask's epoch; nothing here fires."""
+        values = [ValueTableRun(one, self.state_key, tables[one.name]) for one in self._aggregates.weighted]
+        return UpdatesRun(self, tables[ONLY_TABLE], values)
+
+    def take_up(self, rows: pa.Table, state: KeyedState, values: Sequence[ValueTableRun]) -> pa.Table:
+        """Add rows to their keys' accumulators, and subtract those that are taken back; return the distinct keys."""
+        weights = rows.column(WEIGHT_COLUMN).to_numpy()
+        rows = rows.select(self._input_schema.names).cast(self._input_schema)
+        keys = key_columns(rows, self.key)
+        occurring = state.group(keys)
+        previous = occurring.find()[0]
+        weighted = WeightedRows(rows, keys, occurring.codes, previous.num_rows, weights)
+        columns = [*occurring.keys.columns, *self._aggregates.fold_weighted(weighted, previous)]
+        for one in values:
+            columns += one.take_up(weighted, previous)
+        occurring.put(pa.table(columns, schema=self.tables[ONLY_TABLE].schema))
+        return occurring.keys
+
+    def rows_of(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of state rows that are there. Raises OperatorFailed on overflow."""
+        if not self.key and not _counted(state_rows).all():
+            state_rows = self._nothing
+        columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
+        return pa.table(columns, schema=self.row_schema)
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
+        rows = self.rows_of(state_rows.filter(pa.array(self.there(state_rows))))
+        return self.marked(rows, self.row_schema.empty_table())
+
+    def is_empty(self, state_rows: pa.Table) -> Bools:
+        """Return which keys have nothing left."""
+        return self._aggregates.is_empty(state_rows)
+
+    def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
+        """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
+        return with_deletes(rows, gone, self.key) if self.deletes else rows
+
+    def there(self, state_rows: pa.Table) -> Bools:
+        """Return which keys have rows; totals are there without any."""
+        if self.key:
+            return _counted(state_rows)
+        known: Bools = state_rows.column(ROWS_COLUMN).is_valid().to_numpy()
+        return known
+
+    def begun(self, state: KeyedState) -> pa.Table | None:
+        """Return the row of totals where it begins with this epoch, and no row has come."""
+        return begun(self.key, state, self._nothing)
+
+
+def _counted(state_rows: pa.Table) -> Bools:
+    """Return which keys have rows; where more were taken back than came none is there."""
+    counted: Bools = pc.fill_null(state_rows.column(ROWS_COLUMN), 0).to_numpy() > 0
+    return counted
+
+
+class UpdatesRun:
+    """One subtask's epoch of an `AggregateOverUpdates`: changed keys come out at its end."""
+
+    def __init__(self, operator: AggregateOverUpdates, state: KeyedState, values: Sequence[ValueTableRun] = ()) -> None:
+        self._operator = operator
+        self._state, self._values = state, values
+        self._pieces: list[pa.Table] = []
+        nothing = operator.row_schema.empty_table()
+        self._before, self._now = (nothing, NONE), (nothing, NONE)
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Take rows up; nothing is emitted yet, and nothing is ever late."""
+        if rows.num_rows:
+            self._pieces.append(self._operator.take_up(rows, self._state, self._values))
+        yield from ()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each changed key that has rows, then deletes of those that had some when the epoch began.
+
+        Where keys never go, one is without rows only while those that replace them are in flight.
+        """
+        if not self._pieces and (first := self._operator.begun(self._state)) is not None:
+            self._pieces.append(first.select(self._operator.state_key))
+        if not self._pieces:
+            return self._operator.output_schema.empty_table()
+        occurring = self._state.group(self._changed_keys())
+        state_rows = self._certain(occurring)
+        started = occurring.find_at_start()[0]
+        is_there, was_there = self._operator.there(state_rows), self._operator.there(started)
+        self._before = self._rows(started, was_there), np.flatnonzero(was_there)
+        self._now = self._rows(state_rows, is_there), np.flatnonzero(is_there)
+        if self._operator.key:
+            self._state.delete(occurring.keys.filter(pa.array(self._operator.is_empty(state_rows))))
+        return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(was_there & ~is_there)))
+
+    def retractions(self) -> pa.Table:
+        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        return retractions(*self._before, *self._now)
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a row was taken back that never came."""
+        if not self._pieces and not all_keys:
+            return
+        rows = self._state.rows() if all_keys else self._state.group(self._changed_keys()).find()[0]
+        short = ~_counted(rows) & ~self._operator.is_empty(rows)
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pa.array(short)))
+        for one in self._values:
+            one.check_settled(self._operator.uid, self._operator.key, all_keys=all_keys)
+
+    def _rows(self, state_rows: pa.Table, wanted: Bools) -> pa.Table:
+        return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
+
+    def _certain(self, occurring: GroupedKeys) -> pa.Table:
+        """Return the state rows of keys, in which what is kept of their values is certain now."""
+        state_rows = occurring.find()[0]
+        changed = np.zeros(state_rows.num_rows, dtype=np.bool_)
+        for one in self._values:
+            state_rows, of_table = one.certain(state_rows)
+            changed |= of_table
+        occurring.put(state_rows.filter(pa.array(changed)), changed)
+        return state_rows
+
+    def _changed_keys(self) -> pa.Table:
+        return distinct_rows(pa.concat_tables(self._pieces))

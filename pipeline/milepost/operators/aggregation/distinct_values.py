@@ -1,0 +1,72 @@
+"""The values that `count(distinct x)` has seen: a table of state per argument, one row for each value of each key.
+
+A value that is there for the first time is flagged in the row that brings it; what is counted is flags. So the counts
+do not depend on how rows are cut, or on which of the rows of a value comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.jobspec.values.aggregates import AggregateCall, argument_label
+from milepost.operators.aggregation.accumulators import typed_by
+from milepost.operators.contract import Ints, KeyedState, StateTable
+from milepost.operators.rows.columns import key_columns
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+
+VALUE_COLUMN = "__value"
+"""State column of a value; nulls are not counted, and so not kept."""
+
+
+def flag_of(table: str) -> str:
+    """Return the column of true and false that says which rows bring a table a new value."""
+    return f"__first of {table}"
+
+
+def counted_name(call: AggregateCall) -> str:
+    """Return the state column that counts the values of a distinct count."""
+    return f"count(distinct {argument_label(call.column, call.where)})"
+
+
+class DistinctValues:
+    """The values of one column, perhaps only of some rows.
+
+    Attributes:
+        name: of its table of state. counted: state column of how many there are.
+    """
+
+    def __init__(self, call: AggregateCall, data_type: pa.DataType) -> None:
+        self._column, self._where, self._type = str(call.column), call.where, data_type
+        self.name = str(call.value_table)
+        self.counted = counted_name(call)
+
+    def table(self, key: Sequence[pa.Field], routing_key: Sequence[str], *, expires: bool) -> StateTable:
+        """Return the declaration of its table: key columns, value, and when it is forgotten."""
+        fields = [*key, typed_by(pa.field(VALUE_COLUMN, self._type), self._column)]
+        times = [pa.field(EXPIRES_COLUMN, pa.int64())] if expires else []
+        return StateTable(tuple(field.name for field in fields), tuple(routing_key), pa.schema([*fields, *times]))
+
+    def flagged(self, keys: pa.Table, rows: pa.Table, state: KeyedState, expires: Ints | None) -> pa.Table:
+        """Return the rows with a flag where their key has not had the value, and remember it."""
+        values = rows.column(self._column)
+        counted = pc.is_valid(values).to_numpy().astype(np.bool_)
+        if self._where is not None:
+            counted &= pc.fill_null(rows.column(self._where), False).to_numpy().astype(np.bool_)
+        places = np.flatnonzero(counted)
+        flags = np.zeros(rows.num_rows, dtype=np.bool_)
+        if places.size:
+            values = key_columns(rows, [self._column]).column(0)
+            wanted = keys.append_column(VALUE_COLUMN, values).take(pa.array(places))
+            occurring = state.group(wanted)
+            _, known = occurring.find()
+            first = places[occurring.first[~known]]
+            fresh = occurring.keys.filter(pa.array(~known))
+            if expires is not None:
+                fresh = fresh.append_column(EXPIRES_COLUMN, pa.array(expires[first]))
+            occurring.put(fresh, ~known)
+            flags[first] = True
+        return rows.append_column(flag_of(self.name), pa.array(flags))

@@ -1,0 +1,210 @@
+"""Sums of floats that do not depend on their order: exact ones, rounded once, when they are given out.
+
+A float is a whole number of units of 2**-1127, and so is a sum of them: a whole number of up to 2,240 bits, in limbs of
+32. State has those between the lowest and the highest that say something, 4 or 5 of most sums, and one form for each
+number (I12)::
+
+    lowest limb's place, limbs from there on, one limb of sign (0 or all ones), each of 4 bytes, little-endian
+
+Infinities and NaN are added apart, as floats: there the order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.operators.aggregation.accumulators import Argument, Grouped, typed_by
+from milepost.operators.contract import Bools, Ints
+from milepost.operators.rows.columns import places_in_groups
+from milepost.protocol.records.state_columns import SCALE
+
+Floats = npt.NDArray[np.float64]
+
+_UNIT = 1_127
+"""A unit is 2 to the power of less than this: of the least float, whose 53 bits begin at 2**-1074, the last one."""
+_LIMBS, _LIMBS_OF_SQUARES = 70, 140
+_MASK, _32 = np.int64(0xFFFFFFFF), np.int64(32)
+_HALF = np.int64((1 << 27) - 1)
+_KEYS_AT_ONCE = 16_384
+"""Of so many keys all limbs are in memory, 560 bytes of each or 1,120."""
+
+
+class OrderFreeSum:
+    """Sums floats, or their squares, exactly. State: a whole number in binary; of sums a float64 of what has none."""
+
+    def __init__(self, argument: Argument, *, squares: bool = False, scale: int | None = None) -> None:
+        """Args:
+        scale: of decimals that are summed as floats.
+        """
+        self.column = str(argument.column)
+        self.name = f"{'squares' if squares else 'sum'}({argument.label})"
+        self._squares, self._limbs = squares, _LIMBS_OF_SQUARES if squares else _LIMBS
+        decimals = {} if scale is None else {SCALE: str(scale)}
+        rest = typed_by(pa.field(f"{self.name}.rest", pa.float64(), metadata=decimals), self.column)
+        exact = pa.field(f"{self.name}.exact", pa.binary())
+        self.fields: tuple[pa.Field, ...] = (exact,) if squares else (exact, rest)
+        self.merges = True
+
+    def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
+        values, codes = grouped.valid(self.column)
+        floats = pc.cast(values, pa.float64()).to_numpy()
+        finite = np.isfinite(floats)
+        rest = self._with_rest(previous, floats[~finite], codes[~finite])
+        floats, codes = floats[finite], codes[finite]
+        parts = []
+        for keys, limbs, chosen in self._parts(previous, codes, grouped.count):
+            _add_floats(limbs, floats[chosen], codes[chosen] - keys.start, squares=self._squares)
+            parts.append(_stored_form(limbs))
+        return [_concat(parts), *rest]
+
+    def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        rest = self._with_rest(previous, None if self._squares else _rest(partials.rows, self.name), partials.codes)
+        numbers = _one_chunk(partials.rows.column(f"{self.name}.exact"))
+        parts = []
+        for keys, limbs, chosen in self._parts(previous, partials.codes, partials.count):
+            order = chosen[np.argsort(partials.codes[chosen], kind="stable")]
+            distinct, begins = np.unique(partials.codes[order], return_index=True)
+            if len(order):
+                more = _limbs_of(numbers.take(pa.array(order)), self._limbs)
+                limbs[:, distinct - keys.start] += np.add.reduceat(more, begins, axis=1)
+            parts.append(_stored_form(limbs))
+        return [_concat(parts), *rest]
+
+    def _parts(self, previous: pa.Table, codes: Ints, count: int) -> Iterator[tuple[range, Ints, Ints]]:
+        """Yield keys some at a time: their numbers, their limbs, and which rows are of them."""
+        numbers = _one_chunk(previous.column(f"{self.name}.exact"))
+        starts = np.arange(0, max(count, 1), _KEYS_AT_ONCE)
+        order = np.argsort(codes, kind="stable") if len(starts) > 1 else np.arange(len(codes))
+        bounds = [0, *np.searchsorted(codes[order], starts[1:]).tolist(), len(codes)]
+        for start, (first, behind) in zip(starts.tolist(), pairwise(bounds), strict=True):
+            keys = range(start, min(start + _KEYS_AT_ONCE, count))
+            yield keys, _limbs_of(numbers.slice(start, len(keys)), self._limbs), order[first:behind]
+
+    def _with_rest(self, previous: pa.Table, added: Floats | None, codes: Ints) -> list[pa.Array]:
+        if self._squares or added is None:
+            return []
+        rest = _rest(previous, self.name).copy()
+        with np.errstate(invalid="ignore"):
+            np.add.at(rest, codes, added)
+        return [pa.array(np.where(np.isnan(rest), np.nan, rest), pa.float64())]
+
+
+def order_free_sums(rows: pa.Table, argument: Argument) -> Floats:
+    """Return sums as state has them, each rounded once; beyond all floats an infinity."""
+    name = f"sum({argument.label})"
+    rest = _rest(rows, name)
+    return np.where(rest == 0.0, [_quotient(number, 1 << _UNIT) for number in _whole_numbers(rows, name)], rest)
+
+
+def order_free_variances(rows: pa.Table, argument: Argument) -> tuple[Floats, Bools]:
+    """Return the sample variance of each state row, rounded once, and which have none: of fewer than two values.
+
+    NaN with a value that is not finite.
+    """
+    counts = rows.column(f"count({argument.label})").to_numpy()
+    names = [f"{what}({argument.label})" for what in ("sum", "squares")]
+    sums, squares = (_whole_numbers(rows, name) for name in names)
+    unit = 1 << (2 * _UNIT)
+    found = [
+        0.0 if count < 2 else _quotient(count * square - total * total, count * (count - 1) * unit)
+        for count, total, square in zip(counts.tolist(), sums, squares, strict=True)
+    ]
+    return np.where(_rest(rows, names[0]) == 0.0, found, np.nan), counts < 2
+
+
+def _rest(rows: pa.Table, name: str) -> Floats:
+    return pc.fill_null(rows.column(f"{name}.rest"), 0.0).to_numpy()
+
+
+def _quotient(number: int, by: int) -> float:
+    try:
+        return number / by
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+def _whole_numbers(rows: pa.Table, name: str) -> Iterator[int]:
+    for form in rows.column(f"{name}.exact").to_pylist():
+        places = int.from_bytes(form[:4], "little") if form else 0
+        yield int.from_bytes(form[4:], "little", signed=True) << (32 * places) if form else 0
+
+
+def _add_floats(limbs: Ints, floats: Floats, codes: Ints, *, squares: bool) -> None:
+    """Add values, or their squares, to the numbers of their keys."""
+    fractions, exponents = np.frexp(floats)
+    whole = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
+    powers = exponents.astype(np.int64) + (_UNIT - 53)
+    if not squares:
+        _add(limbs, np.where(floats < 0, np.int64(-1), np.int64(1)), whole, powers, codes)
+        return
+    above, below = whole >> np.int64(27), whole & _HALF
+    for part, more in ((below * below, 0), (above * below, 28), (above * above, 54)):
+        _add(limbs, np.int64(1), part, 2 * powers + more, codes)
+
+
+def _add(limbs: Ints, signs: Ints | np.int64, whole: Ints, powers: Ints, codes: Ints) -> None:
+    """Add whole numbers below 2**54, each times a power of 2."""
+    flat, count = limbs.reshape(-1), limbs.shape[1]
+    place, shift = powers >> np.int64(5), powers & np.int64(31)
+    low = (whole & _MASK) << shift
+    high = ((whole >> _32) << shift) + (low >> _32)
+    at = place * count + codes
+    for by, part in enumerate((low & _MASK, high & _MASK, high >> _32)):
+        np.add.at(flat, at + by * count, signs * part)
+
+
+def _limbs_of(numbers: pa.Array, size: int) -> Ints:
+    """Return the limbs of numbers, the lowest first: (limb, number); the sign stands in the limb behind the last."""
+    count = len(numbers)
+    limbs = np.zeros((size, count), dtype=np.int64)
+    offsets = np.frombuffer(numbers.buffers()[1], dtype=np.int32)[numbers.offset : numbers.offset + count + 1]
+    lengths = np.where(numbers.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets) // 4, 0).astype(np.int64)
+    known = np.flatnonzero(lengths)
+    if not known.size:
+        return limbs
+    words = np.frombuffer(numbers.buffers()[2], dtype="<u4")
+    begins, lengths = offsets[known].astype(np.int64) // 4, lengths[known]
+    places = words[begins].astype(np.int64)
+    of, within = _positions(lengths - 1)
+    values = words[begins[of] + 1 + within].astype(np.int64)
+    values[within == lengths[of] - 2] = np.where(values[within == lengths[of] - 2] == 0, 0, -1)
+    limbs[places[of] + within, known[of]] = values
+    return limbs
+
+
+def _stored_form(limbs: Ints) -> pa.Array:
+    """Return numbers as state has them, of limbs that may be of any size and sign."""
+    size, count = limbs.shape
+    for place in range(size - 1):
+        limbs[place + 1] += limbs[place] >> _32
+        limbs[place] &= _MASK
+    signs = np.where(limbs[-1] < 0, _MASK, np.int64(0))
+    limbs[-1] &= _MASK
+    lowest = np.argmax(limbs != 0, axis=0)
+    beyond = size - np.argmax(limbs[::-1] != signs, axis=0)
+    beyond = np.where((limbs == signs).all(axis=0), lowest, beyond)
+    of, within = _positions(beyond - lowest + 2)
+    words = limbs[np.maximum(lowest[of] + within - 1, 0), of]
+    words = np.where(within == 0, lowest[of], words).astype("<u4")
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(4 * (beyond - lowest + 2), out=offsets[1:])
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(words)])
+
+
+def _positions(lengths: Ints) -> tuple[Ints, Ints]:
+    """Return of each word the number that it is of, and its place there."""
+    return np.repeat(np.arange(len(lengths)), lengths), places_in_groups(lengths)
+
+
+def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+
+
+def _concat(parts: list[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

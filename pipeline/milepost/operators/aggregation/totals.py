@@ -1,0 +1,42 @@
+"""Totals: an aggregate without key columns has one row, which is there before any row came, and never goes.
+
+So a query without GROUP BY answers, also over no rows: count(*) is 0, a sum null. In state the row has a key column of
+the product's own; its routing key has no column, so all rows go to one subtask, folded before they are sent::
+
+    __total  count(*)  sum(x)
+    true     0         null
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from milepost.operators.contract import TOTAL_COLUMN, KeyedState
+
+
+def state_key_fields(key: Sequence[str], schema: pa.Schema) -> list[pa.Field]:
+    """Return the key columns of state: those of the key, or that of totals."""
+    return [schema.field(name) for name in key] or [pa.field(TOTAL_COLUMN, pa.bool_())]
+
+
+def state_key(key: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of `state_key_fields`."""
+    return tuple(key) or (TOTAL_COLUMN,)
+
+
+def begun(key: Sequence[str], state: KeyedState, nothing: pa.Table) -> pa.Table | None:
+    """Keep the row of totals where there is none yet, and return it; None: there is, or another subtask has it.
+
+    Args:
+        nothing: the accumulators of no rows.
+    """
+    if key:
+        return None
+    total = state.group(pa.table({TOTAL_COLUMN: [True]}))
+    if not state.owns(total.keys).all() or total.find()[1].all():
+        return None
+    row = pa.table([*total.keys.columns, *nothing.columns], names=[TOTAL_COLUMN, *nothing.column_names])
+    total.put(row)
+    return row

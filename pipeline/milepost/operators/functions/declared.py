@@ -1,0 +1,342 @@
+"""A process class's declaration checks its values: one key's state, one epoch's output.
+
+A value is checked where the user's code gives it, so an error names the user's line; and it is brought to the form in
+which it would come back from a checkpoint, so a result does not depend on where one epoch ends and the next begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.values.names import check_column_name, did_you_mean
+from milepost.jobspec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
+from milepost.operators.rows.deletes import DELETED_FIELD, deletes_of
+from milepost.protocol.subtask.subtask_commands import Notification
+
+NOTIFIED = frozenset(f"notify_{what.value}" for what in Notification)
+"""Methods of a process class that are told what became of a checkpoint."""
+
+_NEARLY_NOTIFIED = re.compile("notify_.*(complet|abort|subsum)")
+
+
+class SchemaMismatch(Exception):
+    """A value is not what the class declares; `args[0]` names the column and both types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The contract of a process class.
+
+    Attributes:
+        state, output: column -> type. timers: whether it has `on_timer`. batches: `on_batch` instead of `on_rows`.
+        notified: the names of its methods that are told what became of a checkpoint.
+    """
+
+    state: Mapping[str, ColumnType]
+    output: Mapping[str, ColumnType]
+    timers: bool
+    batches: bool
+    notified: frozenset[str]
+
+
+def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
+    """Read the contract off a loaded class. Raises InvalidRequest; nothing was run."""
+    methods = {name: callable(getattr(found, name, None)) for name in ("on_rows", "on_timer", "on_batch")}
+    if methods["on_rows"] == methods["on_batch"]:
+        got = "both" if methods["on_rows"] else "neither"
+        raise _refused(uid, found, f"expected on_rows or on_batch, got {got}")
+    if methods["on_batch"] and methods["on_timer"]:
+        raise _refused(uid, found, "timers of on_batch are not available in this version; use on_rows")
+    state = _columns(uid, found, "state", getattr(found, "state", {}))
+    output = _columns(uid, found, "output", getattr(found, "output", None))
+    if not output:
+        raise _refused(uid, found, "`output` declares no column")
+    taken = {name.casefold() for name in key}
+    for name in state:
+        if name.casefold() in taken:
+            raise _refused(uid, found, f"`state` declares {name}, which is a key column and always there")
+    return Declaration(state, output, methods["on_timer"], methods["on_batch"], _notified(uid, found))
+
+
+def _notified(uid: str, found: type) -> frozenset[str]:
+    """Return the methods that are told of checkpoints.
+
+    One whose name is nearly right is refused: nothing would call it.
+    """
+    names = {name for name in dir(found) if _NEARLY_NOTIFIED.match(name) and callable(getattr(found, name))}
+    for name in sorted(names - NOTIFIED):
+        raise _refused(uid, found, f"nothing calls {name}; {did_you_mean(name, sorted(NOTIFIED))}")
+    return frozenset(names)
+
+
+def _columns(uid: str, found: type, attribute: str, declared: object) -> dict[str, ColumnType]:
+    if not isinstance(declared, Mapping):
+        got = "nothing" if declared is None else f"a {type(declared).__name__}"
+        raise _refused(uid, found, f"`{attribute}` must be a mapping of column names to types, got {got}")
+    columns: dict[str, ColumnType] = {}
+    for name, text in declared.items():
+        try:
+            if not isinstance(name, str):
+                raise ValueError(f"a column name is text, got {name!r}")
+            if check_column_name(name).casefold() in {known.casefold() for known in columns}:
+                raise ValueError(f"the column {name} occurs twice; names that differ only in case are the same")
+            columns[name] = parse_type(text)
+        except ValueError as problem:
+            raise _refused(uid, found, f"`{attribute}`: {problem}") from None
+    return columns
+
+
+def _refused(uid: str, found: type, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"operator {uid}: class {found.__qualname__}: {problem}. Nothing was written.")
+
+
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "bool": (bool, np.bool_),
+    "decimal": (Decimal, int, np.integer),
+    "string": (str,),
+    "binary": (bytes, bytearray, memoryview),
+    "date": (date, np.datetime64),
+    "timestamp": (datetime,),
+    "list": (list, tuple, np.ndarray),
+    "struct": (dict,),
+    **dict.fromkeys(INTEGERS, (int, np.integer)),
+    **dict.fromkeys(FLOATS, (float, int, np.floating, np.integer)),
+}
+_UNCHANGED = {"string": str, "float64": float, "bool": bool}
+"""Python type that comes back from a checkpoint as it is."""
+
+
+class Column:
+    """One declared column: which Python values it takes."""
+
+    def __init__(self, what: str, name: str, declared: ColumnType) -> None:
+        self.name = name
+        self.declared = declared
+        self.arrow = to_arrow(declared)
+        self._what = what
+        self._accepted = _PYTHON[declared.kind]
+        self._unchanged = _UNCHANGED.get(declared.kind)
+
+    def stored(self, value: object) -> Any:
+        """Return the value as a checkpoint gives it back. Raises SchemaMismatch."""
+        if value is None or type(value) is self._unchanged:
+            return value
+        if not self._takes(value):
+            raise SchemaMismatch(f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}")
+        try:
+            return pa.scalar(value, type=self.arrow).as_py()
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
+            detail = (str(problem).splitlines() or [""])[0][:200]
+            raise SchemaMismatch(
+                f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}: {detail}"
+            ) from None
+
+    def _takes(self, value: object) -> bool:
+        if not isinstance(value, self._accepted):
+            return False
+        if isinstance(value, bool):
+            return self.declared.kind == "bool"
+        if isinstance(value, datetime):
+            return self.declared.kind == "timestamp" and (value.tzinfo is not None) == self.declared.utc
+        return True
+
+
+def _type_name(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{type(value).__name__} {'with' if value.tzinfo is not None else 'without'} time zone"
+    return type(value).__name__
+
+
+def columns_of(what: str, declared: Mapping[str, ColumnType]) -> dict[str, Column]:
+    return {name: Column(what, name, type_) for name, type_ in declared.items()}
+
+
+def schema_of(declared: Mapping[str, ColumnType]) -> pa.Schema:
+    return pa.schema([pa.field(name, to_arrow(type_)) for name, type_ in declared.items()])
+
+
+class KeyState(MutableMapping[str, Any]):
+    """The state of one key: every declared column is there, None when it was never set.
+
+    `del state[name]` sets None; `state.clear()` forgets the key. A list or dict may be changed in place.
+    """
+
+    __slots__ = ("_columns", "_values")
+
+    def __init__(self, columns: Mapping[str, Column], values: Mapping[str, Any]) -> None:
+        self._columns = columns
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        self._known(name)
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._known(name)
+        try:
+            self._values[name] = self._columns[name].stored(value)
+        except SchemaMismatch as problem:
+            raise TypeError(str(problem)) from None
+
+    def __delitem__(self, name: str) -> None:
+        self[name] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return f"KeyState({self._values!r})"
+
+    def clear(self) -> None:
+        """Set every column to None."""
+        self._values = dict.fromkeys(self._columns)
+
+    def settle(self) -> None:
+        """Bring what was changed in place to its stored form. Raises SchemaMismatch."""
+        for name, column in self._columns.items():
+            if column.declared.is_nested:
+                self._values[name] = column.stored(self._values[name])
+
+    def values_by_name(self) -> dict[str, Any]:
+        return self._values
+
+    def _known(self, name: str) -> None:
+        if name not in self._columns:
+            raise KeyError(f"`state` declares no column {name}; {did_you_mean(str(name), list(self._columns))}")
+
+
+class Output:
+    """Collects what a process function yields, in order, as rows of its declared output; made for one epoch.
+
+    Attributes:
+        schema: of its rows. taken: how many rows were, so far.
+    """
+
+    def __init__(self, declared: Mapping[str, ColumnType], *, deletes: bool = False) -> None:
+        """Args:
+        deletes: whether a row may be a delete: then they have `DELETED_COLUMN`.
+        """
+        self._declared = schema_of(declared)
+        self.schema = pa.schema([*self._declared, DELETED_FIELD]) if deletes else self._declared
+        self._columns = columns_of("output", declared)
+        self._tables: list[pa.Table] = []
+        self._open: dict[str, list[Any]] = {name: [] for name in self.schema.names}
+        self._rows = 0
+        self.taken = 0
+
+    def add(self, item: object) -> None:
+        """Take one yielded dict or table. Raises SchemaMismatch."""
+        if isinstance(item, Mapping):
+            self._names(item)
+            self._row([column.stored(item[name]) for name, column in self._columns.items()], deleted=False)
+        elif isinstance(item, pa.Table | pa.RecordBatch):
+            self._close()
+            self._table(fitted(item, self._declared, "output"), deleted=False)
+        else:
+            raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
+
+    def delete(self, key: Mapping[str, object]) -> None:
+        """Take a delete of one output key, by all of its columns. Raises SchemaMismatch."""
+        row = [column.stored(key[name]) if name in key else None for name, column in self._columns.items()]
+        self._row(row, deleted=True)
+
+    def delete_all(self, keys: pa.Table) -> None:
+        """Take deletes of output keys, of the output's columns. Raises SchemaMismatch."""
+        wanted = pa.schema([field for field in self._declared if field.name in keys.column_names])
+        rows = fitted(keys, wanted, "deleted")
+        self._close()
+        self._table(deletes_of(rows, wanted.names, self._declared), deleted=True)
+
+    def _row(self, row: list[Any], *, deleted: bool) -> None:
+        if len(self._open) > len(row):
+            row.append(deleted)
+        for values, value in zip(self._open.values(), row, strict=True):
+            values.append(value)
+        self._rows += 1
+        self.taken += 1
+
+    def _table(self, rows: pa.Table, *, deleted: bool) -> None:
+        if len(self.schema) > len(self._declared):
+            rows = rows.append_column(DELETED_FIELD, pa.repeat(pa.scalar(deleted), rows.num_rows))
+        self._tables.append(rows)
+        self.taken += rows.num_rows
+
+    def take(self) -> pa.Table:
+        """Return the rows since the last call."""
+        self._close()
+        tables, self._tables = self._tables, []
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def _names(self, item: Mapping[Any, Any]) -> None:
+        if item.keys() != self._columns.keys():
+            raise _other_columns(item, list(self._columns), "output")
+
+    def _close(self) -> None:
+        if self._rows:
+            columns = [pa.array(self._open[field.name], type=field.type) for field in self.schema]
+            self._tables.append(pa.table(columns, schema=self.schema))
+            self._open = {name: [] for name in self._open}
+            self._rows = 0
+
+
+def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa.Table:
+    """Return a table with the columns of `schema`, in any order, cast where no value changes. Raises SchemaMismatch."""
+    rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+    if sorted(rows.column_names) != sorted(schema.names):
+        raise _other_columns(rows.column_names, schema.names, what)
+    columns = []
+    for field in schema:
+        column = rows.column(field.name)
+        if not _same_family(column.type, field.type):
+            raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}")
+        try:
+            columns.append(column.cast(field.type))
+        except MemoryError:  # among pyarrow's errors too: it is about the process
+            raise
+        except pa.ArrowException as problem:
+            raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}: {problem}") from None
+    return pa.table(columns, schema=schema)
+
+
+def _same_family(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if given == wanted or pa.types.is_null(given) or pa.types.is_nested(wanted):
+        return True
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if pa.types.is_floating(wanted) and pa.types.is_integer(given):
+        return True
+    families = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, _is_text, _is_binary)
+    return any(family(given) and family(wanted) for family in families)
+
+
+def _is_text(given: pa.DataType) -> bool:
+    return bool(pa.types.is_string(given) or pa.types.is_large_string(given) or pa.types.is_string_view(given))
+
+
+def _is_binary(given: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given) or pa.types.is_binary_view(given))
+
+
+def _other_columns(given: Iterable[Any], wanted: Sequence[str], what: str) -> SchemaMismatch:
+    names = [str(name) for name in given]
+    for name in wanted:
+        if name not in names:
+            return SchemaMismatch(f"{what} column {name} is missing; got {', '.join(names) or 'no column'}")
+    for name in names:
+        if name not in wanted:
+            return SchemaMismatch(f"{what} has no column {name}; {did_you_mean(name, list(wanted))}")
+    return SchemaMismatch(f"{what} names a column twice: {', '.join(names)}")

@@ -1,0 +1,352 @@
+"""User code travels as the source text of its modules, or as name and hash of an installed one (I13).
+
+Modules beside the spec never enter Python's own module cache: each load executes the text that came with the plan in a
+fresh namespace named by its hash, so a long-lived process cannot run an old form, and nothing that a module keeps in
+its globals outlives the epoch. Their `import` statements see each other first, then what is installed.
+
+Found statically are the modules that `import` statements name. One that is imported in another way
+(`importlib.import_module("helper")`) does not travel and is not found.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from milepost.errors import InvalidRequest
+
+_SPACE = "_milepost_"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One module beside the spec.
+
+    Attributes:
+        module: dotted name. path: relative to the spec's folder. package: whether it is an `__init__.py`.
+    """
+
+    module: str
+    path: str
+    text: str
+    package: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A class of the spec by its name, and the code that it means.
+
+    Attributes:
+        uid: operator that runs it. module, name: of the class.
+        files: beside the spec, by module name; empty for an installed module.
+        digest: hex SHA-256 of `files`, or of the installed files.
+    """
+
+    uid: str
+    module: str
+    name: str
+    files: tuple[SourceFile, ...]
+    digest: str
+
+    def running_digest(self) -> str:
+        """Hash of the code that this process would run, which for an installed module is what it first saw of it."""
+        return _digest(self.files) if self.files else installed_digest(self.module) or "absent"
+
+    def modules(self) -> dict[str, str]:
+        """Hash of each module that it is made of: those beside the spec, or the installed one."""
+        own = {file.module: hashlib.sha256(file.text.encode()).hexdigest() for file in self.files}
+        return own or {self.module: self.digest}
+
+    def load(self) -> type:
+        """Execute the module and return the class.
+
+        Raises:
+            UserCodeFailed: the module raises, or has no such class.
+        """
+        try:
+            module = _Space(self.files, self.digest).load(self.module) if self.files else _import(self.module)
+        except (Exception, SystemExit) as error:
+            raise UserCodeFailed(self.describe(error)) from error
+        found = getattr(module, self.name, None)
+        if not isinstance(found, type):
+            what = "no such name" if found is None else f"{self.name} is a {type(found).__name__}"
+            raise UserCodeFailed(f"expected a class {self.name} in module {self.module}, got: {what}")
+        return found
+
+    def describe(self, error: BaseException) -> str:
+        """Return what the user's code raised, and the line of the user's file that raised it, in one line."""
+        said = error.args[0] if isinstance(error, KeyError) and error.args else error
+        lines = str(said).strip().splitlines()
+        text = f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
+        if isinstance(error, SyntaxError):
+            text = f"{type(error).__name__}: {error.msg}"
+        place = self._place(error)
+        return f"{text} ({place})" if place else text
+
+    def place_of(self, filename: str, line: int | None) -> str | None:
+        """`file, line n` when the file is the user's, else None."""
+        if self.files:
+            shown = {_filename(file, self.digest): file.path for file in self.files}.get(filename)
+        else:
+            root = _installed_root(self.module)
+            path = Path(filename)
+            inside = root is not None and (path == root or root in path.parents)
+            shown = str(path.relative_to(root.parent)) if inside and root is not None else None
+        return f"{shown}, line {line}" if shown is not None else None
+
+    def _place(self, error: BaseException) -> str | None:
+        if isinstance(error, SyntaxError) and error.filename:
+            return self.place_of(error.filename, error.lineno)
+        found, trace = None, error.__traceback__
+        while trace is not None:
+            found = self.place_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or found
+            trace = trace.tb_next
+        return found
+
+
+class UserCodeFailed(Exception):
+    """The user's code raised, or is not what the spec says; `args[0]` says what, and where."""
+
+
+def read_function(uid: str, function: str, folder: Path) -> UserFunction:
+    """Read the code that `module:Class` means now; nothing of it is executed.
+
+    Args:
+        folder: of the spec; a dotted module is looked up in sub-folders. It goes before what is installed.
+    Raises:
+        InvalidRequest: there is no such module, or a file of it is not Python.
+    """
+    module, _, name = function.partition(":")
+    files = tuple(sorted(_reachable(uid, module, folder), key=lambda file: file.module))
+    if files:
+        return UserFunction(uid, module, name, files, _digest(files))
+    importlib.invalidate_caches()
+    root = _installed_root(module)
+    if root is None:
+        raise InvalidRequest(
+            f"operator {uid}: there is no module {module}: neither {folder / (module.replace('.', '/') + '.py')} "
+            "nor an installed one. Nothing was written.",
+            hint=f"write the class {name} into that file, or correct `function`",
+        )
+    current, running = _hash_files(root), installed_digest(module)
+    if current != running:
+        raise InvalidRequest(
+            f"operator {uid}: the installed module {module} changed after this process had seen it. Nothing was "
+            "written.",
+            hint="run the epoch in a new process, or put the module beside the spec, where each epoch reads it anew",
+        )
+    return UserFunction(uid, module, name, (), current)
+
+
+def _digest(files: Sequence[SourceFile]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        body = file.text.encode()
+        digest.update(f"{file.module}\0{file.path}\0{len(body)}\0".encode())
+        digest.update(body)
+    return digest.hexdigest()
+
+
+# -- modules beside the spec ----------------------------------------------------------------------------------------
+
+
+def _reachable(uid: str, module: str, folder: Path) -> list[SourceFile]:
+    """Return the module and everything beside the spec that it imports, with the `__init__.py` of their packages."""
+    found: dict[str, SourceFile] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        for part in _with_parents(name):
+            file = None if part in found else _read(uid, part, folder)
+            if file is not None:
+                found[part] = file
+                waiting += _imported(uid, file)
+    return list(found.values()) if module in found else []
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])
+
+
+def _read(uid: str, module: str, folder: Path) -> SourceFile | None:
+    base = folder.joinpath(*module.split("."))
+    for path, package in ((base / "__init__.py", True), (base.with_name(base.name + ".py"), False)):
+        if path.is_file():
+            try:
+                text = importlib.util.decode_source(path.read_bytes())
+            except (OSError, SyntaxError, UnicodeDecodeError) as problem:
+                raise InvalidRequest(
+                    f"operator {uid}: {path} cannot be read: {problem}. Nothing was written."
+                ) from None
+            return SourceFile(module, path.relative_to(folder).as_posix(), text, package)
+    return None
+
+
+def _imported(uid: str, file: SourceFile) -> Iterator[str]:
+    """Every name that an `import` statement anywhere in the file may mean as a module."""
+    try:
+        tree = ast.parse(file.text)
+    except (SyntaxError, ValueError) as problem:
+        line = getattr(problem, "lineno", None)
+        raise InvalidRequest(
+            f"operator {uid}: {file.path}{f', line {line}' if line else ''}: "
+            f"{getattr(problem, 'msg', problem)}. Nothing was written.",
+            hint="correct the file",
+        ) from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node.module or "", node.level, _package(file.module, file.package))
+            if base is not None:
+                yield from [base] if base else []
+                yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names if alias.name != "*")
+
+
+def _package(module: str, package: bool) -> str:
+    return module if package else module.rpartition(".")[0]
+
+
+def _absolute(name: str, level: int, package: str) -> str | None:
+    """Return the dotted name that an import means, "" being the spec's folder; None when it leaves that folder."""
+    if not level:
+        return name
+    parts = package.split(".") if package else []
+    if level - 1 > len(parts):
+        return None
+    return ".".join([*parts[: len(parts) - level + 1], *([name] if name else [])])
+
+
+def _filename(file: SourceFile, digest: str) -> str:
+    return f"{file.path} of {digest[:16]}"
+
+
+class _Space:
+    """One execution of a set of modules, under names that begin with their hash."""
+
+    def __init__(self, files: Sequence[SourceFile], digest: str) -> None:
+        self._files = {file.module: file for file in files}
+        self._folders = {part for file in files for part in _with_parents(file.module)}
+        self._digest = digest
+        self._prefix = f"{_SPACE}{digest[:16]}"
+        self._modules: dict[str, ModuleType] = {}
+        for name in [name for name in sys.modules if name.split(".")[0] == self._prefix]:
+            del sys.modules[name]
+
+    def load(self, module: str) -> ModuleType:
+        """Execute a module after its packages, each once. Raises what it raises."""
+        parent: ModuleType | None = None
+        loaded = None
+        for part in _with_parents(module):
+            loaded = self._modules.get(part) or self._execute(part)
+            if parent is not None:
+                setattr(parent, part.rpartition(".")[2], loaded)
+            parent = loaded
+        assert loaded is not None
+        return loaded
+
+    def _execute(self, name: str) -> ModuleType:
+        if name not in self._folders:
+            raise ModuleNotFoundError(f"No module named {name!r} beside the spec", name=name)
+        file = self._files.get(name)
+        module = ModuleType(f"{self._prefix}.{name}")
+        package = _package(name, file is None or file.package)
+        module.__package__ = f"{self._prefix}.{package}" if package else self._prefix
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
+        if file is None or file.package:
+            module.__path__ = []
+        # Pickle, dataclasses and type hints find a class's module there.
+        sys.modules[module.__name__] = self._modules[name] = module
+        if file is not None:
+            module.__file__ = _filename(file, self._digest)
+            try:
+                code: CodeType = compile(file.text, module.__file__, "exec", dont_inherit=True)
+                exec(code, module.__dict__)  # noqa: S102 - the spec's functions are trusted code (DESIGN 9)
+            except BaseException:
+                del sys.modules[module.__name__], self._modules[name]
+                raise
+        return module
+
+    def _import(
+        self,
+        name: str,
+        globals: Mapping[str, Any] | None = None,
+        locals: Mapping[str, Any] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """`__import__` for these modules: what lies beside the spec first, then what is installed."""
+        package = str((globals or {}).get("__package__") or "")
+        own = package == self._prefix or package.startswith(f"{self._prefix}.")
+        absolute = _absolute(name, level, package[len(self._prefix) + 1 :]) if own else None
+        if level and absolute is None:
+            raise ImportError("attempted relative import beyond the folder of the spec")
+        if absolute is None or (not level and absolute.split(".")[0] not in self._folders):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        if not absolute:
+            found = ModuleType(self._prefix)
+        else:
+            found = self.load(absolute)
+            if not fromlist:
+                return self.load(absolute.split(".")[0])
+        for item in fromlist or ():
+            inner = f"{absolute}.{item}" if absolute else item
+            if not hasattr(found, item) and inner in self._folders:
+                setattr(found, item, self.load(inner))
+        return found
+
+
+# -- installed modules ----------------------------------------------------------------------------------------------
+
+_FIRST_SEEN: dict[str, str] = {}
+"""Module -> hash of its files when this process first asked for it, which was before it imported it."""
+
+
+def installed_digest(module: str) -> str | None:
+    """Hash of an installed module as this process runs it; None when it is not installed."""
+    if module not in _FIRST_SEEN:
+        root = _installed_root(module)
+        if root is None:
+            return None
+        _FIRST_SEEN[module] = _hash_files(root)
+    return _FIRST_SEEN[module]
+
+
+def _import(module: str) -> ModuleType:
+    installed_digest(module)
+    return importlib.import_module(module)
+
+
+def _installed_root(module: str) -> Path | None:
+    """Return the file of an installed module, or the folder of its outermost regular package. Imports no user code."""
+    for part in _with_parents(module):
+        try:
+            spec = importlib.util.find_spec(part)
+        except (ImportError, ValueError):
+            return None
+        if spec is None:
+            return None
+        if spec.origin is not None and spec.has_location:
+            path = Path(spec.origin)
+            return path.parent if spec.submodule_search_locations is not None else path
+    return None
+
+
+def _hash_files(root: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+        body = path.read_bytes()
+        digest.update(f"{path.relative_to(root.parent).as_posix()}\0{len(body)}\0".encode())
+        digest.update(body)
+    return digest.hexdigest()

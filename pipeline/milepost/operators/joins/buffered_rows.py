@@ -1,0 +1,116 @@
+"""Rows that a join has kept of some keys, by key and time: which of them lie between two times, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.operators.contract import Ints, KeyedState, RowsOfKeys
+from milepost.operators.rows.columns import EventTime
+from milepost.operators.rows.fired import fired_rows
+from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedRows:
+    """Rows that one side has kept of some keys, by key and time.
+
+    Attributes:
+        order: positions among `found`, by key and time; a row stands as often as there are equal ones.
+        owners, times: in that order.
+    """
+
+    found: RowsOfKeys
+    order: Ints
+    owners: Ints
+    times: Ints
+
+    @classmethod
+    def of(cls, found: RowsOfKeys, event_time: EventTime) -> BufferedRows:
+        known = found.take([event_time.column, WEIGHT_COLUMN])
+        times, weights = event_time.of(known), known.column(WEIGHT_COLUMN).to_numpy()
+        order = np.lexsort((times, found.owners))
+        if bool((weights != 1).any()):
+            order = np.repeat(order, weights[order])
+        return cls(found, order, found.owners[order], times[order])
+
+    @classmethod
+    def of_single(cls, found: RowsOfKeys, event_time: EventTime) -> BufferedRows:
+        """Return them of a table that keeps no number of equal rows: it has each once."""
+        times = event_time.of(found.take([event_time.column]))
+        order = np.lexsort((times, found.owners))
+        return cls(found, order, found.owners[order], times[order])
+
+    def between(self, owners: Ints, least: Ints, most: Ints) -> tuple[Ints, Ints]:
+        """Return which rows each key has from one time to another, both included: from, and up to.
+
+        Two rows of key 0, at 10 and 20, and one of key 1: key 0 from 15 to 30 has the second one.
+
+        >>> kept = BufferedRows(None, np.arange(3), np.array([0, 0, 1]), np.array([10, 20, 20]))
+        >>> [bounds.tolist() for bounds in kept.between(np.array([0]), np.array([15]), np.array([30]))]
+        [[1], [2]]
+        """
+        moments = np.unique(np.concatenate([self.times, least, most]))
+        size = len(moments) + 1
+
+        def place(keys: Ints, times: Ints) -> Ints:
+            return keys * size + np.searchsorted(moments, times)
+
+        places = place(self.owners, self.times)
+        begins = np.searchsorted(places, place(owners, least), side="left")
+        ends = np.searchsorted(places, place(owners, most), side="right")
+        return begins, ends
+
+    def covered(self, begins: Ints, ends: Ints) -> Ints:
+        """Return the rows that lie in one of these ranges, each once: positions in the order by key and time.
+
+        >>> kept = BufferedRows(None, np.arange(4), np.array([0, 0, 0, 1]), np.array([10, 20, 30, 20]))
+        >>> kept.covered(np.array([0, 1, 3]), np.array([2, 2, 3])).tolist()
+        [0, 1]
+        """
+        there = ends > begins
+        steps = np.zeros(len(self.order) + 1, dtype=np.int64)
+        np.add.at(steps, begins[there], 1)
+        np.add.at(steps, ends[there], -1)
+        return np.flatnonzero(np.cumsum(steps)[:-1])
+
+
+def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:
+    """Return kept rows whose time in `column` has come since a firing, by time, key and identity, equal ones each."""
+    due = fired_rows(state, column, after_us, until_us)
+    due = due.sort_by([(name, "ascending") for name in (column, *key, *IDENTITY_COLUMNS)])
+    weights = due.column(WEIGHT_COLUMN).to_numpy()
+    return due.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
+
+
+def in_parts(begins: Ints, ends: Ints, at_once: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield pairs (row, one of those from its begin up to its end), row by row, so many at once.
+
+    >>> parts = list(in_parts(np.array([5, 0, 7]), np.array([7, 0, 8]), 2))
+    >>> [(own.tolist(), others.tolist()) for own, others in parts]
+    [([0, 0], [5, 6]), ([2], [7])]
+    """
+    counts = np.maximum(ends - begins, 0)
+    before = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    for start in range(0, total, at_once):
+        pair = np.arange(start, min(start + at_once, total))
+        own = np.searchsorted(before + counts, pair, side="right")
+        yield own, begins[own] + pair - before[own]
+
+
+def reached(times: Ints, reach_us: tuple[int, int]) -> tuple[Ints, Ints]:
+    """Return from where to where the other side's times may lie: each moved by a bound, within all of time."""
+    low, high = (
+        np.where(
+            times > END_OF_TIME_US - by if by > 0 else times < BEGINNING_OF_TIME_US - by,
+            END_OF_TIME_US if by > 0 else BEGINNING_OF_TIME_US,
+            times + by,
+        )
+        for by in reach_us
+    )
+    return low, high

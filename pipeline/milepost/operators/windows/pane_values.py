@@ -1,0 +1,59 @@
+"""Values of panes: in how many of them that are apart each window is, which `count(distinct x)` counts.
+
+A value is in the windows from the first one that its pane's rows count for to the last one that the pane is in. Where
+several panes have it, what they have in common is joined: so a window is in at most one span of each value, and the
+spans that it is in are those that have begun by it less those that have ended, whatever the number of panes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.operators.contract import Ints
+from milepost.operators.rows.columns import group_rows
+from milepost.operators.windows.spans import joined_spans
+
+
+@dataclass(frozen=True, slots=True)
+class PaneValues:
+    """Spans of windows in which values are, by the number of their key.
+
+    Attributes:
+        first: the number of the first window. behind: of the one after the last.
+    """
+
+    owners: Ints
+    first: Ints
+    behind: Ints
+
+    @classmethod
+    def of(cls, owners: Ints, values: pa.ChunkedArray, first: Ints, behind: Ints) -> PaneValues:
+        """Return the spans of values of panes, each with the number of its key and its windows."""
+        codes, _ = group_rows(pa.table({"owner": pa.array(owners), "value": values}))
+        spans = joined_spans(codes, first, behind)
+        count = int(spans.max(initial=-1)) + 1
+        begins, ends = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
+        np.minimum.at(begins, spans, first)
+        np.maximum.at(ends, spans, behind)
+        of_span = np.empty(count, dtype=np.int64)
+        of_span[spans] = owners
+        return cls(of_span, begins, ends)
+
+    def counts(self, owners: Ints, windows: Ints) -> Ints:
+        """Return how many values each window has, which is of a key by its number.
+
+        >>> spans = PaneValues(np.array([0, 0, 1]), np.array([1, 2, 1]), np.array([3, 5, 9]))
+        >>> spans.counts(np.array([0, 0, 0, 1]), np.array([1, 2, 3, 2])).tolist()
+        [1, 2, 1, 1]
+        """
+        moments = np.unique(np.concatenate([self.first, self.behind, windows]))
+        size = len(moments)
+        asked = owners * size + np.searchsorted(moments, windows)
+        begun, ended = (
+            np.searchsorted(np.sort(self.owners * size + np.searchsorted(moments, bounds)), asked, side="right")
+            for bounds in (self.first, self.behind)
+        )
+        return begun - ended

@@ -1,0 +1,169 @@
+"""`kind: window` with `tumbling`: aggregates per key and event-time window, which touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.jobspec.graph.edges import WINDOW_START
+from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.operators.contract import (
+    ONLY_TABLE,
+    CheckpointListener,
+    Combiner,
+    KeyedState,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    StateTable,
+    only_table,
+)
+from milepost.operators.rows.changed import ChangedKeys
+from milepost.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
+from milepost.operators.rows.fired import fired_rows
+from milepost.operators.windows.window_bounds import CalendarWindows, FixedWindows
+from milepost.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
+from milepost.protocol.exchange.watermarks import is_later
+from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
+
+StateTables: TypeAlias = Mapping[str, KeyedState]
+"""An operator's tables of state by name."""
+
+
+class TumblingWindowByKey:
+    """Aggregates over the rows of a key in one window.
+
+    A row is late when its window's end + allowed lateness <= the lateness watermark. A window is emitted in the epoch
+    whose firing watermark reaches its end. With allowed lateness 0 that is final (append); otherwise (updates) it is
+    emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
+    """
+
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(
+        self,
+        uid: str,
+        key: Sequence[str],
+        windows: FixedWindows | CalendarWindows,
+        emission: Emission,
+        calls: Mapping[str, AggregateCall],
+        input_: OperatorInput,
+    ) -> None:
+        self.windowed = windowed = WindowedRows(uid, key, calls, input_)
+        self._windows = windows
+        self.emission = emission
+        self.uid = uid
+        self.routing_key = windowed.key
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
+        self.key = (*key, WINDOW_START)
+        self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
+        self.output_key = emission.output_key(key)
+        self.output_schema = windowed.output_schema
+        start = pa.field(WINDOW_START, UTC_MICROSECONDS)
+        times = [pa.field(TIMER_COLUMN, pa.int64()), pa.field(EXPIRES_COLUMN, pa.int64())]
+        self.state_schema = distinct_columns(
+            uid, [*windowed.key_fields, start, *windowed.aggregates.state_fields, *times]
+        )
+        self.tables: Mapping[str, StateTable] = {
+            **only_table(self.key, self.routing_key, self.state_schema),
+            **windowed.aggregates.value_tables([*windowed.key_fields, start], key, expire=True),
+        }
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> WindowRun:
+        """Start one subtask's epoch."""
+        return WindowRun(self, tables, previous_firing_us)
+
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+        """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
+        late = self.windowed.input_schema.empty_table()
+        if not rows.num_rows:
+            return None, late
+        rows = self.windowed.plain(rows)
+        times = self.windowed.event_time.of(rows)
+        starts = self._windows.starts(times)
+        if lateness_us is not None:
+            on_time = self._windows.ends_after(starts, lateness_us - self.emission.lateness_us)
+            late = rows.filter(pa.array(~on_time))
+            rows, times, starts = rows.filter(pa.array(on_time)), times[on_time], starts[on_time]
+        self.windowed.refuse_unbounded(times[self._windows.unbounded(times, starts, self.emission.lateness_us)])
+        return (self._fold(rows, starts, tables) if rows.num_rows else None), late
+
+    def _fold(self, rows: pa.Table, starts: np.ndarray, tables: StateTables) -> pa.Table:
+        keys = key_columns(rows, self.routing_key)
+        keys = keys.append_column(self.state_schema.field(WINDOW_START), pa.array(starts, UTC_MICROSECONDS))
+        aggregates = self.windowed.aggregates
+        rows = aggregates.flagged(keys, rows, tables, self._windows.ends(starts) + self.emission.lateness_us)
+        windows, changed = aggregates.fold(keys, rows, tables[ONLY_TABLE])
+        ends = self._windows.ends(microseconds(changed, WINDOW_START))
+        changed = changed.append_column(TIMER_COLUMN, pa.array(ends))
+        changed = changed.append_column(EXPIRES_COLUMN, pa.array(ends + self.emission.lateness_us))
+        windows.put(changed)
+        return changed
+
+
+class WindowStates(Protocol):
+    """The state rows of an operator that has one of each window."""
+
+    @property
+    def windowed(self) -> WindowedRows: ...
+    @property
+    def emission(self) -> Emission: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    @property
+    def state_schema(self) -> pa.Schema: ...
+
+
+class WindowOperator(WindowStates, Protocol):
+    """What such an operator is to an epoch whose windows change by themselves: tumbling windows, and sessions."""
+
+    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+        """Take rows into windows; return the state rows that changed, if any, and the late rows."""
+
+
+class WindowRun:
+    """One subtask's epoch of an operator with one state row per window, whose timer is its end."""
+
+    def __init__(self, operator: WindowOperator, tables: StateTables, fired_us: int | None) -> None:
+        self._operator = operator
+        self._tables, self._state = tables, tables[ONLY_TABLE]
+        self._fired_us = fired_us
+        self._again = ChangedKeys(operator.key)
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        changed, late = self._operator.take_up(rows, lateness_us, self._tables)
+        if changed is not None and self._operator.emission.early:
+            self._again.add(changed)
+        elif changed is not None and self._fired_us is not None:
+            self._again.add(changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us))
+        yield OperatorOutput(self._operator.windowed.output_schema.empty_table(), late)
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, by window and key."""
+        return self._operator.windowed.results(self._fire(firing_us))
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit the windows that end by then, and those that have changed and come out before or after that."""
+        fired = self._fire(firing_us)
+        again = self._again.current(self._state)
+        if again is not None:
+            fired = pa.concat_tables([fired, again.select(fired.column_names)])
+        return self._operator.windowed.results(fired)
+
+    def _fire(self, firing_us: int | None) -> pa.Table:
+        """State rows of the windows that `firing_us` reaches and no earlier firing did."""
+        before_us = self._fired_us
+        if not is_later(firing_us, before_us):
+            return self._operator.state_schema.empty_table()
+        self._fired_us = firing_us
+        if self._operator.emission.early:  # else those that come again had been fired before their rows came
+            changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
+            if changed is not None:
+                self._again.add(not_between(changed, before_us, firing_us))
+        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)

@@ -1,0 +1,157 @@
+"""A verdict holds what the gate found: counts, never rows.
+
+A verdict is stored beside the checkpoint's metadata and shown by `milepost show`, so it holds no value of a row: of
+each expectation only how many rows it looked at and how many it refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from milepost.codec.records import to_json
+from milepost.errors import QualityGateFailed
+from milepost.protocol.records.reasons import CheckpointFailureReason
+
+
+class VerdictStatus(Enum):
+    """In rising order of gravity. FAILED (a critical expectation) and ERROR (one that could not be decided) veto."""
+
+    SKIPPED = "skipped"
+    PASSED = "passed"
+    WARNING = "warning"
+    FAILED = "failed"
+    ERROR = "error"
+
+    @property
+    def vetoes(self) -> bool:
+        """Whether nothing of the epoch may be published."""
+        return self in (VerdictStatus.FAILED, VerdictStatus.ERROR)
+
+
+SAMPLED = "sampled_rows"
+
+_GRAVITY = {status: rank for rank, status in enumerate(VerdictStatus)}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationResult:
+    """One expectation's outcome.
+
+    Attributes:
+        column: the column (or columns, comma-separated) it looks at, None for the whole table.
+        severity: critical, warning or info.
+        success: False also when it raised.
+        observed: counts by name: element_count, missing_count, unexpected_count, unexpected_percent; those it has.
+            sampled_rows: it was asked of a sample of so many rows.
+        exception: one line when it raised; a veto whatever the severity.
+    """
+
+    type: str
+    column: str | None
+    severity: str
+    success: bool
+    observed: Mapping[str, int | float]
+    exception: str | None
+
+    @property
+    def subject(self) -> str:
+        return f"{self.type}({self.column})" if self.column else self.type
+
+    def describe(self) -> str:
+        """Return one clause for a person."""
+        subject = self.subject
+        if self.exception is not None:
+            return f"{subject} raised: {self.exception}"
+        unexpected, seen = self.observed.get("unexpected_count"), self.observed.get("element_count")
+        sample = self.observed.get(SAMPLED)
+        of_sample = "" if sample is None else f", of a sample of {sample} rows"
+        if unexpected is not None and seen is not None:
+            return f"{subject} refused {unexpected} of {seen} rows{of_sample}"
+        return f"{subject} is not met{of_sample}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The gate's answer for one sink in one epoch.
+
+    Attributes:
+        rows: how many rows the epoch would publish to it.
+        expectations: in the order of the spec; empty when skipped.
+    """
+
+    sink: str
+    status: VerdictStatus
+    rows: int
+    expectations: tuple[ExpectationResult, ...]
+
+    @property
+    def vetoing(self) -> list[int]:
+        """Places of the expectations that veto: critical ones that are not met, and all that raised."""
+        return [
+            number
+            for number, result in enumerate(self.expectations)
+            if result.exception is not None or (not result.success and result.severity == "critical")
+        ]
+
+
+def status_of(results: Sequence[ExpectationResult]) -> VerdictStatus:
+    """Return what the outcomes of a suite come to."""
+    if any(result.exception is not None for result in results):
+        return VerdictStatus.ERROR
+    broken = [result.severity for result in results if not result.success]
+    if "critical" in broken:
+        return VerdictStatus.FAILED
+    return VerdictStatus.WARNING if broken else VerdictStatus.PASSED
+
+
+@dataclass(frozen=True, slots=True)
+class GateVerdict:
+    """The gate's answer for one epoch: as grave as the gravest of its sinks; skipped when there is nothing to judge."""
+
+    status: VerdictStatus
+    verdicts: tuple[Verdict, ...]
+
+    @classmethod
+    def of(cls, verdicts: tuple[Verdict, ...]) -> GateVerdict:
+        gravest = max((v.status for v in verdicts), key=lambda s: _GRAVITY[s], default=VerdictStatus.SKIPPED)
+        return cls(gravest, verdicts)
+
+    @property
+    def vetoes(self) -> bool:
+        """Whether nothing of the epoch may be published."""
+        return self.status.vetoes
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        sum_up = GateVerdict.of(self.verdicts).status
+        return None if self.status is sum_up else f"says {self.status.value}, its verdicts say {sum_up.value}"
+
+    def summary(self) -> str:
+        """Return one line for a person: the status, and of what is not met up to three."""
+        broken = [
+            f"sink {verdict.sink}: {result.describe()} ({result.severity})"
+            for verdict in self.verdicts
+            for result in verdict.expectations
+            if not result.success
+        ]
+        shown = "; ".join(broken[:3]) + (f"; and {len(broken) - 3} more" if len(broken) > 3 else "")
+        return f"{self.status.value}: {shown}" if shown else self.status.value
+
+    def raise_if_vetoed(self, job: str, checkpoint_id: int) -> None:
+        """Raises QualityGateFailed when the epoch must not be published."""
+        if self.vetoes:
+            undecided = self.status is VerdictStatus.ERROR
+            reason = (
+                CheckpointFailureReason.QUALITY_GATE_ERROR if undecided else CheckpointFailureReason.QUALITY_GATE_FAILED
+            )
+            raise QualityGateFailed(
+                f"checkpoint {checkpoint_id}: the quality gate says {self.summary()}. "
+                "Nothing of this epoch is published.",
+                hint=f"milepost show {job} {checkpoint_id} has what it refused; correct it or the gate, then run again",
+                reason=reason.value,
+                detail=self.summary(),
+                checkpoint_id=checkpoint_id,
+                quality=to_json(self),
+            )

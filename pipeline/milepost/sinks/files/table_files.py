@@ -1,0 +1,280 @@
+"""The files of a table: Parquet, staged by content, checked by size and checksum, read in parallel."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.errors import NotFound, StateCorrupt
+from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.files.deletes import alike, columns_with_deletes, latest_rows, marked, rows_that_stay
+from milepost.sinks.files.file_encoding import encoded
+from milepost.sinks.files.file_statistics import statistics_of
+from milepost.sinks.files.partition_values import with_partition
+from milepost.sinks.files.table_schema import conform, sorted_latest
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.table_keys import DATA, staged_prefix
+from milepost.spill.ordered_rows import ordered_rows
+from milepost.spill.scratch_reading import reading_scratch
+from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency.prefetched_map import prefetched_map
+from milepost.storage.object_handles import digest_of
+from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
+
+_PARALLEL_READS = 8
+_AHEAD_BYTES = 32 << 20
+"""Of files that are read ahead, and of a file that is."""
+
+IN_MEMORY_BYTES = 64 << 20
+"""A file of more bytes is read from a copy on the disk."""
+
+_MAX_LISTINGS = 8
+"""Files in more folders than this are looked for in one listing of all."""
+
+_RESTORE = (
+    "restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback); --to 0 begins the "
+    "table anew"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is read of a table's files.
+
+    Attributes:
+        schema: the table's. verify: compare each file's SHA-256, not only its size.
+        columns: only these; every file must have them. None: all.
+        deletes: also rows that are deletes (`deletes.py`), with what marks them; a file without such rows has none.
+    """
+
+    schema: pa.Schema
+    verify: bool = False
+    columns: tuple[str, ...] | None = None
+    deletes: bool = False
+
+    @property
+    def shown(self) -> pa.Schema:
+        """The table's columns that are read."""
+        return self.schema if self.columns is None else pa.schema([self.schema.field(name) for name in self.columns])
+
+
+class TableFiles:
+    """Files below the root of one table.
+
+    Args:
+        statistics: whether a staged file says those of its columns.
+    """
+
+    def __init__(self, sink: str, store: ObjectStore, *, statistics: bool = False) -> None:
+        self._sink = sink
+        self._store = store
+        self._statistics = statistics
+
+    @property
+    def store(self) -> ObjectStore:
+        return self._store
+
+    def stage(self, tables: Iterable[pa.Table], place: StagingPlace, label: str) -> StagedFile | None:
+        """Write one file durably, named by its content; None without rows.
+
+        Args:
+            tables: of one schema; so many are encoded together that they have about `place.held_bytes`. What is
+                encoded beyond that waits in a file without a name in the machine's temporary folder.
+            label: what its name begins with.
+        Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
+        """
+        who, now_true = f"sink {self._sink}: ", "Nothing was published."
+        with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
+            rows, body = encoded(tables, place.held_bytes)
+        if not rows:
+            return None
+        sha256 = hashlib.sha256(body).hexdigest()
+        key = f"{staged_prefix(place.checkpoint_id, place.token)}{label}-{sha256}.parquet"
+        self._store.put(key, body)
+        said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
+        return StagedFile(key, rows, len(body), sha256, said)
+
+    def check(self, files: Sequence[StagedFile]) -> None:
+        """Refuse files that are missing or have another size. Raises StateCorrupt."""
+        folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
+        if len(folders) > _MAX_LISTINGS:
+            folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
+        listings = parallel_map(self._store, lambda prefix: list(self._store.list(prefix)), folders)
+        sizes = {stat.key: stat.size for listing in listings for stat in listing}
+        for file in files:
+            if sizes.get(file.key) != file.size:
+                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
+                raise StateCorrupt(
+                    f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
+                    "Nothing was published.",
+                    hint=_RESTORE,
+                    key=file.key,
+                )
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of those of these objects that exist now, by key."""
+
+        def size(key: str) -> int | None:
+            try:
+                return self._store.stat(key).size
+            except NotFound:
+                return None
+
+        every = list(keys)
+        sizes = zip(every, parallel_map(self._store, size, every), strict=True)
+        return {key: size for key, size in sizes if size is not None}
+
+    def rows(self, files: Sequence[StagedFile], reading: Reading) -> pa.Table:
+        """Return the rows of the files, in their order, with the table's columns. Raises: StateCorrupt."""
+        if not files:
+            return reading.shown.empty_table()
+        with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
+            tables = list(pool.map(lambda file: self.fetch(file, reading), files))
+        return pa.concat_tables(alike(tables))
+
+    def all_pieces(self, files: Sequence[StagedFile], reading: Reading) -> Iterator[pa.Table]:
+        """Yield what `rows` returns, piece by piece; small files are read ahead. Raises: as `rows`."""
+
+        def body(file: StagedFile) -> bytes | None:
+            return self._get(file) if file.size <= _AHEAD_BYTES else None
+
+        sized = ((file, file.size if file.size <= _AHEAD_BYTES else 0) for file in files)
+        for file, ahead in zip(files, prefetched_map(self._store, body, sized, _AHEAD_BYTES), strict=True):
+            yield from self.pieces(file, reading, ahead)
+
+    def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
+        """Yield the rows that a table of the latest rows shows by its files, in the order of its key, nulls last.
+
+        Piece by piece; most wait on the disk. Raises: as `rows`.
+        """
+        pieces = map(marked, self.all_pieces(files, replace(reading, deletes=True)))
+        if not key:
+            yield latest_rows([columns_with_deletes(reading.shown).empty_table(), *pieces], key)
+            return
+        for rows in ordered_rows(pieces, key, partial(sorted_latest, key=key)):
+            yield rows_that_stay(rows)
+
+    def identified(self, file: StagedFile) -> StagedFile:
+        """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
+
+        Raises: StateCorrupt: missing, or of another size. CommitConflict: somebody is writing it.
+        """
+        try:
+            stat = self._store.stat(file.key)
+        except NotFound as error:
+            raise self._corrupt(file, "is missing") from error
+        if stat.size != file.size:
+            raise self._corrupt(file, f"is {stat.size} bytes, its table's log says {file.size}")
+        return replace(file, sha256=digest_of(self._store, stat))
+
+    def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
+        """Return what is wrong with these files, one line each: missing, another size.
+
+        `deep`: content, rows, columns.
+        """
+
+        def problem(file: StagedFile) -> str | None:
+            try:
+                if deep:
+                    for _ in self.pieces(file, Reading(schema, verify=True, deletes=True)):
+                        pass
+                elif (size := self._store.stat(file.key).size) != file.size:
+                    return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
+            except NotFound:
+                return f"sink {self._sink}: {file.key} is missing"
+            except StateCorrupt as error:
+                return error.message
+            return None
+
+        return [found for found in parallel_map(self._store, problem, files) if found is not None]
+
+    def fetch(self, file: StagedFile, reading: Reading) -> pa.Table:
+        """Return the rows of one file, with the table's columns.
+
+        Raises: StateCorrupt: missing, changed, unreadable, or of other columns.
+        """
+        with self._opened(file, reading.verify) as parquet:
+            return self._read(file, parquet, None, reading)
+
+    def pieces(self, file: StagedFile, reading: Reading, body: bytes | None = None) -> Iterator[pa.Table]:
+        """Yield the same piece by piece: one of its row groups is held at a time.
+
+        Args:
+            body: what was read of it; None: nothing yet.
+        Raises: as `fetch`.
+        """
+        with self._opened(file, reading.verify, body) as parquet:
+            for number in range(parquet.num_row_groups):
+                yield self._read(file, parquet, number, reading)
+
+    def _read(self, file: StagedFile, parquet: pq.ParquetFile, number: int | None, reading: Reading) -> pa.Table:
+        """Return the rows of one row group; None: of all."""
+        schema = reading.shown
+        with self._checked(file):
+            names = None if reading.columns is None else list(reading.columns)
+            if reading.deletes and DELETED_COLUMN in parquet.schema_arrow.names:
+                schema = columns_with_deletes(schema)
+                names = None if names is None else [*names, DELETED_COLUMN]
+            rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
+            rows = with_partition(_with_instants(parquet, rows), file.partition, schema)
+        return conform(file.key, rows, schema)
+
+    @contextmanager
+    def _opened(self, file: StagedFile, verify: bool, body: bytes | None = None) -> Iterator[pq.ParquetFile]:
+        """Open a file that has its recorded size and rows, and with `verify` its content. Raises StateCorrupt.
+
+        A large one is copied to the disk, piece by piece.
+        """
+        with ExitStack() as opened:
+            try:
+                if body is not None or file.size <= IN_MEMORY_BYTES:
+                    body = self._get(file) if body is None else body
+                    size, sha256 = len(body), hashlib.sha256(body).hexdigest() if verify else ""
+                    reader = pa.BufferReader(body)
+                else:
+                    who = f"sink {self._sink}: "
+                    scratch = opened.enter_context(scratch_file("take a table's file", who=who))
+                    stat = self._store.stat(file.key)
+                    size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=who)
+                    reader = pa.PythonFile(scratch, mode="r")
+            except NotFound as error:
+                raise self._corrupt(file, "is missing") from error
+            if size != file.size or (verify and file.sha256 and sha256 != file.sha256):
+                raise self._corrupt(file, "does not match its recorded size and checksum")
+            with self._checked(file):
+                parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
+            if (rows := parquet.metadata.num_rows) != file.rows:
+                raise self._corrupt(file, f"has {rows} rows, recorded are {file.rows}")
+            yield parquet
+
+    def _get(self, file: StagedFile) -> bytes:
+        try:
+            return self._store.get(file.key)
+        except NotFound as error:
+            raise self._corrupt(file, "is missing") from error
+
+    def _corrupt(self, file: StagedFile, what: str) -> StateCorrupt:
+        """Return the error of a file that is not what is recorded of it. what: the verb and more."""
+        return StateCorrupt(f"sink {self._sink}: {file.key} {what}", hint=_RESTORE, key=file.key)
+
+    def _checked(self, file: StagedFile) -> AbstractContextManager[None]:
+        """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
+        return reading_scratch(lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: ")
+
+
+def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+    """Return rows whose times of a file as INT96, which keeps no zone, are in UTC: Spark writes instants so."""
+    stored = [parquet.schema.column(at) for at in range(len(parquet.schema))]
+    for name in {column.path for column in stored if column.physical_type == "INT96"} & set(rows.column_names):
+        column = rows.column(name).cast(pa.timestamp("us", "UTC"))
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows

@@ -1,0 +1,167 @@
+"""Delta tables that we cannot write are refused: by their features, their properties, their columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import InvalidRequest
+from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
+from milepost.sinks.formats.delta.delta_types import check_columns, check_distinct
+
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
+
+_WRITABLE = frozenset(
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz", VARIANT}
+)
+"""Features of a table that commits of whole files keep, as long as no property or column makes use of them.
+
+A table with a column of the type variant is refused by that column.
+"""
+
+_IDENTITY_COLUMNS = 6
+"""The writer version that stands for them, which the library does not write."""
+
+_MS = {
+    "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000,
+}  # fmt: skip
+_DURATION = re.compile(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", re.IGNORECASE)
+_WHEN_UNSAID = {FILE_RETENTION: 7 * _MS["day"], LOG_RETENTION: 30 * _MS["day"]}
+
+_OTHER_PATH = "or give the sink a new path"
+
+
+@dataclass(frozen=True, slots=True)
+class TableTraits:
+    """What a table's log says of it, apart from its files.
+
+    Attributes:
+        fields: its columns, as the log has them.
+    """
+
+    properties: Mapping[str, str]
+    protocol: Protocol
+    partition_columns: tuple[str, ...]
+    fields: tuple[dict[str, Any], ...]
+
+
+def interval(duration_ms: int) -> str:
+    """Return a duration as a property of a table has it; whole seconds, no less."""
+    return f"interval {-(-duration_ms // 1000)} seconds"
+
+
+def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
+    """Return a retention of a table; None: it is said in a way that is not understood."""
+    if name not in properties:
+        return _WHEN_UNSAID[name]
+    said = _DURATION.fullmatch(properties[name].strip())
+    unit = _MS.get(said[2].lower()) if said else None
+    return int(said[1]) * unit if said and unit else None
+
+
+def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:
+    """Refuse a table whose features or properties our commits would break, or that would break ours.
+
+    Raises: InvalidRequest.
+    """
+    if traits.protocol.writer_version == _IDENTITY_COLUMNS:
+        raise _refused(
+            sink, f"the table has the writer version {_IDENTITY_COLUMNS}, which Milepost does not write",
+            f"copy it to a table with a lower version, {_OTHER_PATH}",
+        )  # fmt: skip
+    if unknown := sorted(traits.protocol.writer_features - _WRITABLE):
+        raise _refused(
+            sink, f"the table uses {', '.join(unknown)}, of Delta's features, which Milepost does not write",
+            f"drop the feature (ALTER TABLE … DROP FEATURE {unknown[0]}), {_OTHER_PATH}",
+        )  # fmt: skip
+    for fault, hint in _of_properties(traits.properties):
+        raise _refused(sink, fault, f"{hint}, {_OTHER_PATH}")
+    if traits.partition_columns != partition_by:
+        there, here = (", ".join(names) or "nothing" for names in (traits.partition_columns, partition_by))
+        raise _refused(
+            sink, f"the table is partitioned by {there}, and `partition_by` says {here}",
+            f"let it say {list(traits.partition_columns)}, {_OTHER_PATH}",
+        )  # fmt: skip
+    for field in traits.fields:
+        if (trait := _trait_of_column(field)) is not None:
+            raise _refused(sink, f"column {field['name']!r} of the table {trait}", f"drop that, {_OTHER_PATH}")
+
+
+def short_retentions(sink: str, properties: Mapping[str, str], retention_ms: int) -> dict[str, str]:
+    """Return the retentions of a table that are shorter than ours, each as it has to be; none is ever lowered.
+
+    Raises: InvalidRequest: one is said in a way that is not understood, and may be longer.
+    """
+    short = {}
+    for name in (FILE_RETENTION, LOG_RETENTION):
+        kept_ms = duration_ms(properties, name)
+        if kept_ms is None:
+            raise _refused(
+                sink,
+                f"the table's {name} is {properties[name]!r}, which is no number of weeks, days, hours or seconds; "
+                f"retained checkpoints need {interval(retention_ms)}",
+                f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}')",
+            )
+        if kept_ms < retention_ms:
+            short[name] = interval(retention_ms)
+    return short
+
+
+def check_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> None:
+    """Refuse rows that a table cannot take: types or names that Delta has not, or others than the table's.
+
+    Raises: InvalidRequest, naming the column.
+    """
+    check_columns(sink, rows)
+    there = table if table is not None else pa.schema([])
+    for field in rows:
+        if field.name in there.names and not there.field(field.name).type.equals(field.type):
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} has the type {field.type}, in the table it is "
+                f"{there.field(field.name).type}. Nothing was published.",
+                hint=f"cast it to {there.field(field.name).type}, {_OTHER_PATH}",
+                column=field.name,
+            )
+    check_distinct(sink, dict.fromkeys((*there.names, *rows.names)))
+
+
+def _of_properties(properties: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Return what of a table's properties is refused, each with what to do."""
+
+    def unset(name: str) -> str:
+        return f"ALTER TABLE … UNSET TBLPROPERTIES ('{name}')"
+
+    for name in ("delta.appendOnly", "delta.enableDeletionVectors"):
+        if properties.get(name, "").lower() == "true":
+            yield f"the table has {name} set: files of it could not be replaced whole", unset(name)
+    if properties.get("delta.columnMapping.mode", "none").lower() != "none":
+        yield "the table maps its columns to other names (delta.columnMapping.mode)", "write it anew without"
+    if "delta.setTransactionRetentionDuration" in properties:
+        name = "delta.setTransactionRetentionDuration"
+        yield f"the table has {name} set: it would forget which checkpoint it shows", unset(name)
+    for name in sorted(properties):
+        if name.startswith("delta.constraints."):
+            constraint = name.removeprefix("delta.constraints.")
+            yield f"the table has the constraint {constraint}", f"ALTER TABLE … DROP CONSTRAINT {constraint}"
+
+
+def _trait_of_column(field: Mapping[str, Any]) -> str | None:
+    metadata = field.get("metadata") or {}
+    if "delta.generationExpression" in metadata:
+        return "is generated from others"
+    if any(name.startswith("delta.identity.") for name in metadata):
+        return "is an identity column"
+    if "delta.invariants" in metadata:
+        return "has an invariant"
+    if not field["nullable"]:
+        return "is NOT NULL, and rows from before a column was added have no value for it"
+    return None
+
+
+def _refused(sink: str, fault: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(f"sink {sink}: {fault}. Nothing was published.", hint=hint, sink=sink)

@@ -1,0 +1,152 @@
+"""Delta as a table format: a table's place, made, opened and kept short by the `deltalake` library."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
+from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
+from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
+from milepost.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
+from milepost.sinks.formats.delta.delta_log_faults import LogFault, log_fault, realign_hint
+from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
+from milepost.sinks.formats.delta.delta_probe import probe_commits
+from milepost.sinks.formats.delta.delta_types import check_columns, delta_schema
+from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.records.table_keys import OWN
+
+COMMITS_PER_CHECKPOINT = 10
+"""Of the log: so many of its objects at most does a reader fetch one by one."""
+
+
+class DeltaFormat:
+    """The place of one Delta table.
+
+    Args:
+        sink: its name, for messages. store: its root is the table's. retention_ms: how long what the table no longer
+            shows must stay: as far back as checkpoints are retained, and grace. partition_by: columns.
+    """
+
+    keeps_statistics = True
+    is_database = False
+    keeps_looks = False
+    log_prefix = LOG
+    names_owner = True
+
+    def __init__(self, sink: str, store: ObjectStore, retention_ms: int, partition_by: tuple[str, ...] = ()) -> None:
+        self._sink = sink
+        self._store = store
+        self._retention_ms = retention_ms
+        self._partition_by = partition_by
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        check_columns(self._sink, schema)
+
+    def open(self) -> OpenDeltaTable | None:
+        location = delta_location(self._sink, self._store.config)
+        table = self._table(location)
+        return None if table is None else self._opened(location, table)
+
+    def recent(self) -> None:
+        """Nothing: its commits are given a table that was opened for them."""
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        check_columns(self._sink, schema)
+        location = delta_location(self._sink, self._store.config)
+        kept = interval(self._retention_ms)
+        properties = CommitProperties(OurCommit(owner.identity, owner.sink).as_metadata(), max_commit_retries=0)
+        reason = None
+        try:
+            DeltaTable.create(
+                location.uri,
+                Schema.from_json(delta_schema(schema)),
+                partition_by=list(self._partition_by) or None,
+                configuration={FILE_RETENTION: kept, LOG_RETENTION: kept, **properties_of(owner)},
+                storage_options=location.options,
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+                raise_if_key_not_exists=False,
+            )
+        except FAULTS as error:
+            reason = parse_reason(location, error)
+        if reason is not None and self._table(location) is None:
+            raise CommitOutcomeUnknown(
+                f"sink {self._sink}: the Delta table {self._store.config.url} could not be made: {reason}. "
+                "Nothing was published.",
+                hint="try again",
+                sink=self._sink,
+            )
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
+
+    def probe(self) -> str:
+        found = probe_commits(self._sink, self._store)
+        return (
+            f"{found}; nobody can prevent a VACUUM by an engine that does not skip folders with `_`, nor, on S3, a "
+            "writer of other libraries that commits without conditional writes: keep both from it"
+        )
+
+    def maintain(self, retention_ms: int) -> None:
+        location = delta_location(self._sink, self._store.config)
+        table = self._table(location)
+        if table is None:
+            return
+        if VARIANT in Protocol.of(table).writer_features:
+            self._opened(location, table).drop_variant_feature()
+        if table.version() - last_checkpoint(self._store) < COMMITS_PER_CHECKPOINT:
+            return
+        with translated_errors(location, lambda reason: self._unavailable("its log could not be shortened", reason)):
+            table.create_checkpoint()
+            if (duration_ms(table.metadata().configuration, LOG_RETENTION) or 0) >= retention_ms:
+                table.cleanup_metadata()
+
+    def _opened(self, location: DeltaLocation, table: DeltaTable) -> OpenDeltaTable:
+        return OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms, self._partition_by)
+
+    def _table(self, location: DeltaLocation) -> DeltaTable | None:
+        """Return the library's handle on the table as it is now; None: there is none.
+
+        Our own store is asked first, whose errors say what to do about bucket, endpoint and credentials.
+        """
+        if next(iter(self._store.list(LOG, limit=1)), None) is None:
+            self._check_empty()
+            return None
+        with translated_errors(location, lambda reason: self._unavailable("it could not be opened", reason)):
+            try:
+                return DeltaTable(location.uri, storage_options=location.options)
+            except DeltaError as error:
+                fault = parse_reason(location, error)
+        found = log_fault(self._sink, self._store) or LogFault(
+            fault,
+            "give the sink a new path, or repair the table with the engine that wrote it"
+            + realign_hint(self._sink, self._store),
+        )
+        raise InvalidRequest(
+            f"sink {self._sink}: what is stored at {self._store.config.url} cannot be opened as a Delta table: "
+            f"{found.what}. Nothing was published.",
+            hint=found.remedy,
+            sink=self._sink,
+        )
+
+    def _check_empty(self) -> None:
+        for stat in self._store.list(""):
+            if not stat.key.startswith(OWN):
+                raise InvalidRequest(
+                    f"sink {self._sink}: there is no Delta table at {self._store.config.url}, but something else: "
+                    f"{stat.key}. Nothing was published.",
+                    hint="give the sink a path of its own",
+                    sink=self._sink,
+                )
+
+    def _unavailable(self, what: str, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"sink {self._sink}: the Delta table {self._store.config.url}: {what}: {reason}. Nothing was changed.",
+            hint="try again",
+            sink=self._sink,
+        )

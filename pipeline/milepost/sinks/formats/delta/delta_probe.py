@@ -1,0 +1,105 @@
+"""A probe of Delta's commits at a place: of two that race for one version exactly one may win.
+
+One commits by the library, as a move of the table does, and one by a conditional write of our own store, as a change of
+its properties does. The table is a throw-away below ``_milepost/``, which engines ignore; it is always removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Barrier
+from uuid import uuid4
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError
+
+from milepost.errors import CheckpointError, CommitConflict, EnvironmentUnusable
+from milepost.protocol.records.locations import child_url
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.delta.delta_errors import translated_errors
+from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
+from milepost.sinks.formats.delta.delta_log import log_key
+from milepost.sinks.formats.delta.delta_metadata import commit_body
+from milepost.sinks.formats.delta.delta_types import delta_schema
+from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS
+from milepost.sinks.records.table_keys import OWN
+from milepost.storage.open import open_store
+
+RACERS = 2
+_LONGEST_S = 60
+_LOG = logging.getLogger(__name__)
+
+
+def probe_commits(sink: str, store: ObjectStore) -> str:
+    """Let two commits race for one version of a throw-away table; say what was found.
+
+    Args:
+        store: rooted at the sink's table.
+    Raises: EnvironmentUnusable: not exactly one won, or the library cannot write there.
+    """
+    name = f"{OWN}probe-{uuid4().hex}"
+    place = open_store(replace(store.config, url=child_url(store.config.url, name)))
+    location = delta_location(sink, place.config)
+    try:
+        with translated_errors(location, lambda reason: _unusable(sink, store, f"it cannot be written: {reason}.")):
+            _make(location)
+            won = _race(place, location)
+    finally:
+        _remove(sink, place)
+    if won != 1:
+        raise _unusable(sink, store, f"of {RACERS} commits that raced for one version, {won} won.")
+    return f"of {RACERS} commits that raced for one version of a throw-away table, one won"
+
+
+def _make(location: DeltaLocation) -> None:
+    columns = Schema.from_json(delta_schema(pa.schema([("k", pa.int64())])))
+    DeltaTable.create(location.uri, columns, storage_options=location.options, post_commithook_properties=NO_HOOKS)
+
+
+def _race(place: ObjectStore, location: DeltaLocation) -> int:
+    """Return how many of the racers took the version after the one that all of them have read."""
+    handle = DeltaTable(location.uri, storage_options=location.options)
+    ready = Barrier(RACERS, timeout=_LONGEST_S)
+
+    def commit_by_library() -> None:
+        handle.create_write_transaction(
+            [],
+            "append",
+            handle.schema(),
+            [],
+            commit_properties=CommitProperties(max_commit_retries=0),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    def commit_by_store() -> None:
+        place.create(log_key(handle.version() + 1), commit_body("SET TBLPROPERTIES", {}, 0, {}, []))
+
+    def wins(commit: Callable[[], None]) -> bool:
+        ready.wait()
+        try:
+            commit()
+        except (CommitFailedError, CommitConflict):
+            return False
+        return True
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        return sum(pool.map(wins, [commit_by_library, commit_by_store]))
+
+
+def _remove(sink: str, place: ObjectStore) -> None:
+    try:
+        place.delete([stat.key for stat in place.list("")])
+    except CheckpointError as error:
+        _LOG.warning("sink %s: the throw-away table %s stays: %s", sink, place.config.url, error.message)
+
+
+def _unusable(sink: str, store: ObjectStore, what: str) -> EnvironmentUnusable:
+    return EnvironmentUnusable(
+        f"sink {sink}: Delta tables at {store.config.url}: {what} Nothing of the sink's table was changed.",
+        hint="use a store with conditional writes, which refuses what is there already, and one way to it for all",
+        sink=sink,
+    )

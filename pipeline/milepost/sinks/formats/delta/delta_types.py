@@ -1,0 +1,206 @@
+"""Types of Arrow and of Delta: each column of ours has exactly one type there, and comes back as what it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import InvalidRequest
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {data_type: name for name, data_type in _PLAIN.items()}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
+_MOST_DIGITS = 38
+
+_INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
+    (pa.types.is_uint8, "int16"),
+    (pa.types.is_uint16, "int32"),
+    (pa.types.is_uint32, "int64"),
+    (pa.types.is_uint64, "decimal128(20, 0)"),
+    (pa.types.is_float16, "float32"),
+    (pa.types.is_date64, "date32"),
+    (pa.types.is_time, "int64, as microseconds"),
+    (pa.types.is_duration, "int64, as microseconds"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_binary_view, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_dictionary, "the type of its values"),
+    (pa.types.is_large_list, "list"),
+    (pa.types.is_fixed_size_list, "list"),
+    (pa.types.is_decimal, "decimal128 of at most 38 digits, with none to all of them behind the point"),
+    (pa.types.is_null, "the type that its values will have"),
+)
+"""What Delta cannot hold, and what can be held in its place."""
+
+_NO_NAME = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that Delta's protocol wants in no name of a column."""
+
+
+def check_columns(sink: str, schema: pa.Schema) -> None:
+    """Refuse columns that a Delta table cannot hold: their types, their names.
+
+    Raises: InvalidRequest, naming the column.
+    """
+    for field in schema:
+        if (misfit := _misfit(field.type)) is not None:
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} has the type {field.type}, and a Delta table cannot hold "
+                f"{misfit}. Nothing was published.",
+                hint=f"cast it to {_instead_of(misfit)}",
+                column=field.name,
+            )
+        for name in (field.name, *_names_within(field.type)):
+            if _NO_NAME.search(name) or not name:
+                raise InvalidRequest(
+                    f"sink {sink}: column {field.name!r}: a Delta table has no column named {name!r}: none of its "
+                    "names has a space, a line break, or one of ,;{}()=. Nothing was published.",
+                    hint="rename it, `SELECT … AS other_name`",
+                    column=field.name,
+                )
+    check_distinct(sink, schema.names)
+
+
+def check_distinct(sink: str, names: Iterable[str]) -> None:
+    """Refuse names that differ in nothing but capital letters: engines that read Delta take them for one.
+
+    Raises: InvalidRequest, naming both.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        if (other := found.setdefault(name.lower(), name)) != name:
+            raise InvalidRequest(
+                f"sink {sink}: columns {other!r} and {name!r} of a Delta table differ in nothing but capital letters. "
+                "Nothing was published.",
+                hint="rename one of them, `SELECT … AS other_name`",
+                column=name,
+            )
+
+
+def delta_schema(schema: pa.Schema) -> str:
+    """Return the schema as Delta's log has it, JSON. All columns can be null. Precondition: `check_columns` passed."""
+    return json.dumps(_struct([delta_field(field) for field in schema]))
+
+
+def delta_field(field: pa.Field) -> dict[str, Any]:
+    """Return one column, which can be null, as Delta's log has it."""
+    return {"name": field.name, "type": _delta_type(field.type), "nullable": True, "metadata": {}}
+
+
+def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
+    """Return the Arrow schema of a table's schema in Delta's log; None: it has no columns.
+
+    Raises: InvalidRequest: a type that Milepost does not know.
+    """
+    fields = []
+    for column in delta["fields"]:
+        try:
+            fields.append(pa.field(column["name"], _arrow_type(column["type"]), nullable=column["nullable"]))
+        except KeyError as error:
+            raise InvalidRequest(
+                f"sink {sink}: column {column['name']!r} of the table has the type {error.args[0]}, which Milepost "
+                "cannot write. Nothing was published.",
+                hint="give the sink a new path, or drop the column",
+                column=column["name"],
+            ) from error
+    return pa.schema(fields) if fields else None
+
+
+def has_timestamp_ntz(data_type: pa.DataType) -> bool:
+    """Return whether a type is a timestamp without a zone, or has one within it."""
+    if pa.types.is_nested(data_type):
+        return any(has_timestamp_ntz(field.type) for field in _children(data_type))
+    return bool(pa.types.is_timestamp(data_type) and data_type.tz is None)
+
+
+def _delta_type(data_type: pa.DataType) -> str | dict[str, Any]:
+    if data_type in _NAMES:
+        return _NAMES[data_type]
+    if pa.types.is_decimal128(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    if pa.types.is_list(data_type):
+        item = data_type.value_field
+        return {"type": "array", "elementType": _delta_type(item.type), "containsNull": item.nullable}
+    if pa.types.is_map(data_type):
+        item = data_type.item_field
+        return {
+            "type": "map",
+            "keyType": _delta_type(data_type.key_type),
+            "valueType": _delta_type(item.type),
+            "valueContainsNull": item.nullable,
+        }
+    return _struct([{**delta_field(field), "nullable": field.nullable} for field in _children(data_type)])
+
+
+def _arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
+    """Raises KeyError: the name of a type that is not known."""
+    if isinstance(delta, str):
+        if digits := _DECIMAL.fullmatch(delta):
+            return pa.decimal128(int(digits[1]), int(digits[2]))
+        return _PLAIN[delta]
+    if delta["type"] == "array":
+        return pa.list_(pa.field("item", _arrow_type(delta["elementType"]), nullable=delta["containsNull"]))
+    if delta["type"] == "map":
+        value = pa.field("value", _arrow_type(delta["valueType"]), nullable=delta["valueContainsNull"])
+        return pa.map_(_arrow_type(delta["keyType"]), value)
+    if delta["type"] == "struct":
+        return pa.struct(
+            [pa.field(one["name"], _arrow_type(one["type"]), nullable=one["nullable"]) for one in delta["fields"]]
+        )
+    raise KeyError(delta["type"])
+
+
+def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "struct", "fields": fields}
+
+
+def _misfit(data_type: pa.DataType) -> pa.DataType | None:
+    """Return what of a type Delta cannot hold, itself or a type within it; None: it can hold it all."""
+    if data_type in _NAMES:
+        return None
+    if pa.types.is_decimal128(data_type):
+        return None if 0 <= data_type.scale <= data_type.precision <= _MOST_DIGITS else data_type
+    if pa.types.is_list(data_type) or pa.types.is_map(data_type) or pa.types.is_struct(data_type):
+        within = [_misfit(field.type) for field in _children(data_type)]
+        empty = data_type if pa.types.is_struct(data_type) and not within else None
+        return next((one for one in within if one is not None), empty)
+    return data_type
+
+
+def _instead_of(misfit: pa.DataType) -> str:
+    if pa.types.is_timestamp(misfit):
+        return "timestamp[us, tz=UTC]" if misfit.tz else "timestamp[us]"
+    return next((other for is_it, other in _INSTEAD if is_it(misfit)), "a type that Delta knows, such as string")
+
+
+def _names_within(data_type: pa.DataType) -> list[str]:
+    """Return the names that structs within a type give."""
+    if not pa.types.is_nested(data_type):
+        return []
+    children = _children(data_type)
+    own = [field.name for field in children] if pa.types.is_struct(data_type) else []
+    return own + [name for field in children for name in _names_within(field.type)]
+
+
+def _children(data_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(data_type):
+        return [data_type.key_field, data_type.item_field]
+    return [data_type.field(index) for index in range(data_type.num_fields)]

@@ -1,0 +1,153 @@
+"""Catalogs of Iceberg are opened from a sink's own options and nothing else.
+
+The library's own way to open one merges a file of the home folder and variables of the environment into them, by the
+catalog's name; here the catalog's class is called with what the spec says. What it reads and writes of tables goes
+through our store (`file_io.py`), so it holds no credentials of storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import PY_IO_IMPL, FileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+from requests import Session
+
+from milepost.errors import InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.iceberg.file_io import STORE, StoreFileIO
+from milepost.storage.keys import is_loopback
+
+_TIMEOUTS_S = (5, 60)
+"""To connect, and between two bytes of an answer; the library would wait for ever."""
+
+_SECRET_OPTIONS = ("token", "credential")
+
+
+class CatalogKind(Enum):
+    """REST: a server of Iceberg's protocol. SQL: two tables in SQLite or Postgres."""
+
+    REST = "rest"
+    SQL = "sql"
+
+
+_OPTIONS = {
+    CatalogKind.REST: frozenset(
+        {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource"}
+    ),
+    CatalogKind.SQL: frozenset({"warehouse"}),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogConfig:
+    """A catalog and the table in it, as a sink's spec has them, with secrets filled in.
+
+    Attributes:
+        kind: of catalog. uri: of the server, or of the database as SQLAlchemy has it.
+        table: namespaces and name, at least two parts.
+        name: of the catalog: with SQL, a part of the table's key, by which other engines must open it.
+        options: further ones, by the names that Iceberg's own clients give them.
+    """
+
+    kind: CatalogKind
+    uri: str = field(repr=False)
+    table: tuple[str, ...]
+    name: str = "milepost"
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.options) - _OPTIONS[self.kind])
+        if unknown:
+            raise InvalidRequest(
+                f"table {self.table_name}: its catalog has the option {unknown[0]!r}, which is not available in this "
+                f"version for `type: {self.kind.value}`. Nothing was read or written.",
+                hint=f"leave it out; there are {', '.join(sorted(_OPTIONS[self.kind]))}",
+            )
+        if len(self.table) < 2 or not all(self.table):
+            raise InvalidRequest(
+                f"an Iceberg table's name has a namespace and a name, got {self.table_name!r}. "
+                "Nothing was read or written.",
+                hint="name it as NAMESPACE.TABLE",
+            )
+
+    @property
+    def table_name(self) -> str:
+        """The table's name, for people."""
+        return ".".join(self.table)
+
+    @property
+    def where(self) -> str:
+        """The catalog without anything secret, for messages."""
+        parts = urlsplit(self.uri)
+        host = parts.netloc.rpartition("@")[2]
+        return f"the {self.kind.value.upper()} catalog at {parts.scheme}://{host}{parts.path}"
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What must stand in no message."""
+        texts = [(self.options.get(name) or "").rpartition(":")[2] for name in _SECRET_OPTIONS]
+        parts = urlsplit(self.uri)
+        texts.append(parts.netloc.rpartition("@")[0].partition(":")[2])
+        texts += [value for name, value in parse_qsl(parts.query) if "pass" in name or "token" in name]
+        return frozenset(form for text in texts if text for form in (text, unquote(text), quote(unquote(text))))
+
+
+def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
+    """Return the catalog, connected.
+
+    Args:
+        store: rooted at the table.
+    Raises: what the library, its HTTP client or its database raises (`catalog_errors.py`).
+    """
+    properties: dict[str, Any] = {
+        **config.options,
+        "uri": config.uri,
+        PY_IO_IMPL: f"{StoreFileIO.__module__}.{StoreFileIO.__qualname__}",
+        STORE: store,
+    }
+    if config.kind is CatalogKind.SQL:
+        return _SqlCatalog(config.name, **{"pool_pre_ping": "true", **properties})
+    if "credential" in config.options:
+        properties.setdefault("oauth2-server-uri", f"{config.uri.rstrip('/')}/v1/oauth/tokens")
+    return _RestCatalog(config.name, **properties)
+
+
+class _SqlCatalog(SqlCatalog):
+    """A SQL catalog whose tables do not say how their files are read."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return StoreFileIO(self.properties)
+
+
+class _RestCatalog(RestCatalog):
+    """A REST catalog that answers in bounded time or not at all, is never asked for a file's credentials, and whose
+    tables do not say how their files are read."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return StoreFileIO(self.properties)
+
+    def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
+        self._bound(session)  # called for each new session, before the request for a token that may be its first
+        return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _bound(self, session: Session) -> None:
+        if is_loopback(self.uri):
+            session.trust_env = False  # HTTP_PROXY of the environment cannot lead to this machine's loopback
+        for adapter in session.adapters.values():
+            adapter.send = _in_time(adapter.send)  # type: ignore[method-assign]
+
+
+def _in_time(send: Callable[..., Any]) -> Callable[..., Any]:
+    def sent(*args: Any, **options: Any) -> Any:
+        return send(*args, **{**options, "timeout": options.get("timeout") or _TIMEOUTS_S})
+
+    return sent

@@ -1,0 +1,118 @@
+"""Iceberg's metadata goes through our own store, and nothing is ever deleted by the library.
+
+So there is one way to S3 with one set of errors, and the library holds no keys of it. It would delete the manifests of
+a commit that it takes for failed; but a refusal may be the answer to a request that was repeated on its way after the
+first one had landed, and then a landed snapshot would lose its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, OutputFile
+
+from milepost.errors import NotFound, StateCorrupt
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.iceberg.locations import key_below, normal_location, table_location
+from milepost.storage.open import open_store
+
+STORE = "milepost.store"
+"""The property of a catalog that holds the store of the table."""
+
+
+class _Written(BytesIO):
+    """Bytes on their way to a file, which it has when they are closed, unless what wrote them failed."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__()
+        self._file = file
+        self._is_whole = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_whole = kind is None
+        self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            if self._is_whole:
+                self._file.put(self.getvalue())
+            super().close()
+
+
+class StoredFile(InputFile, OutputFile):
+    """One file at a location. Names of Iceberg's metadata are unique, so nothing is ever written over."""
+
+    def __init__(self, location: str, store: ObjectStore, key: str) -> None:
+        super().__init__(location)
+        self._store = store
+        self._key = key
+        self._size: int | None = None
+
+    def __len__(self) -> int:
+        if self._size is None:
+            self._size = self._store.stat(self._key).size
+        return self._size
+
+    def exists(self) -> bool:
+        try:
+            self._store.stat(self._key)
+        except NotFound:
+            return False
+        return True
+
+    def open(self, seekable: bool = True) -> BytesIO:
+        try:
+            return BytesIO(self._store.get(self._key))
+        except NotFound as error:
+            raise StateCorrupt(
+                f"{self.location} is missing, and the table needs it. Nothing was changed.",
+                hint="restore that file, or give the sink a new path",
+                key=self._key,
+            ) from error
+
+    def create(self, overwrite: bool = False) -> _Written:
+        return _Written(self)
+
+    def put(self, body: bytes) -> None:
+        self._store.put(self._key, body)
+        self._size = len(body)
+
+    def to_input_file(self) -> StoredFile:
+        return self
+
+
+class StoreFileIO(FileIO):
+    """Files below a table's root, and those elsewhere that its metadata names, which are reached in the same way.
+
+    The library makes one from a catalog's properties, where the table's store lies under `STORE`.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._store: ObjectStore = properties[STORE]
+        self._root = table_location(self._store.config)
+
+    def new_input(self, location: str) -> StoredFile:
+        return self._file(location)
+
+    def new_output(self, location: str) -> StoredFile:
+        return self._file(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete nothing: see above."""
+
+    def _file(self, location: str) -> StoredFile:
+        key = key_below(self._root, location)
+        if "://" not in key:
+            return StoredFile(location, self._store, key)
+        folder, _, name = normal_location(location).rpartition("/")
+        url = file_url(Path(folder.removeprefix("file://"))) if folder.startswith("file:") else folder
+        return StoredFile(location, open_store(replace(self._store.config, url=url)), name)

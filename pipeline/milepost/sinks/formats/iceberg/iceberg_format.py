@@ -1,0 +1,147 @@
+"""The Iceberg format: one table, by its catalog."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import TableProperties
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+
+from milepost.errors import CommitConflict, InvalidRequest
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
+from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, open_catalog
+from milepost.sinks.formats.iceberg.locations import normal_location, table_location
+from milepost.sinks.formats.iceberg.mark import owner_properties
+from milepost.sinks.formats.iceberg.open_table import IcebergTable, TablePlace
+from milepost.sinks.formats.iceberg.partitioning import partition_spec
+from milepost.sinks.formats.iceberg.refusals import GC_ENABLED
+from milepost.sinks.formats.iceberg.schemas import to_iceberg
+from milepost.sinks.records.reservation import TableOwner
+
+_PREVIOUS_METADATA = 20
+_MERGED_MANIFESTS = 16
+_HISTORY = 1_000
+"""Snapshots that no tag needs: each has 730 B in the metadata, which every commit writes and every reader reads."""
+_EXPIRED_AT_ONCE = 16
+"""Expired snapshots are one more commit, and one that only readers of the past would miss."""
+
+
+class IcebergFormat:
+    """One table in Iceberg; see `table_format.TableFormat`.
+
+    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them, and
+    manifests of snapshots that we expire with these. Those of commits that failed, and of snapshots that others expire,
+    stay below ``metadata/``. Data files are never touched, and `gc.enabled` keeps other engines from it.
+    """
+
+    keeps_statistics = True
+    is_database = False
+    keeps_looks = False
+    log_prefix = "metadata/"
+    names_owner = True
+
+    def __init__(
+        self, sink: str, catalog: CatalogConfig, store: ObjectStore, partition_by: tuple[str, ...] = ()
+    ) -> None:
+        """Args: sink: whose table it is, for messages. store: rooted at the table, in which its subtasks stage.
+        partition_by: columns."""
+        self._partition_by = partition_by
+        self._sink = sink
+        self._config = catalog
+        self._store = store
+        self._opened: tuple[int, Catalog] | None = None
+
+    def __repr__(self) -> str:
+        return f"IcebergFormat({self._sink!r}, {self._config!r}, {self._store!r})"
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        to_iceberg(self._sink, schema)
+
+    def open(self) -> IcebergTable | None:
+        root = table_location(self._store.config)
+        with self._errors(f"sink {self._sink}: its table {self._config.table_name} was not opened"):
+            try:
+                table = self._catalog().load_table(self._config.table)
+            except NoSuchTableError:
+                return None
+        if normal_location(table.location()) != root:
+            raise InvalidRequest(
+                f"sink {self._sink}: table {self._config.table_name} lies at {table.location()}, the sink's path is "
+                f"{root}. Nothing was published.",
+                hint="give the sink the table's own location as its path, or another table",
+            )
+        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store, self._partition_by))
+
+    def recent(self) -> None:
+        """Nothing: its commits are given a table that was opened for them."""
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
+        root = table_location(self._store.config)
+        with self._errors(f"sink {self._sink}: its table {self._config.table_name} was not made"):
+            catalog = self._catalog()
+            namespace = self._config.table[:-1]
+            try:
+                if not catalog.namespace_exists(namespace):
+                    catalog.create_namespace(namespace)
+            except NamespaceAlreadyExistsError:
+                pass
+            try:
+                parts = partition_spec(columns, self._partition_by)
+                catalog.create_table(self._config.table, columns, root, parts, properties=_properties(owner, columns))
+            except TableAlreadyExistsError:
+                return
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
+
+    def probe(self) -> str:
+        namespace = self._config.table[:-1]
+        with self._errors(f"sink {self._sink}: {self._config.where} was not asked"):
+            there = self._catalog().namespace_exists(namespace)
+        name = ".".join(namespace)
+        answer = (
+            f"has namespace {name}" if there else f"answers; namespace {name} is made by the first epoch, if that may"
+        )
+        limits = "whether it takes commits, only a commit shows; nobody can prevent an engine that ignores gc.enabled"
+        return f"{self._config.where} {answer}; {limits}"
+
+    def maintain(self, retention_ms: int) -> None:
+        """Take old snapshots of ours out of the metadata; another commit that comes between is no matter."""
+        table = self.open()
+        if table is None:
+            return
+        try:
+            before_ms = time.time_ns() // 1_000_000 - retention_ms
+            table.expire(before_ms, at_most=_HISTORY, at_least=_EXPIRED_AT_ONCE)
+        except CommitConflict:
+            return
+
+    def _errors(self, doing: str) -> AbstractContextManager[None]:
+        return catalog_errors(self._config, doing)
+
+    def _catalog(self) -> Catalog:
+        """Return the catalog, connected by this process: connections must not cross a fork."""
+        if self._opened is None or self._opened[0] != os.getpid():
+            self._opened = (os.getpid(), open_catalog(self._config, self._store))
+        return self._opened[1]
+
+
+def _properties(owner: TableOwner, columns: Schema) -> dict[str, str]:
+    """Return what a new table says: whose it is, how files are read, and what keeps it small."""
+    return {
+        **owner_properties(owner),
+        TableProperties.DEFAULT_NAME_MAPPING: create_mapping_from_schema(columns).model_dump_json(),
+        TableProperties.MANIFEST_MERGE_ENABLED: "true",
+        TableProperties.MANIFEST_MIN_MERGE_COUNT: str(_MERGED_MANIFESTS),
+        TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
+        TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: str(_PREVIOUS_METADATA),
+        GC_ENABLED: "false",
+    }

@@ -1,0 +1,72 @@
+"""Partitioning in Iceberg: by the values of columns as they are, in the words of a table's metadata and manifests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+
+from milepost.sinks.files.partition_values import partition_text, partition_value
+from milepost.sinks.formats.iceberg.schemas import to_arrow
+from milepost.sinks.records.committables import PartitionValues
+
+
+def partition_spec(columns: Schema, partition_by: tuple[str, ...]) -> PartitionSpec:
+    """Return how a new table is partitioned. Precondition: it has these columns."""
+    fields = [
+        PartitionField(columns.find_field(name).field_id, PARTITION_FIELD_ID_START + number, IdentityTransform(), name)
+        for number, name in enumerate(partition_by)
+    ]
+    return PartitionSpec(*fields)
+
+
+def partition_columns(spec: PartitionSpec, columns: Schema) -> tuple[str | None, ...]:
+    """Return the column of each field of a partitioning; None: of one that is more than the column's value."""
+    return tuple(
+        columns.find_column_name(field.source_id) if isinstance(field.transform, IdentityTransform) else None
+        for field in spec.fields
+    )
+
+
+def partition_record(values: PartitionValues, spec: PartitionSpec, columns: Schema) -> Record:
+    """Return a file's partition as manifests have it: dates and times as numbers since 1970."""
+    types, texts = _types(columns), dict(values)
+    names = partition_columns(spec, columns)
+    return Record(*(None if name is None else _stored(texts[name], types[name]) for name in names))
+
+
+def partition_values(record: Record, spec: PartitionSpec, columns: Schema) -> PartitionValues:
+    """Return the partition of a file that anybody added, as ours are recorded."""
+    types = _types(columns)
+    return tuple(
+        (name, partition_text(_read(record[at], types[name])))
+        for at, name in enumerate(partition_columns(spec, columns))
+        if name is not None
+    )
+
+
+def _types(columns: Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in to_arrow(columns) or ()}
+
+
+def _stored(text: str | None, data_type: pa.DataType) -> Any:
+    value = partition_value(text, data_type)
+    number = _number_of(data_type)
+    return value if number is None or value is None else pa.scalar(value, data_type).cast(number).as_py()
+
+
+def _read(stored: Any, data_type: pa.DataType) -> Any:
+    number = _number_of(data_type)
+    return (
+        pa.scalar(stored, number).cast(data_type).as_py() if number is not None and isinstance(stored, int) else stored
+    )
+
+
+def _number_of(data_type: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_date32(data_type):
+        return pa.int32()
+    return pa.int64() if pa.types.is_timestamp(data_type) else None

@@ -1,0 +1,164 @@
+"""Schemas in Iceberg number their columns; ours name them, and a name mapping in the table joins the two.
+
+So the files of a table are the same as those of any other format: they carry no numbers of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
+
+from milepost.errors import InvalidRequest
+
+_PRIMITIVES: tuple[tuple[pa.DataType, IcebergType], ...] = (
+    (pa.bool_(), BooleanType()),
+    (pa.int32(), IntegerType()),
+    (pa.int64(), LongType()),
+    (pa.float32(), FloatType()),
+    (pa.float64(), DoubleType()),
+    (pa.date32(), DateType()),
+    (pa.time64("us"), TimeType()),
+    (pa.timestamp("us"), TimestampType()),
+    (pa.timestamp("us", "UTC"), TimestamptzType()),
+    (pa.string(), StringType()),
+    (pa.binary(), BinaryType()),
+)
+_CAST_TO = (
+    (pa.types.is_uint64, "DECIMAL(20, 0)"),
+    (pa.types.is_uint32, "BIGINT"),
+    (pa.types.is_integer, "INT"),
+    (pa.types.is_float16, "FLOAT"),
+    (pa.types.is_timestamp, "TIMESTAMP, in microseconds, of UTC or without a zone"),
+    (pa.types.is_date, "DATE"),
+    (pa.types.is_time, "a time in microseconds"),
+    (pa.types.is_decimal, "DECIMAL with at most 38 digits"),
+)
+
+
+class _Unheld(Exception):
+    """A type that Iceberg has no equal for."""
+
+
+def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
+    """Return the columns as Iceberg has them, all optional, numbered from 1 in depth-first order.
+
+    Raises:
+        InvalidRequest: a column's type cannot be held, or would come back as another; or two names, of columns or in
+            one of them, differ in nothing but capital letters, which engines take for one.
+    """
+    _check_distinct(sink, schema)
+    ids = iter(range(1, 1 << 31))
+    fields = []
+    for field in schema:
+        try:
+            fields.append(_field(field, ids))
+        except _Unheld:
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} has the type {field.type}, which an Iceberg table cannot hold. "
+                "Nothing was published.",
+                hint=f"cast it to {_instead_of(field.type)}",
+                column=field.name,
+            ) from None
+    return Schema(*fields)
+
+
+def _check_distinct(sink: str, fields: Iterable[pa.Field]) -> None:
+    found: dict[str, str] = {}
+    for field in fields:
+        if (other := found.setdefault(field.name.lower(), field.name)) != field.name:
+            raise InvalidRequest(
+                f"sink {sink}: {other!r} and {field.name!r} in an Iceberg table differ in nothing but capital letters. "
+                "Nothing was published.",
+                hint="rename one of them, `SELECT … AS other_name`",
+                column=field.name,
+            )
+        if pa.types.is_nested(field.type):
+            _check_distinct(sink, (field.type.field(index) for index in range(field.type.num_fields)))
+
+
+def _instead_of(data_type: pa.DataType) -> str:
+    return next((name for is_one, name in _CAST_TO if is_one(data_type)), "a type that Iceberg has")
+
+
+def _field(field: pa.Field, ids: Iterator[int]) -> NestedField:
+    number = next(ids)
+    return NestedField(number, field.name, _type(field.type, ids), required=not field.nullable)
+
+
+def _type(data_type: pa.DataType, ids: Iterator[int]) -> IcebergType:
+    for ours, theirs in _PRIMITIVES:
+        if data_type == ours:
+            return theirs
+    if pa.types.is_decimal128(data_type) and data_type.scale >= 0:
+        return DecimalType(data_type.precision, data_type.scale)
+    if pa.types.is_fixed_size_binary(data_type):
+        return FixedType(data_type.byte_width)
+    if pa.types.is_list(data_type):
+        element = _field(data_type.value_field, ids)
+        return ListType(element.field_id, element.field_type, element_required=element.required)
+    if pa.types.is_struct(data_type):
+        return StructType(*(_field(child, ids) for child in data_type))
+    if pa.types.is_map(data_type) and not data_type.keys_sorted:
+        key, item = _field(data_type.key_field, ids), _field(data_type.item_field, ids)
+        return MapType(key.field_id, key.field_type, item.field_id, item.field_type, value_required=item.required)
+    raise _Unheld
+
+
+def to_arrow(schema: Schema) -> pa.Schema | None:
+    """Return a table's columns as ours; None: it has none, so nothing has said what they are.
+
+    Raises: InvalidRequest: it has a type that we do not write.
+    """
+    if not schema.fields:
+        return None
+    try:
+        return pa.schema([_arrow_field(field) for field in schema.fields])
+    except _Unheld as error:
+        raise InvalidRequest(
+            f"the table has a column of the type {error}, which is not available in this version. Nothing was changed.",
+            hint="give the sink a new path",
+        ) from None
+
+
+def _arrow_field(field: NestedField) -> pa.Field:
+    return pa.field(field.name, _arrow_type(field.field_type), nullable=not field.required)
+
+
+def _arrow_type(iceberg_type: IcebergType) -> pa.DataType:
+    for ours, theirs in _PRIMITIVES:
+        if iceberg_type == theirs:
+            return ours
+    match iceberg_type:
+        case DecimalType():
+            return pa.decimal128(iceberg_type.precision, iceberg_type.scale)
+        case FixedType():
+            return pa.binary(len(iceberg_type))
+        case ListType():
+            return pa.list_(_arrow_field(iceberg_type.element_field))
+        case StructType():
+            return pa.struct([_arrow_field(field) for field in iceberg_type.fields])
+        case MapType():
+            return pa.map_(_arrow_type(iceberg_type.key_type), _arrow_field(iceberg_type.value_field))
+    raise _Unheld(str(iceberg_type))

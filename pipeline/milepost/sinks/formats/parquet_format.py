@@ -1,0 +1,187 @@
+"""Our own format: commits are heads, small objects that are created only if absent; the marks say what is live.
+
+`_milepost/heads/<20 digits of 10^19 - n>.json` is head n, from 1; inverted, so that one LIST with limit 1 finds the
+newest. No head is ever deleted: a freed key would let a frozen writer's put succeed (I6). It is read with `milepost
+read`, by nothing else: a reader that lists files would see every version of a row.
+
+A head that was read or written here is not read again while the LIST says, by its etag, that it is still the newest.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+
+from milepost.codec.records import decode, encode
+from milepost.errors import StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.reservation import TableOwner, reserved_for
+from milepost.sinks.records.table_keys import OWN
+from milepost.sinks.table_format import ForeignCommit, TableMove
+from milepost.storage.latest_version import latest_version
+
+HEADS = f"{OWN}heads/"
+
+_TOP = 10**19
+_HEAD_KEY = re.compile(rf"{HEADS}(\d{{20}})\.json")
+_RECENT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableHead:
+    """One commit.
+
+    Attributes:
+        version: n, from 1, without gaps. table_id: of the reservation.
+        number, write_id: of the mark that it carries, a record of its owner's.
+        owner: whose the table is since this commit.
+    """
+
+    stored_format: ClassVar[str] = "milepost.table-head/3"
+
+    version: int
+    table_id: str
+    number: int
+    write_id: str
+    owner: TableOwner
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        return None if min(self.version, self.number) > 0 else f"head {self.version} carries mark {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenHead:
+    """A head that was the newest, its etag, and when that was asked, by the monotonic clock in s."""
+
+    head: TableHead
+    etag: str
+    asked_s: float
+
+
+_seen: WeakKeyDictionary[ObjectStore, _SeenHead] = WeakKeyDictionary()
+"""By the store of a table."""
+
+
+def head_key(version: int) -> str:
+    """Return the key of head `version`; newer heads sort first."""
+    return f"{HEADS}{_TOP - version:020d}.json"
+
+
+def head_version(key: str) -> int:
+    """Inverse of `head_key`. Raises StateCorrupt."""
+    match = _HEAD_KEY.fullmatch(key)
+    if match is None or int(match[1]) >= _TOP:
+        raise StateCorrupt(f"{key} is not the name of a table's head", key=key)
+    return _TOP - int(match[1])
+
+
+class ParquetFormat:
+    """One table of our own format in one store."""
+
+    keeps_statistics = False
+    is_database = False
+    keeps_looks = True
+    log_prefix = HEADS
+    names_owner = False
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        """Nothing: it holds whatever Parquet does."""
+
+    def open(self) -> OpenParquetTable | None:
+        asked_s = time.monotonic()
+        newest = latest_version(self._store, HEADS, head_key, head_version)
+        if newest is None:
+            reserved = reserved_for(self._store)
+            return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)
+        version, known = head_version(newest.key), _seen.get(self._store)
+        if known is not None and (known.head.version, known.etag) == (version, newest.etag):
+            head = known.head
+        else:
+            head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
+        if head.version != version:
+            raise StateCorrupt(f"{newest.key}: says version {head.version}, its name {version}", key=newest.key)
+        _seen[self._store] = _SeenHead(head, newest.etag, asked_s)
+        return OpenParquetTable(self._store, head.table_id, head.owner, head)
+
+    def recent(self) -> OpenParquetTable | None:
+        known = _seen.get(self._store)
+        if known is None or time.monotonic() - known.asked_s > _RECENT_S:
+            return None
+        return OpenParquetTable(self._store, known.head.table_id, known.head.owner, known.head)
+
+    def create(self, owner: TableOwner, schema: pa.Schema) -> None:
+        """Nothing: the reservation makes the table."""
+
+    def check_rows(self, rows: pa.Table) -> None:
+        """Nothing: its files hold whatever its columns do."""
+
+    def probe(self) -> str:
+        """Nothing: looking at the table has asked all there is."""
+        return ""
+
+    def maintain(self, retention_ms: int) -> None:
+        """Nothing: heads are small, and stay."""
+
+
+class OpenParquetTable:
+    """A table at its newest head."""
+
+    def __init__(self, store: ObjectStore, table_id: str, owner: TableOwner, head: TableHead | None) -> None:
+        self._store = store
+        self.version = 0 if head is None else head.version
+        self.readers_version: str | None = None
+        self.table_id = table_id
+        self.number = 0 if head is None else head.number
+        self.write_id = None if head is None else head.write_id
+        self.owner: TableOwner | None = owner
+        self._owner = owner
+        self.schema: pa.Schema | None = None
+
+    def check(self, schema: pa.Schema | None) -> None:
+        """Nothing: it holds whatever Parquet does."""
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return {}
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        if mark is not None:
+            self._put_head(owner, *mark)
+
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Nothing: rows of others lie in files of their own."""
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        """Nothing: its rows are those of its files."""
+        return None
+
+    def live(self) -> Mapping[str, int] | None:
+        return None
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
+    def widen(self, schema: pa.Schema) -> None:
+        """Nothing: the columns are the contents' to say."""
+
+    def commit(self, move: TableMove) -> None:
+        self._put_head(self._owner, move.number, move.write_id)
+
+    def _put_head(self, owner: TableOwner, number: int, write_id: str) -> None:
+        head, asked_s = TableHead(self.version + 1, self.table_id, number, write_id, owner), time.monotonic()
+        _seen.pop(self._store, None)
+        etag = self._store.create(head_key(head.version), encode(head)).etag
+        _seen[self._store] = _SeenHead(head, etag, asked_s)

@@ -1,0 +1,91 @@
+"""Errors of a database become ours: what is now true and what to type; never a secret, never a value of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from milepost.errors import (
+    CheckpointError,
+    CommitConflict,
+    EnvironmentUnusable,
+    InvalidRequest,
+    StoreUnavailable,
+)
+
+_DENIED = (
+    "password authentication failed", "no password supplied", "pg_hba.conf", "does not exist",
+    "not permitted to log in", "certificate", "ssl", "could not translate host name", "permission denied for database",
+    "name or service not known", "no address associated",
+)  # fmt: skip
+"""What libpq says, in lower case, of a connection that will never be made as it is configured."""
+
+_CONFIGURED = ("28", "3D", "3F", "0A")
+_PASSING = ("08", "40", "53", "55", "57", "58")
+_NOT_THERE = (errors.UndefinedTable, errors.UndefinedColumn, errors.DuplicateTable, errors.DuplicateObject)
+_QUOTES_VALUES = ("22", "P0")
+"""Classes whose messages quote what was written, or what a function says."""
+
+_LONGEST = 300
+
+
+@contextmanager
+def postgres_errors(sink: str, where: str, secrets: frozenset[str], doing: str) -> Iterator[None]:
+    """Turn what the library raises in a block into our errors; ours pass.
+
+    Args:
+        where: the database, for messages. doing: what is not done, as the beginning of a message.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except psycopg.Error as error:
+        said = _said(error)
+        for secret in secrets:
+            said = said.replace(secret, "***")
+        raise _made_of(error, said, sink, where, doing) from None  # its details quote rows
+
+
+def _made_of(error: psycopg.Error, said: str, sink: str, where: str, doing: str) -> CheckpointError:
+    state = error.sqlstate or ""
+    if isinstance(error, errors.InsufficientPrivilege):
+        return EnvironmentUnusable(
+            f"{doing}: {where} denied it ({said}).",
+            hint="GRANT the sink's user what is named; it must own the table, and need CREATE and USAGE on its schema",
+            sink=sink,
+        )
+    if state[:2] in _CONFIGURED or (not state and any(words in said.lower() for words in _DENIED)):
+        return EnvironmentUnusable(
+            f"{doing}: no connection to {where} is possible as configured ({said}).",
+            hint="correct host, user, password and database of the sink's `dsn` or `conn_id`",
+            sink=sink,
+        )
+    if isinstance(error, _NOT_THERE):
+        return CommitConflict(
+            f"{doing}: in {where} its table is not as it was ({said}).", hint="read it back", sink=sink
+        )
+    if not state or state[:2] in _PASSING:
+        return StoreUnavailable(
+            f"{doing}: {where} did not answer, or others held what is needed too long ({said}).",
+            hint="try again; if it persists, check that it is up and reachable from this machine, and "
+            "pg_stat_activity for who holds locks",
+            sink=sink,
+        )
+    return InvalidRequest(
+        f"{doing}: {where} refused it ({said}).",
+        hint="undo what others changed about the table; `milepost doctor` names it",
+        sink=sink,
+    )
+
+
+def _said(error: psycopg.Error) -> str:
+    """Return the error in one line: its name, and its message where that holds no value of a row."""
+    name, state = type(error).__name__, error.sqlstate or ""
+    if state[:2] in _QUOTES_VALUES:
+        return " ".join(filter(None, (name, error.diag.table_name, error.diag.column_name)))
+    text = error.diag.message_primary or str(error)
+    return f"{name}: {' '.join(text.split())}"[:_LONGEST]

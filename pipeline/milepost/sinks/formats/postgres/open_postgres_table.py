@@ -1,0 +1,312 @@
+"""A table in Postgres as one look at its head shows it, and commits that compare with just that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from psycopg import sql
+
+from milepost.errors import (
+    CheckpointError,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    InvalidRequest,
+)
+from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.formats.postgres.database import Connection, Database
+from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, required_type
+from milepost.sinks.formats.postgres.refusals import refuse_table
+from milepost.sinks.formats.postgres.row_changes import (
+    LineChanges,
+    RowChanges,
+    line_changes,
+    row_changes,
+)
+from milepost.sinks.formats.postgres.row_lines import copy_bytes, lines_of
+from milepost.sinks.formats.postgres.table_head import TableHead, TableName, move_head, read_head, widen_head
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.reservation import TableOwner
+from milepost.sinks.table_format import ForeignCommit, TableMove
+
+_ROWS = sql.Identifier("pg_temp", "milepost_rows")
+_KEYS = sql.Identifier("pg_temp", "milepost_keys")
+_PIECE = sql.Identifier("pg_temp", "milepost_piece")
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where a table is: whose, its name and key, its database, and the files that it is a projection of."""
+
+    sink: str
+    name: TableName
+    key: tuple[str, ...]
+    database: Database
+    files: TableFiles
+
+    @property
+    def shown(self) -> str:
+        """The sink and its table, for messages."""
+        return f"sink {self.sink}: its table {self.name}"
+
+
+class OpenPostgresTable:
+    """An open table; see `table_format.OpenTable`. It holds no connection."""
+
+    def __init__(self, place: TablePlace, head: TableHead, table_id: str) -> None:
+        self._place, self._head = place, head
+        self.version, self.table_id = head.version, table_id
+        self.readers_version: str | None = None
+        self.owner: TableOwner | None = head.owner
+        self.number, self.write_id = head.number, head.write_id
+        self.schema: pa.Schema | None = head.schema
+
+    def check(self, schema: pa.Schema | None) -> None:
+        if schema is not None:
+            check_columns(self._place.sink, schema, self._place.key)
+        with self._place.database.look(f"{self._place.shown} was not looked at") as connection:
+            place = self._place
+            refuse_table(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
+
+    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+        return {}
+
+    def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
+        """Nothing: its head was made with it, and says whose it is; no other job can take it over."""
+
+    def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
+        place = self._place
+        with place.database.look(f"{place.shown} was not looked at") as connection:
+            keys = _OwnTable(connection, _KEYS, schema, place.key)
+            for rows in pieces:
+                keys.add(lines_of(rows.select(place.key)))
+            keys.analyze()
+            self._refuse_foreign(connection, _KEYS, "Nothing was published.")
+
+    def live(self) -> Mapping[str, int] | None:
+        return None
+
+    def foreign(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
+    def history(self) -> tuple[ForeignCommit, ...]:
+        return ()
+
+    def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
+        place, schema = self._place, self._head.schema
+        with place.database.look(f"{place.shown} was not compared") as connection:
+            self._fold(connection, line_changes(place.files, files, schema, place.key))
+            row = connection.execute(
+                sql.SQL(
+                    "SELECT count(*) FILTER (WHERE t.{one} IS NULL), "
+                    "count(*) FILTER (WHERE r.{one} IS NULL AND t.{mark} IS NOT NULL), "
+                    "count(*) FILTER (WHERE r.{one} = t.{one} AND t.{mark} IS NULL), "
+                    "count(*) FILTER (WHERE r.{one} = t.{one} AND t.{mark} IS NOT NULL "
+                    "AND ({ours}) IS DISTINCT FROM ({theirs})) FROM {rows} r FULL JOIN {table} t ON {same}"
+                ).format(**self._names(), one=sql.Identifier(place.key[0]))
+            ).fetchone()
+        assert row is not None
+        missing, extra, foreign, changed = row
+        found = {
+            ("is gone", "are gone"): missing,
+            ("was changed", "were changed"): changed,
+            ("is there and no checkpoint has it", "are there and no checkpoint has them"): extra,
+            ("is another writer's under a key of this job", "are another writer's under keys of this job"): foreign,
+        }
+        said = [
+            f"{count} {'row' if count == 1 else 'rows'} {what[count > 1]}" for what, count in found.items() if count
+        ]
+        return f"of its table {place.name}, {', '.join(said)}" if said else None
+
+    def widen(self, schema: pa.Schema) -> None:
+        place = self._place
+        check_columns(place.sink, schema, place.key)
+        new = [field for field in schema if field.name not in self._head.schema.names]
+        with place.database.transaction(f"{place.shown} was not widened") as connection:
+            self._still(widen_head(connection, place.name, self._head, schema), connection)
+            for field in new:
+                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(place.name.quoted, column_sql(field)))
+
+    def commit(self, move: TableMove) -> None:
+        place = self._place
+        changes = row_changes(place.files, move, place.key)
+        doing = f"{place.shown} did not take move {move.number}"
+        try:
+            with place.database.transaction(doing) as connection:
+                moved = move_head(connection, place.name, self._head, move.number, move.write_id)
+                self._still(moved, connection)
+                self._write(connection, move, changes)
+        except CommitOutcomeUnknown as unknown:
+            self._settle(move, unknown)
+
+    # -- the parts of a commit ----------------------------------------------------------------------------------
+
+    def _still(self, is_unmoved: bool, connection: Connection) -> None:
+        """Go on if the table is the one that was opened, and keep it so. Raises CommitConflict."""
+        name = self._place.name
+        if is_unmoved:
+            connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(name.quoted))
+            row = connection.execute("SELECT to_regclass(%s)::oid", [str(name)]).fetchone()
+            if row is not None and row[0] == self._head.oid:
+                return
+        raise CommitConflict(
+            f"{self._place.shown} is not as it was read: another moved it, or made it anew.",
+            hint="read it back",
+            sink=self._place.sink,
+        )
+
+    def _write(self, connection: Connection, move: TableMove, changes: RowChanges) -> None:
+        if changes.whole:
+            self._fold(connection, changes.pieces)
+            self._put(connection, move, differing=True)
+            connection.execute(
+                sql.SQL(
+                    "DELETE FROM {table} t WHERE t.{mark} IS NOT NULL "
+                    "AND NOT EXISTS (SELECT FROM {rows} r WHERE {same})"
+                ).format(**self._names())
+            )
+            self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
+            return
+        schema = self._head.schema
+        rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
+        keys = _OwnTable(connection, _KEYS, schema, self._place.key)
+        for piece in changes.pieces:
+            if len(piece.rows):
+                rows.fill(piece.rows)
+                if self._put(connection, move, differing=False) < len(piece.rows):
+                    self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
+            if len(piece.gone):
+                keys.fill(piece.gone)
+                connection.execute(
+                    sql.SQL("DELETE FROM {table} t USING {keys} r WHERE t.{mark} IS NOT NULL AND {same}").format(
+                        **self._names()
+                    )
+                )
+
+    def _fold(self, connection: Connection, pieces: Iterable[LineChanges]) -> None:
+        """Make a table of the transaction's own of what pieces leave, one on another."""
+        schema, key, names = self._head.schema, self._place.key, self._names()
+        columns = tuple(schema.names)
+        found = _OwnTable(connection, _ROWS, schema, columns, key)
+        rows, keys = _OwnTable(connection, _PIECE, schema, columns), _OwnTable(connection, _KEYS, schema, key)
+        for piece in pieces:
+            if found.is_empty:
+                found.add(piece.rows)
+                continue
+            rows.fill(piece.rows)
+            put = "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {piece} ON CONFLICT ({key}) DO {update}"
+            connection.execute(sql.SQL(put).format(**names))
+            if len(piece.gone):
+                keys.fill(piece.gone)
+                connection.execute(sql.SQL("DELETE FROM {rows} t USING {keys} r WHERE {same}").format(**names))
+        found.analyze()
+
+    def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
+        """Write the rows that were copied, or those of them that differ; return how many were, none of others."""
+        names = self._names()
+        only = sql.SQL("AND ({ours}) IS DISTINCT FROM ({excluded})").format(**names) if differing else sql.SQL("")
+        return connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} AS t ({columns}, {mark}) SELECT {columns}, {number} FROM {rows} "
+                "ON CONFLICT ({key}) DO UPDATE SET {sets} WHERE t.{mark} IS NOT NULL {only}"
+            ).format(**names, number=sql.Literal(move.number), only=only)
+        ).rowcount
+
+    def _refuse_foreign(self, connection: Connection, keys: sql.Identifier, now_true: str) -> None:
+        """Refuse to write over rows of others: nobody could bring them back. Raises InvalidRequest."""
+        names = self._names() | {"keys": keys}
+        row = connection.execute(
+            sql.SQL("SELECT count(*) FROM {keys} r JOIN {table} t ON {same} WHERE t.{mark} IS NULL").format(**names)
+        ).fetchone()
+        if row is not None and row[0]:
+            name = self._place.name
+            raise InvalidRequest(
+                f"{self._place.shown} has {row[0]} rows of another writer under keys of this job. {now_true}",
+                hint=f"SELECT * FROM {name} WHERE {MARK} IS NULL shows them: give them other keys, or DELETE them",
+                sink=self._place.sink,
+            )
+
+    def _settle(self, move: TableMove, unknown: CommitOutcomeUnknown) -> None:
+        """Return if a commit whose answer was lost landed. Who sent it may still be at it: so its head is locked.
+
+        Raises: CommitConflict: it did not, and never will. CommitOutcomeUnknown: nobody knows.
+        """
+        place = self._place
+        try:
+            with place.database.look(f"{place.shown} was not read back") as connection:
+                head = read_head(connection, place.name, self._head.oid, for_update=True)
+        except CheckpointError:
+            raise unknown from None
+        if head is None or (head.number, head.write_id) != (move.number, move.write_id):
+            raise CommitConflict(f"{place.shown} did not take move {move.number}.", hint="try again", sink=place.sink)
+
+    def _names(self) -> dict[str, sql.Composable]:
+        """Return what statements are composed of."""
+        columns = self._head.schema.names
+        identifiers = [sql.Identifier(column) for column in columns]
+        listed = sql.SQL(", ")
+        keys = [sql.Identifier(column) for column in self._place.key]
+        *values, mark = [
+            sql.SQL("{0} = excluded.{0}").format(sql.Identifier(column))
+            for column in (*columns, MARK)
+            if column not in self._place.key
+        ]
+        update = sql.SQL("UPDATE SET {}").format(listed.join(values)) if values else sql.SQL("NOTHING")
+        return {
+            "table": self._place.name.quoted,
+            "rows": _ROWS,
+            "keys": _KEYS,
+            "piece": _PIECE,
+            "mark": sql.Identifier(MARK),
+            "columns": listed.join(identifiers),
+            "key": listed.join(keys),
+            "sets": listed.join([*values, mark]),
+            "update": update,
+            "same": sql.SQL(" AND ").join(sql.SQL("t.{0} = r.{0}").format(one) for one in keys),
+            "ours": listed.join(sql.SQL("t.{}").format(one) for one in identifiers),
+            "theirs": listed.join(sql.SQL("r.{}").format(one) for one in identifiers),
+            "excluded": listed.join(sql.SQL("excluded.{}").format(one) for one in identifiers),
+        }
+
+
+class _OwnTable:
+    """A table of the transaction's own, with these columns, and a key or none."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: sql.Identifier,
+        schema: pa.Schema,
+        columns: tuple[str, ...],
+        key: tuple[str, ...] = (),
+    ) -> None:
+        self._connection, self._name, self.is_empty = connection, name, True
+        made = [column_sql(schema.field(column)) for column in columns]
+        if key:
+            made.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))
+        statement = sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP")
+        connection.execute(statement.format(name, sql.SQL(", ").join(made)))
+
+    def add(self, lines: pa.Array) -> None:
+        """Put rows into it, beside those that it has."""
+        with self._connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._name)) as copy:
+            for piece in copy_bytes(lines):
+                copy.write(piece)
+        self.is_empty = False
+
+    def fill(self, lines: pa.Array) -> None:
+        """Put rows in the place of those that it has."""
+        if not self.is_empty:
+            self._connection.execute(sql.SQL("TRUNCATE {}").format(self._name))
+        self.add(lines)
+        self.analyze()
+
+    def analyze(self) -> None:
+        """Let the server know how many there are."""
+        self._connection.execute(sql.SQL("ANALYZE {}").format(self._name))
+
+
+def column_sql(field: pa.Field) -> sql.Composed:
+    """Return a column as a statement that makes it has it. Precondition: it was checked."""
+    return sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(required_type(field.type)))

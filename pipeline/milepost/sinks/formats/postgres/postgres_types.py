@@ -1,0 +1,183 @@
+"""Columns of a table in Postgres: which type each Arrow type becomes, and what a table and its rows cannot hold."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.errors import InvalidRequest
+from milepost.sinks.formats.postgres.postgres_sizes import (
+    MAX_KEY_BYTES,
+    MAX_ROW_BYTES,
+    POINTER_BYTES,
+    key_bytes,
+    longest_row_bytes,
+    table_row_bytes,
+)
+
+MARK = "_milepost"
+"""The column that says which move of ours wrote a row; null: the row is somebody else's."""
+
+_MAX_NAME_BYTES = 63
+_MAX_COLUMNS = 1599
+_MAX_KEY_COLUMNS = 32
+_FEWER_COLUMNS = "select fewer columns by an operator of `kind: sql`, or write them to several sinks"
+_SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", MARK})
+_SIMPLE = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "integer",
+    pa.uint32(): "bigint",
+    pa.uint64(): "numeric(20,0)",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.large_string(): "text",
+    pa.binary(): "bytea",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+}
+_UNITS = {"ms": 1_000, "us": 1_000_000}
+"""Of times: a second has so many. Those of a nanosecond would be cut off, and files have none of a second."""
+
+_EPOCH = datetime.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((end - _EPOCH).days for end in (datetime.date.min, datetime.date.max))
+
+
+def column_type(data_type: pa.DataType) -> str | None:
+    """Return the type of a column as Postgres' `format_type` writes it; None: it has none that loses nothing."""
+    if data_type in _SIMPLE:
+        return _SIMPLE[data_type]
+    if pa.types.is_decimal(data_type) and 0 <= data_type.scale <= data_type.precision:
+        return f"numeric({data_type.precision},{data_type.scale})"
+    if pa.types.is_timestamp(data_type) and data_type.unit in _UNITS:
+        return "timestamp without time zone" if data_type.tz is None else "timestamp with time zone"
+    return None
+
+
+def required_type(data_type: pa.DataType) -> str:
+    """Return the type of a column that was checked."""
+    found = column_type(data_type)
+    assert found is not None, "the columns are checked before anything is made of them"
+    return found
+
+
+def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
+    """Refuse columns that no table in Postgres can have. Raises InvalidRequest, naming the column."""
+    for field in schema:
+        reason = _column_fault(field) or (_key_fault(field.type) if field.name in key else None)
+        if reason is not None:
+            said, hint = reason
+            raise InvalidRequest(
+                f"sink {sink}: column {field.name!r} {said}. Nothing was published.", hint=hint, column=field.name
+            )
+    if len(key) > _MAX_KEY_COLUMNS:
+        raise InvalidRequest(
+            f"sink {sink}: its key has {len(key)} columns; Postgres takes {_MAX_KEY_COLUMNS}. Nothing was published.",
+            hint="key by a digest of them, computed by an operator of `kind: sql`",
+            sink=sink,
+        )
+    width = table_row_bytes(_types(schema), POINTER_BYTES)
+    if len(schema) > _MAX_COLUMNS or width > MAX_ROW_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: {len(schema)} columns of at least {width} bytes a row; Postgres takes {_MAX_COLUMNS} "
+            f"columns and {MAX_ROW_BYTES} bytes. Nothing was published.",
+            hint=_FEWER_COLUMNS,
+        )
+
+
+def check_rows(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
+    """Refuse rows that a table in Postgres cannot hold. Raises InvalidRequest, naming the column and no value."""
+    for field in rows.schema:
+        column = rows.column(field.name)
+        if field.name in key and column.null_count:
+            raise _refused(
+                sink,
+                field.name,
+                f"is of the key and null in {column.null_count} rows; a primary key holds no nulls",
+                f"WHERE {field.name} IS NOT NULL in an operator of `kind: sql` before it, or coalesce({field.name}, …)",
+            )
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            found = pc.sum(pc.match_substring(column, "\0")).as_py()
+            if found:
+                raise _refused(
+                    sink,
+                    field.name,
+                    f"has a NUL character in {found} rows; text in Postgres has none",
+                    f"replace({field.name}, '\\0', '') in an operator of `kind: sql`, or a column of type binary",
+                )
+        if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+            _check_times(sink, field, column)
+    types = _types(rows.schema)
+    if (longest := key_bytes(rows, types, key)) > MAX_KEY_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: a row's key ({', '.join(key)}) takes {longest} bytes in an index of Postgres, which has "
+            f"{MAX_KEY_BYTES}. Nothing was published.",
+            hint="key by a digest of it, computed by an operator of `kind: sql`",
+            sink=sink,
+        )
+    if (longest := longest_row_bytes(rows, types)) > MAX_ROW_BYTES:
+        raise InvalidRequest(
+            f"sink {sink}: one of the rows takes {longest} bytes in a page of Postgres, which has {MAX_ROW_BYTES}. "
+            "Nothing was published.",
+            hint=_FEWER_COLUMNS,
+            sink=sink,
+        )
+
+
+def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
+    if column.null_count == len(column):
+        return
+    plain = column.cast(pa.timestamp("s" if pa.types.is_date(field.type) else field.type.unit))
+    ends = pc.min_max(plain.cast(pa.int64())).as_py()
+    per_second = {"s": 1, **_UNITS}[plain.type.unit]
+    per_day = per_second * 86_400
+    if ends["min"] // per_day < _FIRST_DAY or ends["max"] // per_day > _LAST_DAY:
+        raise _refused(
+            sink,
+            field.name,
+            "has times before the year 1 or after 9999, which are not available in this version",
+            "leave such rows out by an operator of `kind: sql`",
+        )
+
+
+def _types(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: required_type(field.type) for field in schema}
+
+
+def _column_fault(field: pa.Field) -> tuple[str, str] | None:
+    if field.name.lower() in _SYSTEM_COLUMNS:
+        return "has a name that Postgres or Milepost has a column of its own by", "give it another name"
+    if "\0" in field.name or len(field.name.encode()) > _MAX_NAME_BYTES:
+        return f"has a name of more than {_MAX_NAME_BYTES} bytes, or with NUL", "give it a shorter name"
+    if column_type(field.type) is not None:
+        return None
+    if pa.types.is_nested(field.type):
+        return (
+            f"has the type {field.type}; nested types are not available in this version for `format: postgres`",
+            "take its parts into columns of their own, or write it as text, by an operator of `kind: sql`",
+        )
+    if pa.types.is_timestamp(field.type):
+        return (
+            f"has the type {field.type}; times in Postgres have microseconds, in files those or milliseconds",
+            "declare it as timestamp[us]",
+        )
+    return f"has the type {field.type}, which Postgres has none for that loses nothing", "cast it to another type"
+
+
+def _key_fault(data_type: pa.DataType) -> tuple[str, str] | None:
+    if pa.types.is_floating(data_type):
+        return f"is of the key and has the type {data_type}; 0.0 and -0.0 are one key there", "cast it to a decimal"
+    return None
+
+
+def _refused(sink: str, column: str, why: str, hint: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"sink {sink}: column {column!r} {why}. Nothing was published.", hint=hint, sink=sink, column=column
+    )

@@ -1,0 +1,109 @@
+"""Rows to write are worked out from files: what a table shows now, and what it is to show, by the latest row per key.
+
+The first files now and then show the same rows (`shown_rows.py`), so keys that are in none of the others have the same
+row::
+
+    now    a b c d       keys of c, d, e alone: their latest row in a b c d, and in a b e;
+    then   a b e         one that differs is written, a key without a row then is deleted
+
+A move that only adds files reads just those, some rows at a time. Where nobody knows what the table shows, or it is not
+to be trusted, or where the others have too many rows, all that it is to show is compared with what is in it, by the
+database: files are told to it one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.errors import StateCorrupt
+from milepost.sinks.files.deletes import deleted_keys, latest_rows, rows_that_stay
+from milepost.sinks.files.file_cuts import cut_by_bytes
+from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.files.table_schema import latest_per_key
+from milepost.sinks.formats.postgres.row_lines import lines_of
+from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.shown_rows import same_until
+from milepost.sinks.table_format import TableMove
+
+MOST_ROWS = 1_000_000
+"""Of files that only one of two tables has: so many are compared in memory."""
+
+TOGETHER_BYTES = 8 << 20
+"""Of files: the rows of so many are written together."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineChanges:
+    """Lines of rows to write, one per key, and of the keys of others, whose rows go; some of these may have none."""
+
+    rows: pa.Array
+    gone: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What a move does to the rows of a table.
+
+    Attributes:
+        pieces: one after another. Reading them raises StateCorrupt.
+        whole: what they make of an empty table is all that there is to be: other rows of ours go.
+    """
+
+    pieces: Iterable[LineChanges]
+    whole: bool = False
+
+
+def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> RowChanges:
+    """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
+    whole = RowChanges(line_changes(files, move.after, move.schema, key), whole=True)
+    if move.before is None:
+        return whole
+    same_before, same_after = same_until(move.before, move.after)
+    left, entered = move.before[same_before:], move.after[same_after:]
+    if not left:
+        return RowChanges(line_changes(files, entered, move.schema, key))
+    if sum(file.rows for file in (*left, *entered)) > MOST_ROWS:
+        return whole
+    try:
+        rows_left = files.rows(left, Reading(move.schema, verify=True, deletes=True))
+    except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
+        return whole
+    rows_entered = files.rows(entered, Reading(move.schema, verify=True, deletes=True))
+    concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
+    below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, concerned))
+    now = latest_rows([*below, rows_left], key)
+    then = latest_rows([*below, rows_entered], key)
+    lines_then = lines_of(then)
+    changed = pc.invert(pc.is_in(lines_then, value_set=lines_of(now)))
+    keys_now = lines_of(now.select(key))
+    gone = pc.invert(pc.is_in(keys_now, value_set=lines_of(then.select(key))))
+    return RowChanges((LineChanges(lines_then.filter(changed), keys_now.filter(gone)),))
+
+
+def line_changes(
+    files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
+) -> Iterator[LineChanges]:
+    """Yield what files change that come above all others, in their order: of small ones together.
+
+    Raises: StateCorrupt.
+    """
+    for together in cut_by_bytes(of, TOGETHER_BYTES):
+        pieces: Iterable[pa.Table] = files.pieces(together[0], Reading(schema, verify=True, deletes=True))
+        if len(together) > 1:
+            pieces = [files.rows(together, Reading(schema, verify=True, deletes=True))]
+        for piece in pieces:
+            rows = latest_per_key(piece, key)
+            yield LineChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
+
+
+def _rows_of_keys(
+    files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...], wanted: pa.Array
+) -> Iterator[pa.Table]:
+    """Yield the rows with these keys, with deletes, piece by piece: of a large table a few are wanted."""
+    for file in of:
+        for rows in files.pieces(file, Reading(schema, verify=True, deletes=True)):
+            yield rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted))

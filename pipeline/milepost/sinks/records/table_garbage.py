@@ -1,0 +1,132 @@
+"""Lists of files that nothing needs any more, beside their table until they are deleted (I8).
+
+`_milepost/garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it
+says since when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that
+is lost, unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is
+listed anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from milepost.codec.records import decode, encode
+from milepost.errors import NotFound, StateCorrupt
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.records.table_keys import OWN, staged_by
+
+GARBAGE = f"{OWN}garbage/"
+MAX_LISTED = 10_000
+"""Files in one list; what is more waits for the next look."""
+
+_LIST_KEY = re.compile(rf"{GARBAGE}(\d{{20}})-([0-9a-f]{{64}})\.json")
+
+_HINT = "it only lists files that may be deleted later: delete the list; the next look writes a new one"
+
+
+def _file_fault(key: str) -> str | None:
+    return None if staged_by(key) is not None else f"{key!r} is no file that was staged for a table"
+
+
+@dataclass(frozen=True, slots=True)
+class TableGarbageList:
+    """Files of one table that one look at it found needed by nothing.
+
+    Attributes:
+        manifest_version: of the look. since_ms: when it began, by the clock of the sink's store.
+        files: keys below the table, ascending, each of the shape that staging gives.
+    """
+
+    stored_format: ClassVar[str] = "milepost.table-garbage/2"
+
+    manifest_version: int
+    since_ms: int
+    files: tuple[Annotated[str, _file_fault], ...]
+
+    def check(self) -> str | None:
+        """Return what is wrong with values that fit one by one; None when they belong together."""
+        ordered = self.files == tuple(sorted(set(self.files)))
+        return None if ordered and self.manifest_version > 0 else "its files are out of order, or of no look"
+
+    @property
+    def key(self) -> str:
+        """Where it is stored."""
+        return f"{GARBAGE}{self.manifest_version:020d}-{hashlib.sha256(list_to_bytes(self)).hexdigest()}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TableGarbageLists:
+    """The lists of one table, oldest first.
+
+    Attributes:
+        unreadable: of each one that cannot be read: its key and what is wrong, for people. It stays until somebody
+            deletes it: what is not understood is never deleted.
+    """
+
+    lists: tuple[TableGarbageList, ...]
+    unreadable: tuple[str, ...]
+
+    @property
+    def files(self) -> frozenset[str]:
+        """What the readable ones name."""
+        return frozenset(file for one in self.lists for file in one.files)
+
+
+def is_list_key(key: str) -> bool:
+    return _LIST_KEY.fullmatch(key) is not None
+
+
+def list_to_bytes(listed: TableGarbageList) -> bytes:
+    """Canonical JSON."""
+    return encode(listed)
+
+
+def list_from_bytes(key: str, body: bytes) -> TableGarbageList:
+    """Strict: raises StateCorrupt, naming the key; nothing but files that staging could have named is ever listed."""
+    listed = decode(TableGarbageList, body, key, hint=_HINT, key=key)
+    if listed.key != key:
+        raise StateCorrupt(f"{key}: is not the list that its name says", hint=_HINT, key=key)
+    return listed
+
+
+class TableGarbage:
+    """The lists of one table."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def clock_ms(self) -> int:
+        """Of the sink's store: what the age of a list is measured by."""
+        return self._store.clock_ms()
+
+    def lists(self) -> TableGarbageLists:
+        """Return all lists."""
+        return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
+
+    def read(self, keys: Iterable[str]) -> TableGarbageLists:
+        """Those of these lists that are still there."""
+        found, unreadable = [], []
+        for key in sorted(keys):
+            try:
+                found.append(list_from_bytes(key, self._store.get(key)))
+            except NotFound:  # its files are deleted meanwhile
+                continue
+            except StateCorrupt as error:
+                unreadable.append(error.message)
+        return TableGarbageLists(tuple(found), tuple(unreadable))
+
+    def add(self, listed: TableGarbageList) -> None:
+        """Phase one: nothing is deleted before the list is durable."""
+        self._store.put(listed.key, list_to_bytes(listed))
+
+    def delete(self, listed: TableGarbageList, files: Sequence[str]) -> None:
+        """Phase two: these files of a list go, then the list; stopped in between, the next one does it again.
+
+        Raises: StoreUnavailable, EnvironmentUnusable: the list stays.
+        """
+        self._store.delete(files)
+        self._store.delete([listed.key])

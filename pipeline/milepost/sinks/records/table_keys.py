@@ -1,0 +1,71 @@
+"""Keys below a table's root: what is staged, and what of it stored text may name.
+
+All that Milepost writes lies below ``_milepost/``, which the engines of every format leave alone::
+
+    _milepost/owner.json                                        whose table it is (`reservation.py`)
+    _milepost/owners/<20 digits of 10^19 - n>.json              jobs that took it over; the newest counts
+    _milepost/data/chk-<20 digits>/t<token>/<label>-<sha256>.parquet    what one token staged
+    _milepost/heads/<20 digits of 10^19 - n>.json               commits of our own format (`parquet_format.py`)
+    _milepost/garbage/                                          lists of files that nothing needs (`table_garbage.py`)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from milepost.codec.fields import sha256_fault
+from milepost.errors import StateCorrupt
+from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.layout import key_fault
+from milepost.sinks.records.committables import JoinedFile, StagedFile
+
+OWN = "_milepost/"
+DATA = f"{OWN}data/"
+
+_DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:j?\d+(?:-\d+)?|all)-[0-9a-f]{{64}}\.parquet")
+
+
+def staged_prefix(checkpoint_id: int, token: int) -> str:
+    """Return where one token stages the files of one checkpoint."""
+    return f"{DATA}chk-{checkpoint_id:020d}/t{token}/"
+
+
+def staged_by(key: str) -> tuple[CheckpointId, FencingToken] | None:
+    """Return the checkpoint and token that staged a file; None for a key that staging cannot have given."""
+    match = _DATA_KEY.fullmatch(key)
+    return None if match is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
+
+
+def table_key_fault(key: str) -> str | None:
+    """Say why a key cannot be that of a table's file, or None; one that engines rewrote may lie anywhere below it."""
+    if staged_by(key) is not None:
+        return None
+    if key_fault(key) is not None or key.endswith("/") or key.startswith("_"):
+        return f"{key!r} is not the key of a table's file"
+    return None
+
+
+def _file_fault(file: StagedFile) -> str | None:
+    return table_key_fault(file.key) or sha256_fault(file.sha256)
+
+
+def _joined_fault(joined: JoinedFile) -> str | None:
+    faults = (_file_fault(joined.file), *map(table_key_fault, joined.of))
+    if not joined.of or len(set(joined.of)) < len(joined.of):
+        return f"{joined.file.key!r} joins no files, or one twice"
+    return next((fault for fault in faults if fault is not None), None)
+
+
+TableFile = Annotated[StagedFile, _file_fault]
+"""A file that a stored record names."""
+
+TableJoin = Annotated[JoinedFile, _joined_fault]
+"""A file that a stored record names, and those in whose place it comes."""
+
+
+def check_staged_key(file: StagedFile) -> StagedFile:
+    """Return the file when staging could have named it. Raises StateCorrupt."""
+    if staged_by(file.key) is None or sha256_fault(file.sha256) is not None:
+        raise StateCorrupt(f"{file.key!r} is not the key of a staged file", key=file.key)
+    return file

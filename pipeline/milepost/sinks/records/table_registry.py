@@ -1,0 +1,54 @@
+"""The register of a sink's tables that a migration knows of, beside the one that is in force.
+
+A record of ours in the job's storage per table, `sinks/<sink>/tables/<location>.json`, written before anything is
+staged in a new place. The checkpoints say which table is in force; the register says where else files of ours may be:
+what only it names is collected once no retained checkpoint needs it, and the record goes with the last of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from milepost.codec.records import decode, encode
+from milepost.errors import CommitConflict
+from milepost.protocol.records.layout import registered_table_key, registered_tables_prefix
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.records.table_address import TableAddress
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredTable:
+    """One table; both as in `TableContents`."""
+
+    stored_format: ClassVar[str] = "milepost.registered-table/1"
+
+    address: TableAddress
+    location: str
+
+
+class TableRegistry:
+    """The tables of one sink that are or were in force, or are being written for it.
+
+    Args:
+        store: of the job.
+    """
+
+    def __init__(self, store: ObjectStore, sink: str) -> None:
+        self._store, self._sink = store, sink
+
+    def add(self, table: RegisteredTable) -> None:
+        """Make a table known; one that is known stays. Raises CommitOutcomeUnknown, StoreUnavailable: call again."""
+        try:
+            self._store.create(registered_table_key(self._sink, table.location), encode(table))
+        except CommitConflict:
+            return
+
+    def tables(self) -> tuple[RegisteredTable, ...]:
+        """Return the known tables, by location. Raises StateCorrupt."""
+        keys = [stat.key for stat in self._store.list(registered_tables_prefix(self._sink))]
+        return tuple(decode(RegisteredTable, self._store.get(key), key, key=key) for key in sorted(keys))
+
+    def forget(self, table: RegisteredTable) -> None:
+        """Delete the record of a table of which nothing is left."""
+        self._store.delete([registered_table_key(self._sink, table.location)])

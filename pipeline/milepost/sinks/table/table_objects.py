@@ -1,0 +1,26 @@
+"""Objects below a table's root, each with what it is to the table."""
+
+from __future__ import annotations
+
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.contract import TableObject
+from milepost.sinks.records.reservation import RESERVATION, SUCCESSORS
+from milepost.sinks.records.table_garbage import is_list_key
+from milepost.sinks.records.table_keys import staged_by
+
+
+def table_objects(store: ObjectStore, log_prefix: str) -> tuple[TableObject, ...]:
+    """Return all objects of a table.
+
+    Args:
+        store: rooted at the table. log_prefix: below it lies the format's log.
+    """
+    return tuple(
+        TableObject(
+            stat,
+            staged_by(stat.key),
+            permanent=stat.key == RESERVATION or stat.key.startswith((SUCCESSORS, log_prefix)),
+            list_of_garbage=is_list_key(stat.key),
+        )
+        for stat in store.list("")
+    )

@@ -1,0 +1,399 @@
+"""A sink whose table is files: staged, prepared, then made visible by one commit of the table's format (I14).
+
+What is the same for every format is here and in `table_mover.py`; a format adds its log alone (`table_format.py`).
+Order of writes: staged files -> records of the contents -> [commit point in the manifest] -> mark -> the format's
+commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pyarrow as pa
+
+from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
+from milepost.jobspec.job.spec import BUCKET_FORMATS
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.contract import (
+    Look,
+    PreparedTable,
+    SinkChange,
+    SinkMode,
+    TableObject,
+    TablePosition,
+    TableTarget,
+)
+from milepost.sinks.files.deletes import rows_that_stay, table_columns
+from milepost.sinks.files.partitions import PartitionBy, check_partition
+from milepost.sinks.files.table_files import Reading
+from milepost.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
+from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
+from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
+from milepost.sinks.records.marks import Mark, MarkRecords
+from milepost.sinks.records.reservation import Reservation, TableOwner, check_reservable, reservation, reserve
+from milepost.sinks.records.shown_table import ShownTable
+from milepost.sinks.records.table_garbage import TableGarbage
+from milepost.sinks.records.table_keys import staged_by, staged_prefix
+from milepost.sinks.staging.small_files import still_there
+from milepost.sinks.staging.table_staging import TableStaging
+from milepost.sinks.table.epoch_change import epoch_change
+from milepost.sinks.table.table_mover import LOST_RACES, TableMover
+from milepost.sinks.table.table_objects import table_objects
+from milepost.sinks.table.table_ownership import TableOwnership
+from milepost.sinks.table.table_takeover import Takeover
+from milepost.sinks.table_format import OpenTable, TableFormat
+from milepost.storage.concurrency.background import run_in_background
+
+
+class TableSink(TableStaging):
+    """One table; what it shares with every sink is said in `contract`.
+
+    Args:
+        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
+        identity: of the job, asked for when it has one. adopts: a table that somebody else made becomes the job's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        job: str,
+        mode: SinkMode,
+        key: tuple[str, ...],
+        store: ObjectStore,
+        format_name: str,
+        form: TableFormat,
+        marks: MarkRecords,
+        records: ContentsRecords,
+        op: str = "insert",
+        identity: Callable[[], str],
+        retention_ms: int = 0,
+        adopts: bool = False,
+        partition: PartitionBy | None = None,
+    ) -> None:
+        statistics = form.keeps_statistics
+        super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=statistics, partition=partition)
+        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._retention_ms = retention_ms
+        self._marks, self._records = marks, records
+        self._ownership = TableOwnership(
+            name,
+            store,
+            form,
+            lambda: self._owner(identity()),
+            adopts=adopts,
+            only_empty=mode is SinkMode.UPSERT,
+        )
+        self._takeover = Takeover(name, store, form, marks, records)
+        self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
+
+    def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
+        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
+        wanted = self._wanted(identity)
+
+        def may_be_reserved() -> None:
+            before_create()
+            self._ownership.check_place(wanted.owner)
+
+        reserve(self._store, wanted, may_be_reserved)
+
+    def check_reservable(self, identity: str) -> None:
+        wanted = self._wanted(identity)
+        check_reservable(self._store, wanted, lambda: self._ownership.check_place(wanted.owner))
+
+    def _wanted(self, identity: str) -> Reservation:
+        return reservation(self._owner(identity), self._format_name, self.mode.value, self.key)
+
+    def owner(self) -> TableOwner | None:
+        return self._ownership.reserved_owner()
+
+    def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
+        made = self._ownership.reservation()
+        return (self.mode, self.key) if made is None else (SinkMode(made.mode), made.key)
+
+    def is_anothers(self, identity: str) -> bool:
+        return self.owner() not in (None, self._owner(identity))
+
+    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
+        return self._takeover.shown_as(contents)
+
+    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
+        self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), shown)
+
+    def was_taken_over(self, identity: str, shown: ShownTable) -> bool:
+        return self._takeover.is_done(self._owner(identity), shown)
+
+    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
+        self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
+
+    def check_columns(self, schema: pa.Schema) -> None:
+        check_rows_schema(self.name, columns := table_columns(schema), self.key)
+        self._format.check_columns(columns)
+
+    def look(self) -> Look:
+        return self._mover.look()
+
+    def check_staged(self, committable: Committable) -> None:
+        self._files.check(committable.written)
+
+    def prepare(
+        self,
+        committable: Committable,
+        base: TableContents | None,
+        *,
+        waits: bool,
+        look: Callable[[], Look] | None = None,
+        before_change: Callable[[], None] = lambda: None,
+    ) -> PreparedTable:
+        """Fail now for every reason known now; see `PreparingSink.prepare`."""
+        table, position, schema = self._settled(committable, base, waits, look or self._mover.look, before_change)
+        if self._format.is_database:
+            table.check_keys(self._checked_rows(committable), decode_schema(committable.schema))
+        recorded = self._records.files(base)
+        rewritten = ContentsChange(())
+        if not waits:
+            rewritten = self._mover.rewritten(table, position, recorded)
+            # A record is read again with a digest for each file, and no format's log has one.
+            rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
+        known = () if committable.whole else rewritten.applied_to(recorded)
+        change = epoch_change(
+            self.name,
+            committable,
+            rewritten,
+            still_there(committable.joined, known, latest=self.mode is SinkMode.UPSERT),
+            known,
+            by_buckets=self.by_buckets,
+        )
+        return PreparedTable.after(change, recorded, schema, table.table_id)
+
+    def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
+        schema = self._next_schema(committable, base, None)
+        if self._format.is_database:
+            for _ in self._checked_rows(committable):
+                pass
+        change = epoch_change(self.name, committable, ContentsChange(()), by_buckets=self.by_buckets)
+        return PreparedTable.after(change, self._records.files(base), schema, None if base is None else base.table_id)
+
+    def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
+        if not self.by_buckets:
+            return ()
+        recorded = self._records.files(base)
+        if waits:
+            return recorded
+        table, position = self._mover.look()
+        self._mover.check_position(position, base)
+        if table is None:
+            return recorded
+        return self._mover.rewritten(table, position, recorded).applied_to(recorded)
+
+    def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
+        """Delete the files that this epoch staged.
+
+        Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
+        copy of the job counts checkpoints and tokens like this one, so a table that it moved is left alone.
+        """
+        found = self._store.list(staged_prefix(checkpoint_id, token))
+        staged = [stat.key for stat in found if staged_by(stat.key) is not None]
+        if not staged:
+            return
+        before_delete()
+        position = self.position()
+        if not position.is_known:
+            raise InvalidRequest(
+                f"sink {self.name}: its table carries mark {position.number}, which is not of this job: what "
+                f"checkpoint {checkpoint_id} staged may be another's. Nothing was deleted.",
+                hint=f"if the job's state is to count: milepost realign {self._job} {self.name}",
+                sink=self.name,
+            )
+        self._store.delete(staged)
+
+    def position(self) -> TablePosition:
+        return self._mover.look()[1]
+
+    def look_ahead(self) -> None:
+        self._mover.look_ahead()
+
+    def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
+        return self._mover.move(target, before_commit)
+
+    def check(self, contents: TableContents | None) -> None:
+        self._mover.check_columns(contents)
+        files = self._records.files(contents)
+        self._files.check(files)
+        if self.by_buckets and any(file.groups is None for file in files):
+            raise InvalidRequest(
+                f"sink {self.name}: a fork has staged changes that no bucket of its table has at that checkpoint. "
+                "Nothing was moved.",
+                hint="the last epoch of a backfill writes the buckets: run an unfinished backfill again, or go back to "
+                "that epoch's checkpoint or one before the fork",
+                sink=self.name,
+            )
+
+    def fault(self, contents: TableContents | None) -> str | None:
+        table, position = self._mover.look()
+        if table is None:
+            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+        if not position.is_known or identity_of(position.contents) != identity_of(contents):
+            return f"its table shows {position}"
+        try:
+            self._mover.files_now(table, position)
+        except InvalidRequest as error:
+            return error.message
+        return table.rows_fault(self._records.files(contents))
+
+    def compare(self, contents: TableContents | None) -> SinkChange:
+        """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
+
+        def now() -> tuple[TablePosition, int | None]:
+            position = self.position()
+            if position.is_known:
+                with suppress(StateCorrupt):
+                    return position, self._count(position.contents)
+            return position, None
+
+        shown = run_in_background(now, "shown-table")
+        self.check(contents)
+        rows_then = self._count(contents)
+        position, rows_now = shown.result()
+        return SinkChange(
+            rows_now=rows_now,
+            rows_then=rows_then,
+            files_now=0 if position.contents is None else position.contents.files,
+            files_then=0 if contents is None else contents.files,
+            position=position,
+        )
+
+    def undo_limits(self) -> tuple[str, ...]:
+        return ("rows that a reader has already copied from the table stay where they were copied to",)
+
+    def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
+        return self._records.files(contents)
+
+    def pieces(
+        self, contents: TableContents, *, verify: bool = False, left_out: Collection[str] = ()
+    ) -> Iterator[pa.Table]:
+        schema = decode_schema(contents.schema)
+        files = [file for file in self._records.files(contents) if file.key not in left_out]
+        mode, key = self.made_with()
+        if mode is not SinkMode.UPSERT:
+            return self._files.all_pieces(files, Reading(schema, verify))
+        return self._files.latest_pieces(files, Reading(schema, verify), key)
+
+    def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
+        pieces = self.pieces(contents, verify=verify)
+        return pa.concat_tables([decode_schema(contents.schema).empty_table(), *pieces])
+
+    def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
+        """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
+        try:
+            files = self._records.files(contents)
+        except StateCorrupt as error:
+            return [f"sink {self.name}: {error.message}"]
+        problems = []
+        if len(files) != contents.files:
+            problems.append(f"sink {self.name}: {contents.files} files are recorded, its records list {len(files)}")
+        return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
+
+    def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
+        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content.
+
+        Raises: InvalidRequest: that table was partitioned in another way.
+        """
+        check_partition(self.name, file, self._partition)
+        return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
+
+    def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
+        return self._files.stored_sizes(keys)
+
+    @property
+    def store(self) -> ObjectStore:
+        return self._store
+
+    def objects(self) -> tuple[TableObject, ...]:
+        return table_objects(self._store, self._format.log_prefix)
+
+    def marks(self, *, above: int) -> tuple[Mark, ...]:
+        found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
+        return tuple(mark for mark in found if mark is not None)
+
+    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+        self._marks.forget([number for number in self._marks.numbers() if number < below and number not in kept])
+
+    def garbage(self) -> TableGarbage:
+        return TableGarbage(self._store)
+
+    def maintain(self) -> None:
+        self._format.maintain(self._retention_ms)
+
+    def probe(self) -> str:
+        return self._mover.probe()
+
+    @property
+    def by_buckets(self) -> bool:
+        return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
+
+    def _owner(self, identity: str) -> TableOwner:
+        return TableOwner(self._job, identity, self.name)
+
+    def _settled(
+        self,
+        committable: Committable,
+        base: TableContents | None,
+        waits: bool,
+        look: Callable[[], Look],
+        before_change: Callable[[], None],
+    ) -> tuple[OpenTable, TablePosition, pa.Schema]:
+        """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
+        for attempt in range(LOST_RACES):
+            table, position = self._mover.look() if attempt else look()
+            schema = self._next_schema(committable, base, table)
+            if not waits:
+                self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
+            if table is None:
+                before_change()
+                self._mover.created(schema)
+                continue
+            table.check(schema)
+            if self._ownership.settle(table, None if base is None else base.table_id, before_change):
+                return table, position, schema
+        raise CommitConflict(
+            f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
+            "Nothing was published.",
+            hint="run the epoch again",
+            sink=self.name,
+        )
+
+    def _checked_rows(self, committable: Committable) -> Iterator[pa.Table]:
+        """Yield the rows of an epoch that a database is asked about, piece by piece, after its format was."""
+        self.check_committable(committable)
+        columns = decode_schema(committable.schema)
+        self._format.check_columns(columns)
+        for file in committable.files:
+            for changes in self._files.pieces(file, Reading(columns, verify=True, deletes=True)):
+                self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
+                yield rows_that_stay(changes)
+
+    def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
+        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
+        self.check_committable(committable)
+        rows = decode_schema(committable.schema)
+        check_rows_schema(self.name, rows, self.key)
+        schema = merged_schema(self.name, decode_schema(base.schema) if base is not None else None, rows)
+        if self._partition is not None:
+            self._partition.check(self.name, rows)
+        if table is not None and table.schema is not None:
+            widened_schema(self.name, table.schema, schema)
+        return schema
+
+    def _count(self, contents: TableContents | None) -> int:
+        mode, key = self.made_with()
+        if contents is None or mode is not SinkMode.UPSERT:
+            return 0 if contents is None else contents.rows
+        files, schema = self._records.files(contents), decode_schema(contents.schema)
+        if all(file.groups is not None for file in files):
+            return contents.rows
+        pieces = self._files.latest_pieces(files, Reading(schema, columns=key or None), key)
+        return sum(rows.num_rows for rows in pieces)

@@ -1,0 +1,29 @@
+"""Dead letters are the records of a source that cannot be read, as rows that a sink may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from milepost.jobspec.graph.rules.node import BAD_COLUMNS
+from milepost.jobspec.values.types import to_arrow
+from milepost.sources.contract import BadRecord
+
+SCHEMA = pa.schema([(name, to_arrow(type_)) for name, type_ in BAD_COLUMNS.items() if type_ is not None])
+
+
+def dead_letters(records: Iterable[BadRecord]) -> pa.RecordBatch:
+    """Return bad records as rows of `SCHEMA`, in their order."""
+    rows = [
+        {
+            "object": bad.key,
+            "line": bad.line if bad.row is None else bad.row,
+            "column": bad.column,
+            "value": bad.value,
+            "reason": bad.clause + (f" ({bad.said})" if bad.said else ""),
+            "raw": bad.raw,
+        }
+        for bad in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)

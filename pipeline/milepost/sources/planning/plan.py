@@ -1,0 +1,313 @@
+"""A source plan follows from listing, consumed set and limits alone: what one epoch reads of one source.
+
+A version is (key, etag, size). New is what the listing shows and the set does not hold, whatever its name order; each
+version is therefore consumed exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.errors import InvalidRequest, SourceChanged
+from milepost.sources.contract import SourceObject
+from milepost.sources.path_columns import PathColumns
+from milepost.sources.planning.consumed import ConsumedSet
+from milepost.sources.planning.forgetting import Forgotten, forgettable
+from milepost.sources.planning.objects import BadName, Listing, escaped, named_objects
+
+ON_CHANGE = ("fail", "ignore", "reprocess")
+_NAMED_IN_AN_ERROR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRules:
+    """What decides which of a source's objects one epoch reads.
+
+    Attributes:
+        max_files: at most so many objects, at least 1; None is no limit.
+        max_bytes: stop before the object that would exceed it, but always take one; None is no limit.
+        start: earliest; latest (what the first epoch finds is recorded, not read); or a time in milliseconds since
+            the epoch, UTC: objects last modified before it are never new.
+        on_change: what a consumed key in another version means: fail, ignore (it stays as consumed) or reprocess
+            (the other version is new).
+        on_bad_name: what an object means whose name cannot be used: fail, or skip.
+        settle_ms: an object modified less than so long ago is left for the next plan; 0: none is.
+        partitions: columns that the keys of new objects must have values for.
+        expect_every_ms: the longest time in which nothing may land; None: any.
+        forget_after_ms: consumed objects that are gone, and so much older than the newest one, are forgotten; None:
+            none is.
+    """
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+    start: str | int = "earliest"
+    on_change: str = "fail"
+    on_bad_name: str = "fail"
+    settle_ms: int = 0
+    partitions: PathColumns | None = None
+    expect_every_ms: int | None = None
+    forget_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """The input of one source in one epoch.
+
+    Attributes:
+        objects: to read, in ascending key order: the plan order.
+        baseline: with ``start: latest``, in the first epoch: to record as consumed without reading.
+        pending_objects, pending_bytes: new as well, left for later epochs by the limits or because they may still be
+            written.
+        oldest_new_ms: last-modified time of the oldest new object, planned or left; None: none.
+        settling: how many of the pending ones may still be written. settles_in_ms: until none of them is that young.
+        skipped_hidden, empty: from the listing. skipped_before_start: older than a `start` time.
+        ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
+        unknown: left out, under ``on_change: ignore``: as old as what was forgotten, so that nobody knows whether they
+            were read.
+        bad_names: objects left out, under ``on_bad_name: skip``.
+        changed: those of `objects` whose key was consumed before in another version (``reprocess``).
+        listed: objects that the path names now and that can be read. newest_ms: last-modified time of the newest.
+        newest_seen_ms: also of those that were consumed and are gone; None: there never was one.
+        overdue: nothing has landed for longer than is expected, or ever.
+        forgets: what leaves the consumed set once the epoch has consumed something; None: nothing.
+    """
+
+    objects: tuple[SourceObject, ...]
+    baseline: tuple[SourceObject, ...]
+    pending_objects: int
+    pending_bytes: int
+    oldest_new_ms: int | None
+    settling: int
+    settles_in_ms: int
+    skipped_hidden: int
+    empty: tuple[str, ...]
+    skipped_before_start: int
+    ignored_changes: int
+    unknown: tuple[SourceObject, ...]
+    bad_names: tuple[BadName, ...]
+    changed: tuple[SourceObject, ...]
+    listed: int
+    newest_ms: int | None
+    newest_seen_ms: int | None
+    overdue: bool
+    forgets: Forgotten | None
+
+    @property
+    def consumed(self) -> tuple[SourceObject, ...]:
+        """What the consumed set must gain when the epoch completes."""
+        return (*self.baseline, *self.objects)
+
+    @property
+    def unread(self) -> int:
+        """New objects, whether this epoch reads them or a later one."""
+        return len(self.objects) + self.pending_objects
+
+
+def plan_source(
+    name: str,
+    listing: Listing,
+    consumed: ConsumedSet,
+    rules: SourceRules,
+    now_ms: int,
+    *,
+    first_epoch: bool = False,
+) -> SourcePlan:
+    """Choose the objects that one epoch reads.
+
+    Args:
+        name: of the source, for messages.
+        listing: what is there now.
+        consumed: what the checkpoint that the epoch continues has consumed.
+        now_ms: by the clock that stamps the objects.
+        first_epoch: whether the source has no consumed set yet.
+
+    Raises:
+        SourceChanged: a consumed object differs now and `on_change` is fail; or an object is as old as what was
+            forgotten, not remembered, and `on_change` is not ignore. Nothing was planned.
+        InvalidRequest: an object's name cannot be used and `on_bad_name` is fail; or a rule is out of bounds.
+    """
+    _check_rules(name, rules)
+    fresh, changed = _diff(listing.objects, consumed.table)
+    if rules.on_change == "fail" and changed.any():
+        raise _changed(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
+    take = fresh | changed if rules.on_change == "reprocess" else fresh
+    modified = np.fromiter((o.last_modified_ms for o in listing.objects), np.int64, len(listing.objects))
+    before_start = 0
+    if isinstance(rules.start, int):
+        too_old = fresh & (modified < rules.start)
+        before_start = int(too_old.sum())
+        take &= ~too_old
+    without_values = _without_values(rules.partitions, [listing.objects[i] for i in np.flatnonzero(take)])
+    bad_names = (*listing.bad_names, *without_values.values())
+    if bad_names and rules.on_bad_name == "fail":
+        raise _unusable(name, bad_names)
+    if without_values:
+        take &= np.fromiter((o.key not in without_values for o in listing.objects), bool, len(listing.objects))
+    horizon_ms = consumed.horizon_ms
+    unknown = take & (modified < horizon_ms) if horizon_ms is not None else np.zeros_like(take)
+    if horizon_ms is not None and unknown.any() and rules.on_change != "ignore":
+        raise _unknown(name, [listing.objects[i] for i in np.flatnonzero(unknown)], horizon_ms)
+    take &= ~unknown
+    ages_ms = now_ms - modified
+    young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # one of the future tells no age
+    new = [listing.objects[i] for i in np.flatnonzero(take & ~young)]
+    left = [listing.objects[i] for i in np.flatnonzero(young)]
+    oldest_new_ms = min((obj.last_modified_ms for obj in (*new, *left)), default=None)
+    baseline: list[SourceObject] = []
+    if rules.start == "latest" and first_epoch:
+        baseline, new = new, []
+    count = _within_limits(new, rules.max_files, rules.max_bytes)
+    read = tuple(new[:count])
+    left = [*new[count:], *left]
+    seen = [int(modified.max())] if len(modified) else []
+    seen += [pc.max(consumed.table["last_modified_ms"]).as_py()] if len(consumed) else []
+    newest_seen_ms = max(seen, default=None)
+    rewritten = {listing.objects[i].key for i in np.flatnonzero(changed)}
+    return SourcePlan(
+        objects=read,
+        baseline=tuple(baseline),
+        pending_objects=len(left),
+        pending_bytes=sum(obj.size for obj in left),
+        oldest_new_ms=oldest_new_ms,
+        settling=int(young.sum()),
+        settles_in_ms=int(rules.settle_ms - ages_ms[young].min()) if young.any() else 0,
+        skipped_hidden=listing.skipped_hidden,
+        empty=listing.empty,
+        skipped_before_start=before_start,
+        ignored_changes=int(changed.sum()) if rules.on_change == "ignore" else 0,
+        unknown=tuple(listing.objects[i] for i in np.flatnonzero(unknown)),
+        bad_names=bad_names,
+        changed=tuple(obj for obj in read if obj.key in rewritten),
+        listed=len(listing.objects),
+        newest_ms=int(modified.max()) if len(modified) else None,
+        newest_seen_ms=newest_seen_ms,
+        overdue=_is_overdue(rules, newest_seen_ms, now_ms),
+        forgets=_forgotten(listing, consumed, rules, min(now_ms, *seen), oldest_new_ms) if read else None,
+    )
+
+
+def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> bool:
+    if rules.expect_every_ms is None:
+        return False
+    return newest_seen_ms is None or now_ms - newest_seen_ms > rules.expect_every_ms
+
+
+def _forgotten(
+    listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_new_ms: int | None
+) -> Forgotten | None:
+    """Return what the set forgets: nothing that is as young as something unread, which must stay new."""
+    if rules.forget_after_ms is None or not consumed.compacts:
+        return None
+    before_ms = newest_ms - rules.forget_after_ms
+    before_ms = before_ms if oldest_new_ms is None else min(before_ms, oldest_new_ms)
+    forgets = forgettable(consumed.table, (obj.key for obj in listing.objects), before_ms)
+    if forgets is None or consumed.horizon_ms is None:
+        return forgets
+    return replace(forgets, horizon_ms=max(forgets.horizon_ms, consumed.horizon_ms))
+
+
+def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return two masks over the listing: new keys, and consumed keys in a version not consumed."""
+    keys = pa.array([obj.key for obj in objects], pa.string())
+    etags = pa.array([obj.etag for obj in objects], pa.string())
+    sizes = pa.array([obj.size for obj in objects], pa.int64())
+    known_key = pc.is_in(keys, value_set=consumed["key"]).to_numpy(zero_copy_only=False)
+    known = pc.is_in(
+        _version(keys, etags, sizes), value_set=_version(consumed["key"], consumed["etag"], consumed["size"])
+    ).to_numpy(zero_copy_only=False)
+    return ~known_key, known_key & ~known
+
+
+def _version(keys: pa.Array, etags: pa.Array, sizes: pa.Array) -> pa.Array:
+    # No key holds a control character, so the separator cannot be forged.
+    return pc.binary_join_element_wise(keys, etags, pc.cast(sizes, pa.string()), "\x00")
+
+
+def _within_limits(objects: Sequence[SourceObject], max_files: int | None, max_bytes: int | None) -> int:
+    count = len(objects)
+    if max_files is not None:
+        count = min(count, max_files)
+    if max_bytes is not None and count:
+        ends = np.cumsum([obj.size for obj in objects[:count]])
+        count = min(count, max(1, int(np.searchsorted(ends, max_bytes, side="right"))))
+    return count
+
+
+def _check_rules(name: str, rules: SourceRules) -> None:
+    for key, value in (("max_files", rules.max_files), ("max_bytes", rules.max_bytes)):
+        if value is not None and value < 1:
+            raise InvalidRequest(f"source {name}: limits_per_epoch.{key} is at least 1, got {value}.")
+    if isinstance(rules.start, str) and rules.start not in ("earliest", "latest"):
+        raise InvalidRequest(f"source {name}: start is earliest, latest or a time, got {rules.start!r}.")
+    if rules.on_change not in ON_CHANGE:
+        raise InvalidRequest(f"source {name}: on_change is one of {', '.join(ON_CHANGE)}, got {rules.on_change!r}.")
+
+
+def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObject]) -> dict[str, BadName]:
+    """Return the objects whose key lacks the value of a column, by key; each directory is looked at once."""
+    if partitions is None or not partitions.fields:
+        return {}
+    faults: dict[str, str | None] = {}
+    found = {}
+    for obj in objects:
+        directory = obj.key.rpartition("/")[0]
+        if directory not in faults:
+            faults[directory] = partitions.fault(obj)
+        fault = faults[directory]
+        if fault is not None:
+            found[obj.key] = BadName(escaped(obj.key), fault)
+    return found
+
+
+def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
+    lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
+    return InvalidRequest(
+        f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
+        f"{named_objects(lines, len(bad_names))}\nNothing was planned.",
+        hint=f"Rename or remove them, narrow the source's path, or set sources.{name}.on_bad_name to skip.",
+        source=name,
+        names=[bad.name for bad in bad_names],
+    )
+
+
+def _unknown(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
+    lines = [f"{obj.key}: modified {_time(obj.last_modified_ms)}" for obj in objects[:_NAMED_IN_AN_ERROR]]
+    return SourceChanged(
+        f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)} and are not remembered: "
+        "what is as old, and gone, was forgotten (`forget_after`), so nobody knows whether they were read."
+        f"{named_objects(lines, len(objects))}\nNothing was planned.",
+        hint="Land a new copy, modified now, of what was not read, and move what was read out of the source's path; or "
+        f"set sources.{name}.on_change to ignore: such objects are left out, and counted.",
+        source=name,
+        keys=[obj.key for obj in objects],
+    )
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) -> SourceChanged:
+    lines = []
+    for obj in objects[:_NAMED_IN_AN_ERROR]:
+        row = consumed.table.filter(pc.equal(consumed.table["key"], obj.key)).to_pylist()[-1]
+        lines.append(
+            f"{obj.key}: consumed by checkpoint {row['checkpoint_id']} as {row['etag']} ({row['size']} bytes, "
+            f"modified {_time(row['last_modified_ms'])}), now {obj.etag} ({obj.size} bytes, "
+            f"modified {_time(obj.last_modified_ms)})"
+        )
+    return SourceChanged(
+        f"source {name}: {len(objects)} object(s) changed after they were consumed."
+        f"{named_objects(lines, len(objects))}\n"
+        "Nothing was planned; what is published still holds the consumed versions.",
+        hint="Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set "
+        f"sources.{name}.on_change to ignore or reprocess.",
+        source=name,
+        keys=[obj.key for obj in objects],
+    )

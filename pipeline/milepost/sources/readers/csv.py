@@ -1,0 +1,377 @@
+"""CSV objects as record batches, by pyarrow's streaming reader.
+
+Columns are matched by header name. Where no value may hold a newline each line is a record, and an object can be read
+from its middle: it is checked that there are as many records as lines. pyarrow says that a value is bad, not reliably
+in which line (a quoted newline or an empty line shifts it), so on any complaint the object is read once more to find
+the first bad record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.csv_records import records_are_lines
+from milepost.jobspec.values.types import ColumnType
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, printable
+from milepost.sources.readers.arrow_errors import DATA_ERRORS
+from milepost.sources.readers.csv_text import CsvText
+from milepost.sources.readers.declared_columns import DeclaredColumns
+from milepost.sources.readers.diagnosis import (
+    BLOCK_BYTES,
+    Lines,
+    RawRecord,
+    chunks,
+    first_refused,
+    size_of,
+    told_apart,
+    too_long,
+)
+from milepost.sources.readers.streams import ObjectBody, ObjectStream, open_object
+from milepost.sources.readers.whole_lines import RecordLines
+
+_PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
+_CONVERT = {
+    "null_values",
+    "true_values",
+    "false_values",
+    "strings_can_be_null",
+    "quoted_strings_can_be_null",
+    "decimal_point",
+    "timestamp_parsers",
+}
+
+
+class _Header(NamedTuple):
+    """Names of an object's columns, and where its records begin: bytes of the text, decompressed and in UTF-8."""
+
+    names: list[str]
+    end: int
+
+
+class CsvReader:
+    """Reads CSV objects; picklable, holds no open file."""
+
+    def __init__(self, declared: DeclaredColumns, options: Mapping[str, Any] | None = None) -> None:
+        """Check what only pyarrow can judge.
+
+        Args:
+            options: pyarrow.csv's, by their names. Unlike there, `newlines_in_values` is true unless said otherwise:
+                false refuses a quoted newline, where pyarrow alone would depending on where a block ends.
+
+        Raises:
+            InvalidRequest: an option whose value cannot work.
+        """
+        options = dict(options or {})
+        self._declared, self.schema = declared, declared.schema
+        self._skip_rows = int(options.get("skip_rows", 0))
+        self._column_names = list(options["column_names"]) if options.get("column_names") else None
+        self._encoding = options.get("encoding", "utf-8")
+        self._by_line = records_are_lines(options)
+        try:
+            "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
+            self._parse_options = {"newlines_in_values": True} | {
+                name: options[name] for name in _PARSE & options.keys()
+            }
+            self._convert_options = {name: options[name] for name in _CONVERT & options.keys()}
+            # pyarrow checks some values only when it reads.
+            pacsv.read_csv(
+                pa.BufferReader(b"x\n"),
+                pacsv.ReadOptions(use_threads=False, column_names=["x"]),
+                self._parse,
+                pacsv.ConvertOptions(**self._convert_options),
+            )
+            self._text = CsvText(self._parse, self._skip_rows, has_header=self._column_names is None)
+        except (*DATA_ERRORS, LookupError, TypeError, ValueError) as error:
+            raise InvalidRequest(f"sources.{declared.source}.options: {error}.") from error
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the records that begin in the part's bytes, in order, in batches of about 1 MB of text.
+
+        Where records are not lines, the part is the whole object.
+
+        Raises:
+            BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
+            NotFound: the object is gone.
+        """
+        obj = part.object
+        values = self._declared.in_path.values(obj)
+        body = open_object(store, obj)
+        header = self._header(obj.key, body)
+        if header is None:
+            return
+        names, _ = header
+        stream = self._stream(part, body, header)
+        lines = RecordLines(stream, partial(self._is_closed, names)) if self._by_line else None
+        rows = 0
+        try:
+            for batch in self._open(stream) if lines is None else self._open(lines, names):
+                rows += batch.num_rows
+                if batch.num_rows:
+                    yield self._declared.in_path.append(self._declared.timed(batch), values)
+        except (*DATA_ERRORS, UnicodeDecodeError) as error:
+            if lines is not None and lines.is_blank:  # of the part: nothing begins in it
+                return
+            found = self._diagnose(obj.key, body, names)
+            if isinstance(found, BadRecord):
+                raise found from error
+            if found > 0:  # records exist and each is fine: the engine's own words are all there is
+                raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
+            return
+        if lines is not None:
+            if rows != lines.count:
+                raise self._diagnosed(obj.key, body, names, f"{lines.count} lines hold {rows} records")
+        # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
+        elif stream.quotes % 2:
+            found = self._diagnose(obj.key, body, names)
+            if isinstance(found, BadRecord):
+                raise found
+
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the part's records that can be read, in order, and each record that cannot.
+
+        A record is judged by itself as long as nobody can doubt where it ends. It is doubtful from the first bad record
+        on that goes over several lines, or whose quote is never closed: one quote too many joins what does not belong
+        together.
+
+        Raises:
+            BadObject: it cannot be read at all, or the ends of its records are doubtful.
+            CommitConflict, NotFound: as `read_part`.
+        """
+        key = part.object.key
+        values = self._declared.in_path.values(part.object)
+        body = open_object(store, part.object)
+        header = self._header(key, body)
+        if header is None:
+            return
+        names, _ = header
+        last: RawRecord | None = None
+        for chunk in chunks(self._records(part, body, header)):
+            last = chunk[-1]
+            good, bad = told_apart(
+                chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
+            )
+            for batch in self._parsed(names, self._declared.in_file.names, good).to_batches():
+                yield self._declared.in_path.append(self._declared.timed(batch), values)
+            for record in bad:
+                yield self._judged(key, record, names)
+        if last is not None and self._text.is_unclosed(last):
+            raise _unclosed(key, last)
+
+    def _records(self, part: ObjectPart, body: ObjectBody, header: _Header) -> Iterator[RawRecord]:
+        key = part.object.key
+        if part.is_whole:
+            return self._text.records(self._lines(key, body))
+        start, stop = max(part.start, header.end), max(part.stop, header.end)
+        stream = ObjectStream(key, body, lines=(start, stop))
+        return self._text.records_alone(Lines(key, stream, body.lines_before(start)))
+
+    def _judged(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
+        """Return what is wrong with a record. Raises BadObject: it may be wrong that it is one."""
+        if self._text.is_unclosed(record):
+            raise _unclosed(key, record)
+        if record.spans_lines:
+            reason = "cannot be read and goes over several lines: what follows a quote out of place is doubtful"
+            raise BadObject(key, record.line, None, record.text, reason, raw=record.raw)
+        return too_long(key, record) if record.is_too_long else self._explain(key, record, names)
+
+    # -- the engine ---------------------------------------------------------------------------------------------
+
+    @property
+    def _parse(self) -> pacsv.ParseOptions:
+        # Made anew: one that was pickled prints a stack trace for every row that has too few or too many fields.
+        return pacsv.ParseOptions(**self._parse_options)
+
+    def _stream(self, part: ObjectPart, body: ObjectBody, header: _Header) -> ObjectStream:
+        """Return what of an object is parsed: where records are lines, only them."""
+        key = part.object.key
+        if not part.is_whole:
+            return ObjectStream(key, body, lines=(max(part.start, header.end), max(part.stop, header.end)))
+        if not self._by_line:
+            return ObjectStream(key, body, encoding=self._encoding, quote=self._parse.quote_char or "")
+        stream, passed = ObjectStream(key, body, encoding=self._encoding), header.end
+        while passed:
+            passed -= len(stream.read(passed) or b"")
+        return stream
+
+    def _is_closed(self, names: list[str], line: bytes) -> bool:
+        """Return whether the engine ends a record with its line: else a line that is the same would be of it, too."""
+        if not (quote := self._parse.quote_char) or quote.encode() not in line:
+            return True
+        record = RawRecord(0, line.decode("utf-8", "surrogateescape") + "\n")
+        try:
+            return self._parsed(names, [], [RawRecord(0, "\n"), record, record]).num_rows == 2
+        except DATA_ERRORS:  # whatever is wrong with it will be said
+            return False
+
+    def _open(self, content: ObjectStream | RecordLines, names: list[str] | None = None) -> pacsv.CSVStreamingReader:
+        """Open the parser. names: of the columns, of content that is records alone."""
+        return pacsv.open_csv(
+            pa.PythonFile(content, mode="r"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                skip_rows=0 if names else self._skip_rows,
+                column_names=names or self._column_names,
+            ),
+            parse_options=self._parse,
+            convert_options=self._convert(self._declared.in_file.names),
+        )
+
+    def _convert(self, names: list[str]) -> pacsv.ConvertOptions:
+        return pacsv.ConvertOptions(
+            column_types={name: self._declared.in_file.field(name).type for name in names},
+            include_columns=names,
+            include_missing_columns=True,  # of which only those are missing that may be
+            **self._convert_options,
+        )
+
+    def _parsed(self, names: list[str], columns: list[str], records: list[RawRecord]) -> pa.Table:
+        """Return some columns of these records. Raises ArrowException: one of them cannot be read."""
+        body = b"".join(record.encoded() for record in records)
+        return pacsv.read_csv(
+            pa.BufferReader(body or b"\n"),
+            read_options=pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=names),
+            parse_options=self._parse,
+            convert_options=self._convert(columns),
+        )
+
+    def _accepts(
+        self,
+        names: list[str],
+        columns: list[str],
+        records: list[RawRecord],
+        *,
+        untimed: bool = False,
+        alone: bool = False,
+    ) -> bool:
+        """Return whether the records can be read.
+
+        Args:
+            untimed: whatever their event times are. alone: as many rows as there are records.
+        """
+        if self._by_line and any(record.spans_lines for record in records):
+            return False
+        try:
+            table = self._parsed(names, columns, records)
+            for batch in () if untimed else table.to_batches():
+                self._declared.timed(batch)
+        except DATA_ERRORS:
+            return False
+        return not alone or bool(table.num_rows == len(records))
+
+    # -- the second pass ----------------------------------------------------------------------------------------
+
+    def _header(self, key: str, body: ObjectBody) -> _Header | None:
+        """Return the object's columns, or None when it has no content. Raises BadRecord."""
+        lines = Lines(key, ObjectStream(key, body, encoding=self._encoding, beginning=True))
+        found = self._text.header(lines)
+        if found is None:
+            return None
+        record, fields = found
+        names = self._column_names or [printable(field) for field in fields]
+        # With given names there is no header line to point at.
+        line = None if self._column_names else record.line
+        for name in self._declared.in_file.names:
+            if names.count(name) > 1:
+                raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
+            if name not in names and name in self._declared.required:
+                there = f"it is: {record.text.strip()}"
+                problem = "the header has no such column"
+                hint = self._other_delimiter(record.text, names)
+                raise self._declared.lacking(
+                    key, name, problem, names, there=there, hint=hint, line=line, raw=record.raw
+                )
+        return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
+
+    def _other_delimiter(self, header: str, names: Sequence[str]) -> str:
+        """Return the option that a header asks for whose names are all in one field; "" where it does not."""
+        if len(names) != 1:
+            return ""
+        declared = set(self._declared.in_file.names)
+        counts = {mark: len(declared & {part.strip(' "\r\n') for part in header.split(mark)}) for mark in ",;\t|:"}
+        mark = max(counts, key=lambda one: counts[one])
+        return (
+            f"; is its delimiter {mark!r}? Then say `options: {{delimiter: {json.dumps(mark)}}}`"
+            if counts[mark]
+            else ""
+        )
+
+    def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
+        found = self._diagnose(key, body, names)
+        return found if isinstance(found, BadRecord) else BadRecord(key, None, None, None, otherwise)
+
+    def _diagnose(self, key: str, body: ObjectBody, names: list[str]) -> BadRecord | int:
+        """Return the first bad record, or how many records there are when each is fine."""
+        count = 0
+        last: RawRecord | None = None
+        suspect: RawRecord | None = None
+
+        def records() -> Iterator[RawRecord]:
+            nonlocal count, last, suspect
+            for record in self._text.records(self._lines(key, body)):
+                count, last = count + 1, record
+                if suspect is None and record.is_too_long:
+                    suspect = record
+                yield record
+
+        try:
+            refused = first_refused(records(), lambda chunk: self._accepts(names, self._declared.in_file.names, chunk))
+        except BadRecord as bad:
+            return bad
+        if last is not None and (refused is None or refused == last) and self._text.is_unclosed(last):
+            return _unclosed(key, last)
+        if refused is not None:
+            return self._explain(key, refused, names)
+        if suspect is not None:
+            return too_long(key, suspect)
+        return count
+
+    def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
+        fields = self._text.fields(record)
+
+        def bad(column: str | None, value: str, reason: str) -> BadRecord:
+            return BadRecord(key, record.line, column, value, reason, raw=record.raw)
+
+        text = record.text.rstrip("\r\n")
+        if self._by_line and record.spans_lines:
+            return bad(None, text, "goes over several lines, and options.newlines_in_values is false")
+        if len(fields) != len(names):
+            return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
+        for name in self._declared.in_file.names:
+            if self._accepts(names, [name], [record]):
+                continue
+            value = fields[names.index(name)]
+            if not _is_utf8(value):
+                return bad(name, value, "is not valid UTF-8")
+            if self._accepts(names, [name], [record], untimed=True):
+                return bad(name, value, self._declared.fault(self._parsed(names, [name], [record])[name][0]))
+            unlike = self._declared.unlike(name, value)
+            return bad(name, value, f"is not {_article(self._declared.types[name])}{unlike}")
+        return bad(None, text, "cannot be read")
+
+    def _lines(self, key: str, body: ObjectBody) -> Lines:
+        return Lines(key, ObjectStream(key, body, encoding=self._encoding))
+
+
+def _unclosed(key: str, record: RawRecord) -> BadObject:
+    return BadObject(key, record.line, None, record.text, "opens a quote that is never closed", raw=record.raw)
+
+
+def _is_utf8(text: str) -> bool:
+    with suppress(UnicodeEncodeError):
+        text.encode()
+        return True
+    return False
+
+
+def _article(type_: ColumnType) -> str:
+    return f"an {type_}" if type_.kind.startswith("int") else f"a {type_}"

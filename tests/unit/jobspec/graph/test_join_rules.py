@@ -1,0 +1,164 @@
+"""Output, checks and signatures of joins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph.compatibility import compare_signatures, state_signatures
+from milepost.jobspec.graph.in_flight import input_signatures
+from milepost.jobspec.job.spec import JobSpec
+from milepost_testkit import wording
+from milepost_testkit.specs.graphs import build_graph
+
+ORDERS = {"id": "int32", "who": "string", "t": "timestamp[us, UTC]", "tags": "list<string>"}
+CLICKS = {"order": "int64", "who": "string", "at": "timestamp[ms, UTC]", "price": "float64"}
+JOIN = {"uid": "pairs", "kind": "join", "inputs": ["orders", "clicks"], "key": ["who", {"id": "order"}],
+        "within": ["-1h", "2h"]}  # fmt: skip
+
+
+def spec(*operators: dict[str, Any], sinks: tuple[str, ...] = (), **sources: dict[str, Any]) -> JobSpec:
+    columns = {"orders": (ORDERS, "t"), "clicks": (CLICKS, "at")}
+    sources = {
+        name: {"format": "json", "path": f"{name}/*", "schema": schema, "event_time": time} | sources.get(name, {})
+        for name, (schema, time) in columns.items()
+    }
+    published = [
+        {"name": f"s{at}", "input": name, "format": "parquet", "path": f"out/{at}", "mode": "append"}
+        for at, name in enumerate(sinks)
+    ]
+    value = {"name": "job", "storage": "lake", "sources": sources, "operators": list(operators), "sinks": published}
+    return JobSpec.model_validate(value)
+
+
+def join(**changed: Any) -> dict[str, Any]:
+    return JOIN | changed
+
+
+def test_a_match_has_the_left_columns_then_the_right_ones_without_their_key() -> None:
+    node = build_graph(spec(join(columns={"clicked": "right.at"}))).nodes["pairs"]
+    assert list(node.columns) == ["id", "who", "t", "tags", "clicked", "price"]
+    assert (node.event_time, node.output_kind, node.key, node.level) == ("t", "append", (), 1)
+    assert node.sources == ("orders", "clicks")
+    assert str(node.columns["clicked"]) == "timestamp[ms, UTC]"
+
+
+def test_an_anti_join_that_would_never_emit_a_row_is_refused() -> None:
+    """An anti join emits a row once the watermark is the upper bound after it. Other joins have no such limit."""
+    for within in (["-36500d", "36500d"], ["0s", "3650d"]):
+        with wording.raises(InvalidRequest):
+            build_graph(spec(join(how="anti", within=within, key=["who"])))
+        build_graph(spec(join(how="semi", within=within, key=["who"])))
+    build_graph(spec(join(how="anti", within=["-36500d", "30d"], key=["who"])))
+
+
+def test_unmatched_rows_are_held_back_as_long_as_they_wait() -> None:
+    """A left row waits up to hi, a right one up to -lo. semi and anti emit only the left columns."""
+    for how, within, holdback_h in (
+        ("inner", ["-3h", "2h"], 2),
+        ("left", ["-3h", "2h"], 2),
+        ("right", ["-3h", "2h"], 3),
+        ("right", ["1h", "2h"], 2),
+        ("right", ["-2h", "-1h"], 2),
+        ("semi", ["-3h", "2h"], 2),
+        ("anti", ["-3h", "-1h"], 0),
+    ):
+        node = build_graph(spec(join(how=how, within=within, key=["who"]))).nodes["pairs"]
+        assert node.holdback_us == holdback_h * 3_600_000_000, how
+        right = [] if how in ("semi", "anti") else ["order", "at", "price"]
+        assert list(node.columns) == ["id", "who", "t", "tags", *right]
+
+
+def test_late_rows_of_each_input_are_an_output_of_their_own() -> None:
+    graph = build_graph(spec(JOIN, sinks=("pairs", "pairs.late.orders", "pairs.late.clicks")))
+    outputs = {name: (sink.output, sink.part, list(sink.columns)) for name, sink in graph.sink_inputs.items()}
+    assert outputs["s1"] == ("pairs.late.orders", ".late.orders", list(ORDERS))
+    assert outputs["s2"] == ("pairs.late.clicks", ".late.clicks", list(CLICKS))
+    assert graph.nodes["pairs"].late_sinks == ("s1", "s2")
+    renamed = {"b": "right.id", "c": "right.t", "d": "right.tags"}
+    itself = join(inputs=["orders", "orders"], key=["who"], columns=renamed)
+    assert build_graph(spec(itself, sinks=("pairs.late.orders.2",))).sink_inputs["s0"].part == ".late.orders.2"
+
+
+def test_a_join_is_one_level_above_the_higher_of_its_inputs() -> None:
+    once = {"uid": "once", "kind": "deduplicate", "inputs": ["orders"], "key": ["id"]}
+    kept = {"uid": "kept", "kind": "sql", "inputs": ["once"], "sql": "SELECT * FROM once"}
+    graph = build_graph(spec(join(inputs=["kept", "clicks"]), kept, once))
+    assert [graph.nodes[uid].level for uid in ("kept", "pairs")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sources", "message"),
+    [
+        ({"columns": {}, "key": ["who"]}, {"clicks": {"schema": CLICKS | {"ID": "int8"}}},
+         "ID would be both orders.id and clicks.ID; rename the right column: columns: {right_ID: right.ID}"),
+        ({"columns": {"a": "right.nothing"}}, {}, "clicks has no column nothing outside the key"),
+        ({"columns": {"a": "right.order"}}, {}, "clicks has no column order outside the key"),
+        ({"key": [{"id": "nothing"}]}, {}, "clicks has no column nothing"),
+        ({"key": [{"tags": "who"}]}, {}, "tags is list<string>; a key cannot contain lists or structs"),
+        ({"key": [{"id": "price"}]}, {}, "id is int32, but price is float64"),
+        ({"key": [{"t": "who"}]}, {}, "their values cannot be compared; CAST one of them"),
+        ({}, {"clicks": {"event_time": None}}, "the right input of a join needs an event time, but the rows of clicks"),
+        ({"inputs": ["orders", "totals"], "key": ["who"]}, {}, "join over updates (the rows of totals)"),
+        ({"how": "right"}, {}, "`how: right` stores clicks.order (int64) in id (int32), which cannot hold it"),
+        ({"how": "right", "key": ["who"], "inputs": ["clicks", "orders"]}, {},
+         "stores orders.t (timestamp[us, UTC]) in at (timestamp[ms, UTC]), which cannot hold it"),
+        ({"how": "right", "key": ["who"], "inputs": ["hourly", "clicks"], "columns": {}}, {},
+         "`how: right` cannot combine the event time of a window"),
+        ({"how": "semi", "columns": {"cost": "right.price"}}, {}, "`how: semi` emits only the columns of the left"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict[str, Any], message: str) -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "inputs": ["clicks"], "key": ["who"]}
+    totals |= {"aggregates": {"n": "count(*)"}}
+    hourly = totals | {"uid": "hourly", "kind": "window", "window": {"tumbling": "1h"}}
+    with pytest.raises(InvalidRequest) as caught:
+        build_graph(spec(totals, hourly, join(**changed), **sources))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"within": ["1h", "-1h"]},
+        {"within": ["1h"]},
+        {"within": [1, 2]},
+        {"inputs": ["orders"]},
+        {"key": [{"a": "b", "c": "d"}]},
+        {"key": ["who", {"who": "order"}]},
+        {"columns": {"a": "left.id"}},
+        {"how": "full"},
+    ],
+)
+def test_a_join_with_invalid_options_is_refused(changed: dict[str, Any]) -> None:
+    with wording.raises(ValidationError):
+        spec(join(**changed))
+
+
+def test_cycles_through_either_input_are_found() -> None:
+    second = {"uid": "second", "kind": "deduplicate", "inputs": ["pairs"], "key": ["who"]}
+    with wording.raises(InvalidRequest):
+        build_graph(spec(join(inputs=["orders", "second"]), second))
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({"within": ["-1h", "1h"]}, True),
+        ({"key": ["who"], "columns": {}}, True),
+        ({"inputs": ["clicks", "orders"], "key": ["who", {"order": "id"}]}, True),
+        ({"columns": {"cost": "right.price"}}, False),
+        ({"how": "left"}, True),
+    ],
+)
+def test_state_of_a_join_depends_on_its_key_its_interval_and_its_inputs(changed: dict[str, Any], refused: bool) -> None:
+    """Rows that were removed cannot come back. New names of output columns do not affect state."""
+    before, after = (spec(operator) for operator in (JOIN, join(**changed)))
+    signatures = [state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)]
+    verdicts = {row["uid"]: row["verdict"] for row in compare_signatures(*signatures)}
+    assert (verdicts["pairs"] != "compatible") == refused
+    digests = [input_signatures(job_spec, build_graph(job_spec))["pairs"] for job_spec in (before, after)]
+    assert (digests[0] != digests[1]) == ("key" in changed or "inputs" in changed)

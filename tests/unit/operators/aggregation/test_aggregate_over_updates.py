@@ -1,0 +1,102 @@
+"""Aggregates over updates: what is taken back leaves nothing behind, and a key whose rows are gone is deleted."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.operators.contract import ONLY_TABLE, OperatorFailed, OperatorInput
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.storage.local.store import LocalStore
+from milepost_testkit import wording
+from milepost_testkit.tasks.operators.subtasks import OperatorRun
+
+SCHEMA = pa.schema(
+    {"k": pa.string(), "v": pa.int64(), "d": pa.decimal128(9, 2), "x": pa.float64(), WEIGHT_COLUMN: pa.int64()}
+)
+CALLS = {"n": "count(*)", "total": "sum(v)", "mean": "avg(d)", "spread": "var(v)", "some": "count(v)"}
+
+
+def operator(calls: dict[str, str] = CALLS, stable_key: tuple[str, ...] = ()) -> AggregateOverUpdates:
+    parsed = {name: parse_aggregate(text) for name, text in calls.items()}
+    return AggregateOverUpdates("totals", ("k",), parsed, OperatorInput(SCHEMA, None, stable_key=stable_key))
+
+
+def rows(*found: tuple[str, int | None, int]) -> pa.Table:
+    cents = [None if v is None else Decimal(v % 1000).scaleb(-2) for _, v, _ in found]
+    columns = [[k for k, _, _ in found], [v for _, v, _ in found], cents, [0.0] * len(found), [w for _, _, w in found]]
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def started(folder: Path, **kinds: Any) -> OperatorRun:
+    return OperatorRun(operator(**kinds), LocalStore(StoreConfig(f"file://{folder}")))
+
+
+def test_rows_that_are_taken_back_are_as_if_they_had_never_come(tmp_path: Path) -> None:
+    large = 2**62
+    run, plain = started(tmp_path / "run"), started(tmp_path / "plain")
+    run.epoch(rows(("a", large, 1), ("a", -large, 1), ("a", 7, 2), ("a", None, 1)), cuts=[1])
+    out = run.epoch(rows(("a", large, -1), ("a", 7, -1), ("a", 5, 1), ("a", -large, -1)), cuts=[2]).rows
+    expected = plain.epoch(rows(("a", 7, 1), ("a", 5, 1), ("a", None, 1))).rows
+    assert out.to_pylist() == expected.to_pylist()
+    assert out.to_pylist()[0] | {"mean": None} == {
+        "k": "a", "n": 3, "total": 12, "mean": None, "spread": 2.0, "some": 2, "__deleted": False,
+    }  # fmt: skip
+    assert run.state().to_pylist() == plain.state().to_pylist()
+
+
+def test_a_key_whose_rows_are_gone_is_deleted_and_forgotten(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.epoch(rows(("a", 1, 1), ("b", 2, 1)))
+    out = run.epoch(rows(("a", 1, -1))).rows.to_pylist()
+    assert out == [{"k": "a", **dict.fromkeys(CALLS), "__deleted": True}]
+    assert run.state().column("k").to_pylist() == ["b"]
+    assert run.epoch(rows(("a", 4, 1), ("a", 4, -1))).rows.num_rows == 0, "it came and went in one epoch"
+
+
+def test_a_row_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
+    """The key counts as absent, is in no output, and nothing of it is lost."""
+    run = started(tmp_path)
+    assert run.epoch(rows(("a", 1, -1))).rows.num_rows == 0
+    assert run.epoch(rows(("a", 1, 1), ("a", 3, 1))).rows.column("total").to_pylist() == [3]
+
+
+def test_where_keys_never_go_rows_are_not_marked() -> None:
+    assert "__deleted" in operator().output_schema.names
+    assert "__deleted" not in operator(stable_key=("k", "v")).output_schema.names
+
+
+def test_a_change_of_a_key_is_its_row_taken_back_and_the_new_one(tmp_path: Path) -> None:
+    run = started(tmp_path, calls={"n": "count(*)"})
+    run.epoch(rows(("a", 1, 1), ("b", 1, 1), ("c", 1, 1)))
+    state = run.restore(0, 1)
+    epoch = run.operator.begin({ONLY_TABLE: state}, None)
+    list(epoch.rows(0, rows(("a", 1, -1), ("b", 2, 1), ("c", 1, 1), ("c", 1, -1), ("d", 1, 1)), None))
+    epoch.finish(None)
+    taken = epoch.retractions().to_pylist()  # type: ignore[attr-defined]
+    assert sorted((row["k"], row["n"], row[WEIGHT_COLUMN]) for row in taken) == [
+        ("a", 1, -1), ("b", 1, -1), ("b", 2, 1), ("d", 1, 1),
+    ]  # fmt: skip
+
+
+def test_rows_taken_back_that_never_came_are_refused_with_their_key(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    epoch = run.operator.begin({ONLY_TABLE: run.restore(0, 1)}, None)
+    list(epoch.rows(0, rows(("a", 1, -1)), None))
+    epoch.finish(None)
+    with wording.raises(OperatorFailed):
+        epoch.check_settled(all_keys=False)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("call", ["sum(x)", "var(x)", "avg(x)"])
+def test_what_cannot_take_rows_back_is_refused_by_name(call: str) -> None:
+    with wording.raises(InvalidRequest):
+        operator({"it": call})
