@@ -30,7 +30,7 @@ PRELOADED = (
     "milepost.cli.running.epochs",
     "milepost.jobmaster.compatibility.preflight",
     "milepost.jobmaster.leadership.lifecycle",
-    "milepost.jobmaster.metrics.aborted_epochs",
+    "milepost.jobmaster.metrics.abort_reporter",
     "milepost.jobmaster.observers.use_case_end",
     "milepost.jobmaster.reports.checkpoint.details",
     "milepost.jobmaster.reports.reports",

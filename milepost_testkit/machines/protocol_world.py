@@ -111,7 +111,7 @@ class SteppedJob:
         self.stores = SteppedStores(Watchers(self._written, self._deleted), START_MS)
         self.patch.setattr("milepost.jobmaster.job.context.open_store", self.stores.open)
         self.patch.setattr(
-            "milepost.jobmaster.leadership.leadership.provably_dead", lambda holder: holder.pid in self._dead
+            "milepost.jobmaster.leadership.leadership.is_provably_dead", lambda holder: holder.pid in self._dead
         )
         self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
         # What was decoded once is the same when it is decoded again, which takes a third of a machine's time.

@@ -56,14 +56,14 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
     """Measure what a person asks, each by a job master that has nothing in memory or cache, as on a new machine."""
-    from milepost.jobmaster.jobmaster import jobs_beside
+    from milepost.jobmaster.jobmaster import jobs_in_storage_of
 
     acts: dict[str, Callable[[JobMaster], object]] = {
         "status": lambda master: master.status(),
         "list": lambda master: master.list_checkpoints(limit=51),
         "fsck": lambda master: master.fsck(),
         "gc": lambda master: master.collect_garbage(),
-        "jobs": lambda master: jobs_beside(master.context.job),
+        "jobs": lambda master: jobs_in_storage_of(master.context.job),
     }
     return {name: _counted(partial(act, job.new_master()), requests) for name, act in acts.items()}
 

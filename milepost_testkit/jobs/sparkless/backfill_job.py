@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 
 from milepost.jobmaster.backfill.backfill import BackfillResult
-from milepost.jobmaster.job.session import this_machine
+from milepost.jobmaster.job.session import machine_id
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
@@ -120,7 +120,7 @@ def mortal_session() -> Iterator[Session]:
     process = subprocess.Popen(["sleep", "600"])
     try:
         created_ms = round(psutil.Process(process.pid).create_time() * 1000)
-        holder = Holder("cli", socket.gethostname(), process.pid, created_ms, this_machine())
+        holder = Holder("cli", socket.gethostname(), process.pid, created_ms, machine_id())
         yield Session(SessionId(f"cli:{uuid.uuid4()}"), holder, Run())
     finally:
         process.kill()

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.metrics.aborted_epochs import AbortedEpochs, telemetry_of_variables
+from milepost.jobmaster.metrics.abort_reporter import AbortReporter, configured_telemetry
 from milepost.jobspec.load.load import LoadedJob
 from milepost.openlineage.settings import LineageSettings, asked, settings_of_environment
 from milepost.protocol.records.cached_property import cached_property
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.backfill.plan import ApprovedBackfill
     from milepost.jobmaster.compatibility.advice import advice
     from milepost.jobmaster.compatibility.preflight import report_lines
-    from milepost.jobmaster.job.checks.installed_suite import suite_faults
+    from milepost.jobmaster.job.checks.expectation_suites import suite_problems
     from milepost.jobmaster.job.checks.store_checks import local_disks, probe_stores, probe_tables
     from milepost.jobmaster.job.session import Session
     from milepost.jobmaster.job.warm_up import warm_up
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
     from milepost.jobmaster.reports.health.conditions import Condition
-    from milepost.jobmaster.reports.health.sources import SourceHealth, source_checks, unfed
+    from milepost.jobmaster.reports.health.sources import SourceHealth, missing_input, source_checks
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status
     from milepost.jobmaster.reports.history.page import HistoryPage, TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import Percentiles, percentiles_of
     from milepost.jobmaster.reports.history.series import EpochFigures
     from milepost.jobmaster.reports.job_report import JobState, TimelineReport
-    from milepost.jobmaster.reports.jobs import JobSummary, jobs_beside, jobs_of_folder, jobs_under
+    from milepost.jobmaster.reports.jobs import JobSummary, jobs_in_storage_of, jobs_of_folder, jobs_under
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.reports.tables.diff import Difference
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
-    from milepost.jobmaster.reports.timings import PHASE_GROUPS, in_groups
+    from milepost.jobmaster.reports.timings import PHASE_GROUPS, time_by_phase_group
     from milepost.jobmaster.retention.fsck import Audit, StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback, RollbackPlan
@@ -77,7 +77,7 @@ _HOMES = {
     "backfill.plan": ("ApprovedBackfill",),
     "compatibility.advice": ("advice",),
     "compatibility.preflight": ("report_lines",),
-    "job.checks.installed_suite": ("suite_faults",),
+    "job.checks.expectation_suites": ("suite_problems",),
     "job.checks.store_checks": ("local_disks", "probe_stores", "probe_tables"),
     "job.session": ("Session",),
     "job.warm_up": ("warm_up",),
@@ -95,16 +95,16 @@ _HOMES = {
     "reports.history.percentiles": ("Percentiles", "percentiles_of"),
     "reports.health.conditions": ("Condition",),
     "reports.tables.diff": ("Difference",),
-    "reports.jobs": ("JobSummary", "jobs_beside", "jobs_of_folder", "jobs_under"),
+    "reports.jobs": ("JobSummary", "jobs_in_storage_of", "jobs_of_folder", "jobs_under"),
     "reports.history.page": ("HistoryPage", "TimelineSwitch"),
     "reports.job_report": ("JobState", "TimelineReport"),
     "reports.history.series": ("EpochFigures",),
-    "reports.health.sources": ("SourceHealth", "source_checks", "unfed"),
+    "reports.health.sources": ("SourceHealth", "source_checks", "missing_input"),
     "reports.health.static_sources": ("StaticSourceHealth",),
     "reports.checkpoint.static_sources": ("StaticSourceDetails",),
     "reports.health.status": ("Status",),
     "reports.tables.state_sizes": ("StateSize",),
-    "reports.timings": ("PHASE_GROUPS", "in_groups"),
+    "reports.timings": ("PHASE_GROUPS", "time_by_phase_group"),
     "reports.cost.upsert_price": ("UpsertPrice",),
     "retention.fsck": ("Audit", "StoredObject"),
     "retention.garbage_collection": ("Collection",),
@@ -171,7 +171,7 @@ class _UseCase(cached_property[T]):
 
 
 def _heard(master: JobMaster, use_case: T) -> T:
-    use_case = master.aborted_epochs.heard(use_case)
+    use_case = master.abort_reporter.report_aborts_after(use_case)
     return use_case if master.observers is None else master.observers.heard(use_case)
 
 
@@ -190,12 +190,12 @@ class JobMaster:
         self,
         job: LoadedJob,
         lineage: Callable[[], LineageSettings | None] = settings_of_environment,
-        telemetry: Callable[[], Telemetry | None] = telemetry_of_variables,
+        telemetry: Callable[[], Telemetry | None] = configured_telemetry,
     ) -> None:
         self.job = job
         self.context = JobContext(job)
         self.telemetry = telemetry
-        self.aborted_epochs = AbortedEpochs(self.context, telemetry)
+        self.abort_reporter = AbortReporter(self.context, telemetry)
         self.observers: Delivery | None = None
         if (settings := asked(lineage)) is not None:
             from milepost.jobmaster.observers.observers import observe

@@ -37,7 +37,7 @@ def jobs(
     verbose: Verbose = False,
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
-    from milepost.jobmaster.jobmaster import jobs_beside, jobs_of_folder, jobs_under, listed_samples
+    from milepost.jobmaster.jobmaster import jobs_in_storage_of, jobs_of_folder, jobs_under, listed_samples
     from milepost.jobspec.load.load import CONFIG_FOLDER, is_spec
 
     output: Output = ctx.obj
@@ -47,7 +47,7 @@ def jobs(
     if place is None:
         found = jobs_of_folder(here / CONFIG_FOLDER)
     else:
-        found = jobs_beside(_job(place, here)) if is_spec(place) else jobs_under(place, here)
+        found = jobs_in_storage_of(_job(place, here)) if is_spec(place) else jobs_under(place, here)
     if form is Form.PROMETHEUS:
         for one in found:
             if one.problem is not None:

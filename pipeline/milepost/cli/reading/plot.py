@@ -111,14 +111,14 @@ def _lines(figures: Sequence[EpochFigures], width: int) -> Iterator[Text]:
     from rich.text import Text
 
     from milepost.cli.terminal.charts import column_width, columns, stacked
-    from milepost.jobmaster.jobmaster import in_groups
+    from milepost.jobmaster.jobmaster import time_by_phase_group
 
     shown = figures[-(width - _MARGIN) :]
     column = column_width(len(shown), width - _MARGIN)
     first, last = shown[0], shown[-1]
     yield Text(f"epochs of checkpoints {first.checkpoint_id} to {last.checkpoint_id}")
     yield Text(f"{show_time(first.trigger_time)} to {show_time(last.trigger_time)}")
-    grouped = [None if one.phases is None else in_groups(one.phases) for one in shown]
+    grouped = [None if one.phases is None else time_by_phase_group(one.phases) for one in shown]
     if any(grouped):
         parts = _parts()
         yield from _titled("phases", [sum(one.values()) if one else None for one in grouped], _seconds)

@@ -58,14 +58,14 @@ def environment_checks() -> list[Check]:
 
 def job_checks(job: LoadedJob) -> list[Check]:
     """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
-    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_faults
+    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_problems
 
     try:
         job.graph()
         spec = _check("spec", True, "valid, with its SQL, columns and types")
     except InvalidRequest as error:
         spec = _check("spec", False, error.message)
-    faults = suite_faults(job)
+    faults = suite_problems(job)
     master = JobMaster(job)
     context = master.context
     try:

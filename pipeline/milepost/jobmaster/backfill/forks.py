@@ -15,8 +15,8 @@ from milepost.errors import Busy, CommitConflict
 from milepost.jobmaster.backfill.plan import BackfillPlan
 from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.fork_opening import opening_of
-from milepost.jobmaster.job.session import Session, provably_alive, provably_dead
+from milepost.jobmaster.job.fork_event import fork_event
+from milepost.jobmaster.job.session import Session, is_provably_alive, is_provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.reports.health.unfinished_backfills import OPENED_BY, forks_of_backfills
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -70,9 +70,9 @@ def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
     Raises: Busy: another session works on it.
     """
     leader = fork.leader
-    if leader is None or leader.session_id == session.session_id or provably_dead(leader.holder):
+    if leader is None or leader.session_id == session.session_id or is_provably_dead(leader.holder):
         return
-    working = provably_alive(leader.holder)
+    working = is_provably_alive(leader.holder)
     if not working and fork.pending is not None:
         try:
             Leadership(context, fork.timeline_id).sweep(session, take_over=False)
@@ -119,7 +119,7 @@ def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
 def thaw_for(context: JobContext, fork: Timeline) -> None:
     """Let go of the freeze that a session which worked on the fork has left on the live timeline, if there is one."""
     frozen = context.head().state.timeline().frozen
-    opener = opening_of(context, fork).session_id.partition("/")[2]
+    opener = fork_event(context, fork).session_id.partition("/")[2]
     sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
     if frozen is not None and frozen.session_id in sessions:
         _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
@@ -147,11 +147,11 @@ def _is_left_behind(context: JobContext, state: ManifestState, fork: Timeline) -
     A fork that is taken for left behind too early is fenced, which wastes its work and harms nothing.
     """
     holder = fork.leader.holder if fork.leader is not None else None
-    if holder is not None and provably_dead(holder):
+    if holder is not None and is_provably_dead(holder):
         return True
-    if holder is not None and provably_alive(holder):
+    if holder is not None and is_provably_alive(holder):
         return False
     head = state.checkpoint(fork.head)
-    signs_ms = [opening_of(context, fork).at_ms, 0 if head is None else head.completed_time_ms]
+    signs_ms = [fork_event(context, fork).at_ms, 0 if head is None else head.completed_time_ms]
     signs_ms += [] if fork.pending is None else [fork.pending.deadline_ms]
     return context.store.clock_ms() - max(signs_ms) > context.timeout_ms

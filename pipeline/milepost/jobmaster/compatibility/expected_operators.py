@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
-from milepost.jobmaster.compatibility.rows_in_flight import is_known
+from milepost.jobmaster.compatibility.rows_in_flight import has_known_columns
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.graph.rules.join import SIDES
@@ -33,7 +33,7 @@ def expected_operator(
         recorded: columns of its state, by table.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)
-    if not is_known(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
+    if not has_known_columns(graph, spec.uid) or (isinstance(spec, ProcessOperator) and function is None):
         return None
     calls = getattr(spec, "aggregates", {}).values()
     values = [field for table in recorded.values() for field in table if field.name == VALUE_COLUMN]
@@ -64,14 +64,14 @@ def _needed_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
 def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataType]) -> OperatorInput:
     node, fields = graph.nodes[name], []
     for column, type_ in recorded.items():
-        known = known_type(graph, node.uid, node.columns.get(column))
+        known = resolved_type(graph, node.uid, node.columns.get(column))
         fields.append(pa.field(column, type_ if known is None else known))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))
     return OperatorInput(pa.schema(fields), node.event_time, node.shift_us, node.stable_key)
 
 
-def known_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
+def resolved_type(graph: JobGraph, uid: str, type_: ColumnType | None) -> pa.DataType | None:
     """Return the type that a node's column really has; None where only Spark knows it."""
     known = None if type_ is None else to_arrow(type_)
     if known is not None and pa.types.is_timestamp(known) and _through_sql(graph, uid):

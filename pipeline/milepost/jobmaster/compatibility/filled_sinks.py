@@ -31,7 +31,7 @@ def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[
     )
 
 
-def operators_that_begin(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[str]:
+def seeded_operators(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[str]:
     """Return the operators without state that read updates of others with state: those begin with all their rows.
 
     A row that is taken back would else be one that they never got.

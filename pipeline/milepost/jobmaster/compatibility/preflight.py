@@ -16,15 +16,19 @@ from milepost.epoch.plan import are_continued, other_tables
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, operators_that_begin
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
+from milepost.jobmaster.compatibility.non_restored_state import (
+    LOST_STATE,
+    SOURCE_POSITION_KEPT,
+    renamed_operators,
+)
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
-from milepost.jobmaster.compatibility.state_left_behind import FORGOTTEN, SOURCE_KEEPS, renamed_operators
 from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
 from milepost.jobmaster.compatibility.table_locations import (
     OTHER_TABLE,
     OTHER_TABLE_OR_MIGRATION,
     check_locations,
-    from_here,
+    resolved_path_note,
 )
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
@@ -89,7 +93,7 @@ def preflight(
     renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
     stuck = refusals(context.job.spec, base, graph, loaded)
     retimed = retimed_sources(recorded, signatures)
-    filled, begin = filled_sinks(base, graph), operators_that_begin(base, graph)
+    filled, begin = filled_sinks(base, graph), seeded_operators(base, graph)
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
@@ -104,7 +108,7 @@ def preflight(
         elif row["kind"] == "sink" and outcome == RESTORED:
             _sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
-            row["detail"] += from_here(context, base.signatures["sources"][row["name"]]["root"])
+            row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]]["root"])
         elif row["kind"] == "source" and row["name"] in retimed:
             outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark begins anew; {_OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
@@ -236,12 +240,12 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 def _left_behind(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
     """Complete the row of a removed operator or source: what would be forgotten, and its likely new name."""
     if row["kind"] == "source":
-        row["detail"] += f"; {SOURCE_KEEPS}"
+        row["detail"] += f"; {SOURCE_POSITION_KEPT}"
     elif row["kind"] == "operator":
         if row["name"] in renamed:
             row["renamed_to"] = renamed[row["name"]]
             row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
-        row["forgets"] = FORGOTTEN[recorded["operators"][row["name"]]["kind"]]
+        row["forgets"] = LOST_STATE[recorded["operators"][row["name"]]["kind"]]
         row["detail"] += f"; --allow-non-restored-state forgets {row['forgets']}"
 
 
@@ -313,7 +317,7 @@ def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, gr
         lines = "; ".join(before.address.spec_lines())
         detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
         if before.address.format == said.format:  # else it was migrated: its path is another one for that
-            detail += from_here(context, before.address.path)
+            detail += resolved_path_note(context, before.address.path)
         goes = may_go(before.address.format, said.format)
         row |= {"verdict": OTHER_TABLE_OR_MIGRATION if goes else OTHER_TABLE, "detail": detail}
         return

@@ -62,7 +62,7 @@ def _rows_in_flight(
     now, found = input_signatures(spec, graph), {}
     for uid, snapshot in base.operators.items():
         made_by = {channel.signature for channel in snapshot.channels if channel is not None}
-        if uid not in now or not is_known(graph, uid) or not made_by - {now[uid]}:
+        if uid not in now or not has_known_columns(graph, uid) or not made_by - {now[uid]}:
             continue
         if made_by - {now[uid], _sorted_signature(spec, loaded, uid)}:
             found[uid] = InvalidRequest(
@@ -87,9 +87,9 @@ def _sorted_signature(spec: JobSpec, loaded: LoadedCode | None, uid: str) -> str
     return "" if graph is None else input_signatures(former, graph)[uid]
 
 
-def is_known(graph: JobGraph, uid: str) -> bool:
+def has_known_columns(graph: JobGraph, uid: str) -> bool:
     """Return whether the columns of everything that an operator's input descends from are."""
-    return all(graph.nodes[name].columns_known and is_known(graph, name) for name in graph.nodes[uid].inputs)
+    return all(graph.nodes[name].columns_known and has_known_columns(graph, name) for name in graph.nodes[uid].inputs)
 
 
 def _event_time(

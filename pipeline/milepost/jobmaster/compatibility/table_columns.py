@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.compatibility.expected_operators import known_type
+from milepost.jobmaster.compatibility.expected_operators import resolved_type
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph.graph import JobGraph, SinkInput
 from milepost.sinks.records.committables import SchemaText, decode_schema
@@ -25,7 +25,7 @@ def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
 def changed_types(schema: SchemaText, rows: SinkInput, graph: JobGraph) -> Iterator[str]:
     """Yield a line for each column of a table whose type would change."""
     for field in decode_schema(schema):
-        now = known_type(graph, rows.uid, rows.columns.get(field.name))
+        now = resolved_type(graph, rows.uid, rows.columns.get(field.name))
         # Of nested types two texts may mean the same; the sink compares them when it prepares.
         if now is not None and not pa.types.is_nested(now) and now != field.type:
             yield f"the table's column {field.name} is {field.type}, the rows would have {now}"

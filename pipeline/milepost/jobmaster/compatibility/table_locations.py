@@ -38,14 +38,14 @@ def check_locations(context: JobContext, base: CheckpointMetadata | None) -> Non
             f"sink {sink.name}: the spec says {said}; its table was left elsewhere at checkpoint "
             f"{left.checkpoint_id}: {left.address}. Nothing was run or published.",
             hint=f"write in the spec, in sink {sink.name}: {'; '.join(left.address.spec_lines())}"
-            + (from_here(context, left.address.path) if left.address.format == said.format else "")
-            + then_move(context.spec, sink.name, left.address),
+            + (resolved_path_note(context, left.address.path) if left.address.format == said.format else "")
+            + _migration_step(context.spec, sink.name, left.address),
             sink=sink.name,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
 
 
-def from_here(context: JobContext, path: str | None) -> str:
+def resolved_path_note(context: JobContext, path: str | None) -> str:
     """Say which place a recorded path is for this spec: where the spec itself was moved, that is another one.
 
     A relative path alone depends on where the spec lies; one with `${env:…}` may hold a secret.
@@ -70,7 +70,7 @@ def migration_command(spec: JobSpec, sink: str) -> str:
     return f"milepost migrate-table {spec.name} {sink} {shlex.join(words)}"
 
 
-def then_move(spec: JobSpec, sink: str, left: TableAddress) -> str:
+def _migration_step(spec: JobSpec, sink: str, left: TableAddress) -> str:
     """Return the second step of a table that can go to where the spec says, once the spec says again where it is."""
     if not may_go(left.format, spec.sink(sink).format):
         return ""

@@ -43,7 +43,7 @@ def suggest_rollback(
     return wrapper
 
 
-def newest_whole_ancestor(context: JobContext, state: ManifestState) -> CheckpointId | None:
+def newest_intact_ancestor(context: JobContext, state: ManifestState) -> CheckpointId | None:
     """Return the newest checkpoint before the head that is whole, 0 for the empty state; None: the head is.
 
     Reads every object of the head, and of each candidate what is its own. Published files need to be there.
@@ -81,7 +81,7 @@ def _is_whole(context: JobContext, handle: ObjectHandle, known: dict[ObjectHandl
 def _suggest_rollback(context: JobContext, error: StateCorrupt) -> None:
     try:
         state = context.head().state
-        target = newest_whole_ancestor(context, state)
+        target = newest_intact_ancestor(context, state)
     except CheckpointError as failure:  # the first error is the one to report
         if failure.message != error.message:
             _LOG.warning("no checkpoint to go back to could be looked for: %s", failure.message)

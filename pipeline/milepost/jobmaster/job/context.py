@@ -108,7 +108,7 @@ class JobContext:
         """Which life of the job this is: the write id of its first manifest version."""
         return self.log.entry(1).write_id
 
-    def other_store(self, location: str) -> ObjectStore:
+    def store_at(self, location: str) -> ObjectStore:
         """Return a store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
 
         Raises: InvalidRequest: it is no location.
@@ -233,7 +233,7 @@ class JobContext:
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())
 
-    def know_consumed(self, source: str, handle: ObjectHandle, run: pa.Table) -> None:
+    def cache_consumed(self, source: str, handle: ObjectHandle, run: pa.Table) -> None:
         """Keep a run that was written under a handle: it is not read again."""
         self._consumed_runs[source] = self._consumed_runs.get(source, {}) | {handle: run}
 
@@ -256,7 +256,7 @@ class JobContext:
             )
         return head
 
-    def lately(self) -> ManifestState:
+    def recent_state(self) -> ManifestState:
         """Return the head's state as it was seen a moment ago, else as it is.
 
         For what is only looked at, and for what a transition decides again: outside the manifest nothing is done by it.
@@ -304,7 +304,7 @@ class JobContext:
         handle = checkpoint.metadata
         return self._kept.read(self.store, _named(handle), handle.size, lambda: self.stored_metadata(checkpoint))
 
-    def know_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
+    def cache_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
         """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
         self._kept.read(self.store, _named(handle), handle.size, lambda: metadata)
 
@@ -324,7 +324,7 @@ class JobContext:
     def _kept(self) -> ObjectCache:
         return ObjectCache(_METADATA_BYTES, min_entries=1)
 
-    def known_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
+    def cached_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
         """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""
         checkpoint = state.checkpoint(CheckpointId(base))
         known = checkpoint is not None and self._kept.has(self.store, _named(checkpoint.metadata))

@@ -35,7 +35,7 @@ _PHASE_OF_STEP = {"validate": _COMMIT, "complete": _COMMIT, "notify": "notify", 
 
 
 @dataclass(frozen=True, slots=True)
-class AfterCommit:
+class PostCommitTimes:
     """What one process measured of an epoch's steps from its commit on.
 
     Attributes:
@@ -54,7 +54,9 @@ class AfterCommit:
     notified_ms: int | None = None
 
 
-def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NO_REQUESTS) -> AfterCommit:
+def post_commit_times(
+    clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NO_REQUESTS
+) -> PostCommitTimes:
     """Return what a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
 
     A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
@@ -69,7 +71,7 @@ def post_commit_times(clock: StepClock, written_ms: int = 0, unrecorded: StoreRe
     requests = {phase: clock.requests(*named) for phase, named in _steps_of_phases(steps).items()}
     if unrecorded != NO_REQUESTS:
         requests[_COMMIT] = requests.get(_COMMIT, NO_REQUESTS) + unrecorded
-    return AfterCommit(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
+    return PostCommitTimes(clock.now_ms, commit_ms, notify_ms, steps.get("subsume"), requests, steps.get("notify"))
 
 
 def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
@@ -82,9 +84,9 @@ def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def keep(
-    context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: AfterCommit
-) -> AfterCommit:
+def store_post_commit_times(
+    context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: PostCommitTimes
+) -> PostCommitTimes:
     """Store what was measured after the commit; one request. Never fails: it is a measurement, and the epoch is done.
 
     Args:
@@ -101,20 +103,22 @@ def keep(
     return times
 
 
-def kept(context: JobContext, checkpoint_id: CheckpointId, token: FencingToken) -> tuple[AfterCommit, ...]:
+def read_post_commit_times(
+    context: JobContext, checkpoint_id: CheckpointId, token: FencingToken
+) -> tuple[PostCommitTimes, ...]:
     """Return what was measured after the commit; what cannot be read is left out."""
     found = []
     for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
         try:
-            found.append(decode_after_commit(context.store.get(stat.key), stat.key))
+            found.append(decode_post_commit_times(context.store.get(stat.key), stat.key))
         except CheckpointError as error:
             _LOG.warning("checkpoint %s: %s", checkpoint_id, error.message)
     return tuple(found)
 
 
-def decode_after_commit(body: bytes, key: str) -> AfterCommit:
+def decode_post_commit_times(body: bytes, key: str) -> PostCommitTimes:
     """Return what one process measured after the commit. Raises StateCorrupt: unreadable, or of another format."""
-    return decode(AfterCommit, body, key)
+    return decode(PostCommitTimes, body, key)
 
 
 def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
@@ -126,7 +130,7 @@ def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTim
     return tuple(parallel_map(context.store, partial(_task_times, context), keys))
 
 
-def task_times_of(
+def acknowledged_task_times(
     context: JobContext, pending: PendingCheckpoint, subtasks: Iterable[tuple[int, int]]
 ) -> tuple[TaskTimes, ...]:
     """Return what subtasks that acknowledged left of what they measured, each of its last attempt.
@@ -160,14 +164,16 @@ def _task_times(context: JobContext, key: str) -> TaskTimes:
     return decode(TaskTimes, context.store.get(key), key)
 
 
-def gather_times(
+def collect_task_times(
     context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
 ) -> tuple[TaskTimes, ...]:
     """Return what tasks that acknowledged have measured: the last level says it there, others left it in the store.
 
     Raises what the store does.
     """
-    left = task_times_of(context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured])
+    left = acknowledged_task_times(
+        context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured]
+    )
     return tuple(sorted((*left, *_measured_by(acknowledgements)), key=lambda one: (one.level, one.subtask)))
 
 
@@ -177,7 +183,7 @@ def _measured_by(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
     return tuple(from_json(TaskTimes, one, "what a task measured") for one in texts)
 
 
-def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
+def store_task_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
     """Store what the acknowledgements of an epoch that will not complete say of times, where `task_times` reads it.
 
     Never fails: why the epoch does not complete is what has to be told.
@@ -194,12 +200,12 @@ def leave_times(context: JobContext, pending: PendingCheckpoint, answers: Iterab
 
 
 @contextmanager
-def leaving_times(
+def store_task_times_on_error(
     context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
 ) -> Iterator[None]:
     """Leave what tasks measured when the block fails."""
     try:
         yield
     except BaseException:
-        leave_times(context, pending, acknowledgements)
+        store_task_times(context, pending, acknowledgements)
         raise

@@ -46,10 +46,10 @@ def _this_process(kind: str) -> Holder:
     import psutil
 
     process = psutil.Process()
-    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000), this_machine())
+    return Holder(kind, socket.gethostname(), process.pid, round(process.create_time() * 1000), machine_id())
 
 
-def this_machine() -> str | None:
+def machine_id() -> str | None:
     """Return which pids this process can see: boot and pid namespace; None where the system does not tell.
 
     A host name proves nothing: containers share one, and a pid of one of them means nothing in another.
@@ -61,18 +61,18 @@ def this_machine() -> str | None:
         return None
 
 
-def provably_dead(holder: Holder) -> bool:
+def is_provably_dead(holder: Holder) -> bool:
     """Return whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
     return _is_cli_run_here(holder) and not _lives(holder)
 
 
-def provably_alive(holder: Holder) -> bool:
+def is_provably_alive(holder: Holder) -> bool:
     """Return whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
     return _is_cli_run_here(holder) and _lives(holder)
 
 
 def _is_cli_run_here(holder: Holder) -> bool:
-    return holder.kind == "cli" and holder.machine is not None and holder.machine == this_machine()
+    return holder.kind == "cli" and holder.machine is not None and holder.machine == machine_id()
 
 
 def _lives(holder: Holder) -> bool:

@@ -28,7 +28,7 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     contents = target.tables.get(name) if target is not None else None
     if target is None or contents is None:
         return None
-    if not is_known_table(context, name, contents):
+    if not is_job_table(context, name, contents):
         raise InvalidRequest(
             f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; "
             f"{context.spec.sink(name).location} now leads to another place. Nothing of the table was changed.",
@@ -38,7 +38,7 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     return contents
 
 
-def is_known_table(context: JobContext, name: str, contents: TableContents) -> bool:
+def is_job_table(context: JobContext, name: str, contents: TableContents) -> bool:
     """Return whether contents are of the table that the spec names, or of another one that a migration knows beside it.
 
     A path that a hand has changed may be that of a copy of the job, which must not touch the tables of the original.
@@ -55,7 +55,7 @@ def is_readable_table(context: JobContext, name: str, contents: TableContents) -
 
     Not where a variable of the recorded address has changed since.
     """
-    if is_known_table(context, name, contents):
+    if is_job_table(context, name, contents):
         return True
     try:
         return contents.location == context.sink_location(name, contents.address)
@@ -74,13 +74,15 @@ def contents_to_read(context: JobContext, metadata: CheckpointMetadata, name: st
     return contents_at(context, metadata, name)
 
 
-def leads_to(context: JobContext, name: str, contents: TableContents) -> bool:
+def is_named_by_spec(context: JobContext, name: str, contents: TableContents) -> bool:
     """Return whether the spec leads to the table that contents are of; it may not have the sink any more."""
-    return name in {sink.name for sink in context.spec.sinks} and is_known_table(context, name, contents)
+    return name in {sink.name for sink in context.spec.sinks} and is_job_table(context, name, contents)
 
 
-def unasked_tables(context: JobContext, tables: Mapping[CheckpointId, Mapping[str, TableContents]]) -> tuple[str, ...]:
-    """Return, a line each, the tables of checkpoints that the spec does not lead to: nothing of them is looked for.
+def unchecked_tables(
+    context: JobContext, tables: Mapping[CheckpointId, Mapping[str, TableContents]]
+) -> tuple[str, ...]:
+    """Return one line per table that was not checked because the spec no longer names it.
 
     Args:
         tables: what the sinks' tables consist of at each checkpoint.
@@ -88,7 +90,7 @@ def unasked_tables(context: JobContext, tables: Mapping[CheckpointId, Mapping[st
     named_by: dict[str, list[CheckpointId]] = {}
     for checkpoint_id, of_sinks in tables.items():
         for name, contents in of_sinks.items():
-            if not leads_to(context, name, contents):
+            if not is_named_by_spec(context, name, contents):
                 named_by.setdefault(_unasked(context, name, contents.address), []).append(checkpoint_id)
     return tuple(f"{format_checkpoints(ids)}: {line}" for line, ids in named_by.items())
 
@@ -103,7 +105,7 @@ def _unasked(context: JobContext, name: str, address: TableAddress) -> str:
     return f"the table of sink {name} was not looked for at {address}: {why}. A spec that leads there checks it"
 
 
-def table_at(context: JobContext, name: str, contents: TableContents | None) -> Sink:
+def sink_for(context: JobContext, name: str, contents: TableContents | None) -> Sink:
     """Return a sink opened for the table that contents are of; of none, for the one that the spec names."""
     return context.sink(name, None if contents is None else contents.address)
 
@@ -114,12 +116,12 @@ def table_problems(context: JobContext, name: str, contents: TableContents, *, d
     Args:
         deep: they are read, not only looked for.
     """
-    if not leads_to(context, name, contents):
+    if not is_named_by_spec(context, name, contents):
         return None
-    return table_at(context, name, contents).verify(contents, deep=deep)
+    return sink_for(context, name, contents).verify(contents, deep=deep)
 
 
-def address_in_force(base: CheckpointMetadata | None, name: str) -> TableAddress | None:
+def head_address(base: CheckpointMetadata | None, name: str) -> TableAddress | None:
     """Return where a sink's table is at the job's head; None: nothing of it is there, so that the spec says it."""
     contents = base.tables.get(name) if base is not None else None
     return None if contents is None else contents.address
@@ -129,13 +131,13 @@ def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[st
     """Return what to write in the spec, a line per sink, where it names another table than a checkpoint is of."""
     edits = []
     for sink in context.spec.sinks:
-        address = address_in_force(base, sink.name)
+        address = head_address(base, sink.name)
         if address is not None and address != context.sink_address(sink.name):
             edits.append(f"in sink {sink.name}: {'; '.join(address.spec_lines())}")
     return tuple(edits)
 
 
-def shown_contents(context: JobContext, name: str) -> TableContents | None:
+def current_contents(context: JobContext, name: str) -> TableContents | None:
     """Return what readers of a sink's table see now; None: nothing was published.
 
     Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
@@ -192,7 +194,7 @@ def retained_ids(state: ManifestState) -> frozenset[int]:
     return frozenset(int(one.checkpoint_id) for one in state.checkpoints)
 
 
-def target_of(
+def table_target(
     state: ManifestState, checkpoint: CompletedCheckpoint, contents: TableContents, follows: int
 ) -> TableTarget:
     """Return where the completion of a checkpoint puts a table that shows the one that it follows."""

@@ -18,7 +18,7 @@ def sweep_forks(context: JobContext, session: Session) -> None:
 
     What a living session works on stays, and so does a fork that nothing is pending on: it may be gone on with.
     """
-    for fork in open_forks(context.lately()):
+    for fork in open_forks(context.recent_state()):
         if fork.pending is None:
             continue
         try:

@@ -23,7 +23,7 @@ from milepost.errors import (
     Subsumed,
 )
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.job.session import Session, is_provably_dead
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
@@ -153,7 +153,7 @@ class Leadership:
         facts = LeaseFacts(
             take_over=take_over,
             heartbeat_ms=context.heartbeat_ms(pending),
-            holder_dead=provably_dead(timeline.leader.holder),
+            holder_dead=is_provably_dead(timeline.leader.holder),
             gate_passed=None if found is None else not found[0].verdict.vetoes,
         )
         now_ms = context.store.clock_ms()

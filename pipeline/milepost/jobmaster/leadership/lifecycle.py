@@ -13,7 +13,7 @@ import logging
 
 from milepost.errors import CheckpointError, CommitConflict, Fenced, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
+from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import TransactResult
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -136,7 +136,7 @@ class Lifecycle:
         aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
         ended = decided.state.status.value
         done = self._ended(session, decided, f"already_{ended}" if event is None else ended)
-        return extended(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
+        return extend_record(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
 
     def finish(self, session: Session, final: CheckpointId | None = None) -> EndedJob:
         """End the incarnation as FINISHED after its final checkpoint is completed and confirmed; then clean up.
@@ -177,7 +177,7 @@ class Lifecycle:
 
     def _ended(self, session: Session, decided: TransactResult, outcome: str) -> EndedJob:
         state, published = self.clean_up(session, decided.state)
-        return extended(EndedJob, outcome_of(state, outcome), published=tuple(published))
+        return extend_record(EndedJob, outcome_of(state, outcome), published=tuple(published))
 
     def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
         """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""

@@ -16,7 +16,7 @@ from milepost.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.table_contents import contents_at, retained_ids, table_at
+from milepost.jobmaster.job.table_contents import contents_at, retained_ids, sink_for
 from milepost.protocol.log.log_entries import event_name
 from milepost.protocol.manifest.transaction.events import TimelineSwitched
 from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
@@ -82,7 +82,7 @@ class SinkReconciler:
             if newest is not None and has_gone_on and spec.name in newest.sinks:
                 continue
             contents = contents_at(self._context, base, spec.name)
-            sink = table_at(self._context, spec.name, contents)
+            sink = sink_for(self._context, spec.name, contents)
             shown = sink.position()
             left = 0 if contents is None else contents.checkpoint_id
             if shown.mark is not None and shown.checkpoint_id != left:
@@ -130,7 +130,7 @@ class SinkReconciler:
         realigns: bool = False,
     ) -> None:
         contents = contents_at(self._context, target, name)
-        sink = table_at(self._context, name, contents)
+        sink = sink_for(self._context, name, contents)
         retained = retained_ids(state)
         moved = sink.move(TableTarget(decision, state.live, contents, realigns=realigns, retained=retained))
         shown = 0 if contents is None else contents.checkpoint_id

@@ -21,7 +21,7 @@ from milepost.errors import (
 )
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.table_contents import is_known_table, target_of
+from milepost.jobmaster.job.table_contents import is_job_table, table_target
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.manifest_state import ManifestState
@@ -190,7 +190,7 @@ class SinkCommits:
                 hint="put the sink back until its last checkpoint is published",
                 sink=name,
             )
-        if not is_known_table(self._context, name, contents):
+        if not is_job_table(self._context, name, contents):
             raise InvalidRequest(
                 f"checkpoint {checkpoint.checkpoint_id} is completed and waits for sink {name}, but the sink's path "
                 "now leads elsewhere than its rows were staged. Nothing was published.",
@@ -199,7 +199,7 @@ class SinkCommits:
             )
         follows, sink = metadata.sinks[name].predecessor, self._context.sink(name, contents.address)
         try:
-            return sink, sink.move(target_of(state, checkpoint, contents, follows), before_commit)
+            return sink, sink.move(table_target(state, checkpoint, contents, follows), before_commit)
         except Superseded:
             current = self._context.head().state.checkpoint(checkpoint.checkpoint_id)
             if current is not None and name in current.unconfirmed:

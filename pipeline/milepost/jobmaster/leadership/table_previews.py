@@ -13,7 +13,7 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import contents_at, table_at
+from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.sinks.contract import SinkChange
 from milepost.storage.concurrency.parallel_map import parallel_map
 
@@ -48,7 +48,7 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
     def preview(name: str) -> SinkPreview | SilentSink:
         try:
             contents = contents_at(context, target, name)
-            sink = table_at(context, name, contents)
+            sink = sink_for(context, name, contents)
             change = sink.compare(contents)
             return SinkPreview(change, str(change.position), tuple(sink.undo_limits()))
         except SINK_UNAVAILABLE as error:
@@ -66,7 +66,7 @@ def check_positions(context: JobContext, target: CheckpointMetadata | None, plan
     """
     for name, position in planned.items():
         try:
-            now = str(table_at(context, name, contents_at(context, target, name)).position())
+            now = str(sink_for(context, name, contents_at(context, target, name)).position())
         except SINK_UNAVAILABLE:
             continue
         if now != position:
@@ -88,7 +88,7 @@ def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | No
     for spec in context.spec.sinks:
         try:
             contents = contents_at(context, target, spec.name)
-            table_at(context, spec.name, contents).check(contents)
+            sink_for(context, spec.name, contents).check(contents)
         except SINK_UNAVAILABLE:
             continue
 

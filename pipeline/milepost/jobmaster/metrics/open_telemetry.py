@@ -33,7 +33,7 @@ _OTLP = "otlp"
 _OVER_HTTP = "otlp_proto_http"
 
 
-def telemetry_of_environment(environ: Mapping[str, str] = os.environ) -> Telemetry | None:
+def telemetry_from_environment(environ: Mapping[str, str] = os.environ) -> Telemetry | None:
     """Return who listens by OpenTelemetry's variables; None, and nothing is imported: nobody does.
 
     Raises: EnvironmentUnusable: the variables ask for it, and its SDK is not installed, or refuses what they say.

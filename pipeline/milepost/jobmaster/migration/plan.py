@@ -9,8 +9,8 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.errors import Busy, InvalidRequest, JobNotRunnable
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.fork_opening import opening_of
-from milepost.jobmaster.job.table_contents import contents_at, is_known_table
+from milepost.jobmaster.job.fork_event import fork_event
+from milepost.jobmaster.job.table_contents import contents_at, is_job_table
 from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
@@ -150,7 +150,7 @@ def check_ready(context: JobContext, state: ManifestState) -> None:
 
 def is_migration(context: JobContext, fork: Timeline) -> bool:
     """Return whether a migration opened this fork."""
-    return opening_of(context, fork).session_id.startswith(MIGRATING)
+    return fork_event(context, fork).session_id.startswith(MIGRATING)
 
 
 def _owing(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[str]:
@@ -163,7 +163,7 @@ def _check_spec(context: JobContext, base: CheckpointMetadata, name: str) -> Non
     Raises: InvalidRequest.
     """
     contents = base.tables.get(name)
-    if contents is None or contents.address == context.sink_address(name) or is_known_table(context, name, contents):
+    if contents is None or contents.address == context.sink_address(name) or is_job_table(context, name, contents):
         return
     raise InvalidRequest(
         f"sink {name}: the spec says {context.sink_address(name)} already; at checkpoint {base.checkpoint_id} its "

@@ -61,7 +61,7 @@ def jobs_of_folder(folder: Path) -> list[JobSummary]:
         return _in_order(pool.map(_of_spec, spec_files(folder)))
 
 
-def jobs_beside(job: LoadedJob) -> list[JobSummary]:
+def jobs_in_storage_of(job: LoadedJob) -> list[JobSummary]:
     """Return all jobs that have run under the storage of this one, reached by its connection."""
     return _jobs_under(job.store_config(job.storage_url))
 

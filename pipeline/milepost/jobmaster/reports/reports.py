@@ -84,7 +84,7 @@ class Reports:
 
         () where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
         """
-        from milepost.jobmaster.reports.cost.upsert_reckoning import upsert_prices
+        from milepost.jobmaster.reports.cost.upsert_cost import upsert_prices
 
         try:
             return upsert_prices(self._context)
@@ -125,12 +125,12 @@ class Reports:
 
     def job_state(self) -> JobState:
         """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
-        from milepost.jobmaster.job.extended import extended
+        from milepost.jobmaster.job.extend_record import extend_record
         from milepost.jobmaster.reports.job_report import JobState, report_job
 
         head = self._context.log.head()
         failures = head.state.failures if head is not None else None
-        return extended(
+        return extend_record(
             JobState,
             report_job(self._context.spec.name, head.state if head is not None else None),
             last_failure=failures.last_reason if failures is not None else None,

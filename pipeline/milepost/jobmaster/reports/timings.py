@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.timing.task_times import divided
-from milepost.jobmaster.job.measurements import AfterCommit
+from milepost.jobmaster.job.measurements import PostCommitTimes
 from milepost.storage.requests import StoreRequests
 
 PHASES = (
@@ -34,12 +34,12 @@ PHASE_GROUPS: Mapping[str, tuple[str, ...]] = {
 """What a picture of an epoch tells apart -> the phases in it: each of them once."""
 
 
-def in_groups(phases: Mapping[str, int | None]) -> dict[str, int]:
+def time_by_phase_group(phases: Mapping[str, int | None]) -> dict[str, int]:
     """Return milliseconds by group of phases. Args: phases: as `phases_of` returns them."""
     return {group: sum(phases.get(f"{one}_ms") or 0 for one in members) for group, members in PHASE_GROUPS.items()}
 
 
-def phases_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, int | None]:
+def phases_of(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> dict[str, int | None]:
     """Return milliseconds by phase, ``<phase>_ms``, and ``total_ms``: from the trigger to the end of the last step.
 
     None: not measured. Without a total there is no `other` either.
@@ -67,7 +67,7 @@ REQUEST_PHASES = ("plan", "begin", "session", "job", "tasks", "gate", "prepare",
 """Who made requests, in the order in which they begin. job: the driver while the tasks run. tasks: those of Spark."""
 
 
-def requests_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> dict[str, StoreRequests]:
+def requests_of(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> dict[str, StoreRequests]:
     """Return the requests of an epoch to S3 by phase; {} when it made none.
 
     Attempts that Spark lost left no measurements: theirs are in no figure.
@@ -96,7 +96,7 @@ _OF_TRY = ("begin", "session", "job", "gate", "prepare")
 """The steps that follow one another from the beginning of the try to its metadata."""
 
 
-def steps_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> tuple[StepTimes, ...]:
+def steps_of(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> tuple[StepTimes, ...]:
     """Return when each step ran, in order; between processes, and where nobody measured, are gaps."""
     timings, found = metadata.timings, list[StepTimes]()
     if metadata.started_ms is not None and "plan_ms" in timings:
@@ -115,6 +115,6 @@ def steps_of(metadata: CheckpointMetadata, after: Sequence[AfterCommit]) -> tupl
     return tuple(sorted(found, key=lambda one: one.started_ms))
 
 
-def notified_of(after: Sequence[AfterCommit]) -> dict[str, int]:
+def notify_times_by_sink(after: Sequence[PostCommitTimes]) -> dict[str, int]:
     """Return milliseconds of the commit of each sink's part."""
     return {sink: ms for times in after for sink, ms in sorted(times.notify_ms.items())}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import is_known_table
+from milepost.jobmaster.job.table_contents import is_job_table
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.sinks.contract import Sink
 from milepost.sinks.records.contents import TableContents
@@ -110,7 +110,7 @@ def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[Tab
     except StateCorrupt:
         base = None
     contents = base.tables.get(name) if base is not None else None
-    if contents is None or not is_known_table(context, name, contents):
+    if contents is None or not is_job_table(context, name, contents):
         return context.sink_address(name), context.sink_location(name)
     return contents.address, contents.location
 

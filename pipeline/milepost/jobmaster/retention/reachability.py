@@ -15,7 +15,7 @@ from milepost.epoch.quantities import counted
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
-from milepost.jobmaster.job.table_contents import unasked_tables
+from milepost.jobmaster.job.table_contents import unchecked_tables
 from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.job_tables import job_tables
@@ -158,7 +158,7 @@ def _walk(context: JobContext) -> JobReach:
         roots=tuple(found.roots),
         faults=tuple(found.faults),
         conflicts=handle_conflicts(found.described),
-        unasked=unasked_tables(context, found.dropped_tables()),
+        unasked=unchecked_tables(context, found.dropped_tables()),
     )
 
 

@@ -26,7 +26,7 @@ def audit_savepoint(context: JobContext, savepoint: Savepoint) -> Iterator[tuple
     Raises: StoreUnavailable, EnvironmentUnusable: the place does not answer.
     """
     assert savepoint.location is not None, "one below the job is walked with it"
-    root = context.other_store(savepoint.location)
+    root = context.store_at(savepoint.location)
     recorded = savepoint.document
     handle = ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256)
     absent = _problem(root, handle)

@@ -135,7 +135,7 @@ def plan_subsumption(context: JobContext, session_id: SessionId) -> SubsumptionP
 
     What is compactable at any head is so at every later one, and the transition checks the plan.
     """
-    state = context.lately()
+    state = context.recent_state()
     planned = prefetch(context.store, lambda: _plan(context, session_id, state), "subsumption")
     return SubsumptionPlan(
         is_look_due(state, context.timeout_ms), compact_some(context, state), planned(), is_whole=True
@@ -153,7 +153,7 @@ def subsume_old(context: JobContext, session_id: SessionId, plan: SubsumptionPla
     """
     if plan.subsumed:
         return plan.subsumed
-    state, request = context.lately(), plan.request
+    state, request = context.recent_state(), plan.request
     if request is None and not plan.is_whole:
         request = _plan(context, session_id, state)
     if request is not None:
@@ -211,7 +211,7 @@ def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) 
     Returns: the number of deleted objects of the job's own store.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
-    judged_ms, state, deleted = context.store.clock_ms(), context.lately(), 0
+    judged_ms, state, deleted = context.store.clock_ms(), context.recent_state(), 0
     if deletable(state, session_id, judged_ms, grace_ms) or deletable_lists(state, session_id, judged_ms, grace_ms):
         state, deleted = _delete_due(context, session_id, judged_ms, grace_ms)
     fold(context, session_id, state, grace_ms)

@@ -20,8 +20,8 @@ from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
 from milepost.epoch.plan import InputRecord, encode_input_record
 from milepost.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.fork_opening import opening_of
-from milepost.jobmaster.job.session import Session, provably_dead
+from milepost.jobmaster.job.fork_event import fork_event
+from milepost.jobmaster.job.session import Session, is_provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.retention.discard import discard
 from milepost.protocol.manifest.transaction.answers import Transition
@@ -171,7 +171,7 @@ def give_up_import(context: JobContext, session: Session, timeline: TimelineId) 
 def _give_up_dead(context: JobContext, session: Session) -> None:
     """Dispose of forks that imports left open whose process is gone, or that took far too long."""
     for fork in open_forks(context.head().state):
-        opened = opening_of(context, fork)
+        opened = fork_event(context, fork)
         if opened.session_id.startswith(IMPORT_SESSION_PREFIX) and _is_dead(
             fork, opened.at_ms, context.store.clock_ms()
         ):
@@ -182,4 +182,4 @@ def _give_up_dead(context: JobContext, session: Session) -> None:
 def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:
     if now_ms - forked_ms > _LEASE_MS:
         return True
-    return fork.leader is not None and provably_dead(fork.leader.holder)
+    return fork.leader is not None and is_provably_dead(fork.leader.holder)

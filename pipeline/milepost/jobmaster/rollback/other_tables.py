@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import address_in_force, contents_at
+from milepost.jobmaster.job.table_contents import contents_at, head_address
 from milepost.jobmaster.leadership.table_previews import SINK_UNAVAILABLE
 from milepost.sinks.records.table_address import OWN_FORMAT, TableAddress
 
@@ -39,8 +39,8 @@ def other_tables(
     """Return the sinks whose table at a checkpoint is another one than now."""
     found = {}
     for sink in context.spec.sinks:
-        here = address_in_force(now, sink.name) or context.sink_address(sink.name)
-        there = address_in_force(then, sink.name)
+        here = head_address(now, sink.name) or context.sink_address(sink.name)
+        there = head_address(then, sink.name)
         if there is not None and there != here:
             undoes = there.format == OWN_FORMAT != here.format
             found[sink.name] = OtherTable(here, there, undoes, there.spec_lines())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.table_contents import contents_at, table_at
+from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
 from milepost.protocol.records.ids import CheckpointId
@@ -74,7 +74,7 @@ class Realignments:
         state = self._context.head().state
         head = state.timeline().head
         contents = self._contents(state, sink)
-        table = table_at(self._context, sink, contents)
+        table = sink_for(self._context, sink, contents)
         fault, change = table.fault(contents), table.compare(contents)
         rows_now = None if fault and _stands_at(change, contents) else change.rows_now
         text = tuple(_text(state.job, sink, int(head), fault, rows_now, change.rows_then))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
+from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import spec_edits
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -145,7 +145,7 @@ class Rollbacks:
         if from_ is None:
             self._lifecycle.finish_clean_up(session)
             self._reconciler.finish(session)
-            return extended(StartedJob, self._lifecycle.start(), rolled_back_from=None)
+            return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=None)
         state = self._lifecycle.finish_clean_up(session)
         if state.status not in ENDED_STATUSES:
             raise InvalidRequest(
@@ -154,7 +154,7 @@ class Rollbacks:
                 hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
             )
         back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
-        return extended(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
+        return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
 
     def _result(
         self, switched: TimelineSwitched | None, target: CheckpointId, followed: tuple[str, ...], aborted: int | None

@@ -20,12 +20,12 @@ from milepost.epoch.quantities import counted
 from milepost.epoch.spark_answers import recorded_by, signed
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
-from milepost.jobmaster.compatibility.filled_sinks import operators_that_begin
-from milepost.jobmaster.compatibility.new_clocks import with_new_clocks
+from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
+from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.measurements import leave_times, leaving_times, task_times
+from milepost.jobmaster.job.measurements import store_task_times, store_task_times_on_error, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.dimensions import dimensions_of
@@ -81,7 +81,7 @@ def run_opened_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    opened = replace(opened, base=with_new_clocks(context.job.spec, opened.loaded.graph, opened.base))
+    opened = replace(opened, base=reset_watermarks(context.job.spec, opened.loaded.graph, opened.base))
     attempt = _Attempt(context, opened, runner, clock, judged)
     plan = attempt.plan()
     clock("session")
@@ -93,7 +93,7 @@ def run_opened_epoch(
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
         verified = _verify(context, opened.pending, answers)
-        with leaving_times(context, opened.pending, verified.acknowledgements):
+        with store_task_times_on_error(context, opened.pending, verified.acknowledgements):
             metadata = attempt.results(plan, answers, verified, preparation)
             metadata = replace(metadata, **_times(context.store, clock, answers, planned))
             with with_reason(CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE, *UNCONFIRMED_WRITE_ERRORS):
@@ -152,7 +152,7 @@ class _Attempt:
         """Return what the tables consist of after the epoch; {} where the gate vetoes it, whose times are left then."""
         self.opened.leads()
         if verdict.vetoes:
-            leave_times(self.context, self.opened.pending, verified.acknowledgements)
+            store_task_times(self.context, self.opened.pending, verified.acknowledgements)
             return {}
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
             return prepared()
@@ -177,7 +177,7 @@ def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswe
     try:
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
     except CheckpointError:
-        leave_times(context, pending, answers.answers)
+        store_task_times(context, pending, answers.answers)
         with suppress(CheckpointError):  # the decline is what has to be told
             for task in task_times(context, pending):
                 _LOG.info("checkpoint %s: a task had measured %s", pending.checkpoint_id, task)
@@ -241,7 +241,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         buckets=buckets,
         filled=opened.filled,
         recorded_answers=recorded_by(base.signatures if base is not None else {}),
-        begin=operators_that_begin(base, loaded.graph),
+        begin=seeded_operators(base, loaded.graph),
         maintenance=maintenance_plans(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,

@@ -20,7 +20,7 @@ from milepost.errors import CheckpointError
 from milepost.jobmaster.compatibility.preflight import Tell
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.measurements import keep, post_commit_times
+from milepost.jobmaster.job.measurements import post_commit_times, store_post_commit_times
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -155,7 +155,7 @@ class Epochs:
         """Complete a checkpoint whose try is reported."""
         report.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
         completion = self._leadership.complete(session, pending, report, tables=tables)
-        self._context.know_metadata(report.handle, report.metadata)
+        self._context.cache_metadata(report.handle, report.metadata)
         return completion
 
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
@@ -274,11 +274,11 @@ class Epochs:
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms, report.unrecorded)
-        times = keep(self._context, completed.checkpoint_id, completed.token, "run", measured)
+        times = store_post_commit_times(self._context, completed.checkpoint_id, completed.token, "run", measured)
         if self._context.metadata(completed).final:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)
-        return History(self._context).show(checkpoint_id, (times,), self._context.lately())
+        return History(self._context).show(checkpoint_id, (times,), self._context.recent_state())
 
     def _run_to_commit(
         self, session: Session, triggered: Triggered, runner: EpochRunner, clock: StepClock
@@ -324,7 +324,7 @@ class Epochs:
         """
         times = post_commit_times(clock, unrecorded=unrecorded)
         by = "-".join(clock.steps).replace(" ", "-")
-        keep(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
+        store_post_commit_times(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
     def _abort_for(self, session: Session, triggered: Triggered, error: BaseException, *, again: bool) -> None:
         """Abort after a failed step, and say so in the error when that made the job FAILED."""

@@ -21,7 +21,7 @@ from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
 from milepost.errors import ProtocolViolation
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.measurements import gather_times
+from milepost.jobmaster.job.measurements import collect_task_times
 from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
@@ -67,7 +67,9 @@ class Gathered:
         return cls(
             verified,
             prefetch(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
-            prefetch(context.store, partial(gather_times, context, pending, verified.acknowledgements), "task-times"),
+            prefetch(
+                context.store, partial(collect_task_times, context, pending, verified.acknowledgements), "task-times"
+            ),
         )
 
 
@@ -230,7 +232,7 @@ def _source(
         read=partial(context.consumed, item.name),
     )
     if run is not None:
-        context.know_consumed(item.name, consumed[-1], run)
+        context.cache_consumed(item.name, consumed[-1], run)
     return SourceSnapshot(
         watermark_us=watermark_us,
         consumed=consumed,

@@ -19,17 +19,21 @@ from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.broken_head import suggest_rollback
-from milepost.jobmaster.job.checks.store_checks import first_head, require_stores
+from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, may_still_be_written, plan_dimensions
+from milepost.jobmaster.job.input.next_dimensions import (
+    dimension_inputs,
+    plan_dimensions,
+    settling_static_sources_message,
+)
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
-    nothing_new,
+    no_input_message,
     plan_epoch,
     plan_sources,
     settles_in_ms,
-    what_settles,
+    settling_message,
 )
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
@@ -118,7 +122,7 @@ class Trigger:
         asked = _Asked(session, allow_non_restored_state, drain, tell, StepClock())
         asked.clock("plan")
         ahead = self._listed_ahead()
-        head = first_head(self._context)
+        head = head_within_deadline(self._context)
         if head is None or _is_left_undone(head.state):
             require_stores(self._context)  # before anything is written; with nothing to do, nothing is
         state = self._leadership.head_or_create() if head is None else head.state
@@ -182,7 +186,7 @@ class Trigger:
         """
         context = self._context
         known = context.log.last_seen
-        base = None if known is None else context.known_base(known.state, known.state.timeline().head)
+        base = None if known is None else context.cached_base(known.state, known.state.timeline().head)
         if known is None or base is None or _is_left_undone(known.state):
             return None
         return _ListedAhead(known.state, prefetch(context.store, partial(plan_sources, context, base), "sources"))
@@ -210,12 +214,12 @@ class Trigger:
         plans = plan_sources(context, base) if ahead is None else ahead.plans()
         record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain, leaves_state=leaves_state)
         if record is None:
-            words = what_settles(context, plans)
-            return NothingToDo("empty", nothing_new(context, plans), settles_in_ms(plans), words)
+            words = settling_message(context, plans)
+            return NothingToDo("empty", no_input_message(context, plans), settles_in_ms(plans), words)
         dimensions = plan_dimensions(context)
         if settling := settles_in_ms(dimensions):
-            words = what_settles(context, dimensions)
-            return NothingToDo("empty", may_still_be_written(context, dimensions), settling, words)
+            words = settling_message(context, dimensions)
+            return NothingToDo("empty", settling_static_sources_message(context, dimensions), settling, words)
         record = replace(record, dimensions=dimension_inputs(dimensions))
         require_stores(context)
         check_new_tables(context, base)

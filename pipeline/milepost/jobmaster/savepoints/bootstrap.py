@@ -21,7 +21,7 @@ from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
+from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import JobOutcome
@@ -141,7 +141,7 @@ class Bootstrap:
             self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
         opened = replace(self._lifecycle.start(), outcome="started")
         operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
-        return extended(BootstrappedJob, opened, operators=operators)
+        return extend_record(BootstrappedJob, opened, operators=operators)
 
 
 def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:

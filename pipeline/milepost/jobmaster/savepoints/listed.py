@@ -51,7 +51,7 @@ def savepoint_named(state: ManifestState, name: str) -> Savepoint:
 def savepoint_store(context: JobContext, savepoint: Savepoint) -> ObjectStore:
     """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
     if savepoint.location is not None:
-        return context.other_store(savepoint.location)
+        return context.store_at(savepoint.location)
     creation, _, rest = savepoint.document.key.partition("/")
     try:
         prefix = savepoint_root(savepoint.name, creation)

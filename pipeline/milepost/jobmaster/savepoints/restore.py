@@ -20,7 +20,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
+from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -120,7 +120,7 @@ class Restores:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._rollbacks.start(from_)
         restored, own, saved = self._restored(importing_session(), str(from_), claim)
-        return extended(
+        return extend_record(
             StartedFromSavepoint,
             replace(self._lifecycle.start(), outcome="started"),
             rolled_back_from=None,
@@ -188,7 +188,7 @@ class Restores:
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
         """Return the savepoint that is meant, read and checked, with the job's record of it if it has one."""
         if "/" in location:
-            store = self._context.other_store(location)
+            store = self._context.store_at(location)
             listed = () if state is None else state.savepoints
             own = next((one for one in listed if self._lies_at(one) == store.config.url), None)
             return own, read_savepoint(store)

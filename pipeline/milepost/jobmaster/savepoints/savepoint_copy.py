@@ -12,7 +12,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import CommitConflict, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
-from milepost.jobmaster.job.table_contents import contents_at, table_at
+from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.savepoints.reader import handle_at
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
@@ -79,7 +79,7 @@ def _table(
     contents = contents_at(context, metadata, name)
     if contents is None:
         return None
-    sink = table_at(context, name, contents)
+    sink = sink_for(context, name, contents)
     files = []
     for number, file in enumerate(sink.files(contents)):
         key = table_file_key(name, number, file)

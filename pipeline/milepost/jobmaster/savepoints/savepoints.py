@@ -103,7 +103,7 @@ class Savepoints:
         _require_unlisted(state, name)
         prefix = savepoint_root(name, uuid.uuid4().hex) if target is None else ""
         location = None if target is None else child_url(context.job.url(target), name)
-        root = self._below(prefix) if location is None else context.other_store(location)
+        root = self._below(prefix) if location is None else context.store_at(location)
         if location is not None:
             require_outside(context, root)
         require_free(root)
@@ -130,7 +130,7 @@ class Savepoints:
         Raises: as `create_savepoint`.
         """
         context = self._context
-        root = context.other_store(target)
+        root = context.store_at(target)
         chosen = self._saved_id(context.head().state, checkpoint_id)
         require_outside(context, root)
         require_free(root)

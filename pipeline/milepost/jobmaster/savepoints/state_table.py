@@ -46,7 +46,7 @@ def read_table(
     folder, _, name = url.rpartition("/")
     with ExitStack() as opened:
         try:
-            body = opened.enter_context(stored_file(context.other_store(folder), name))
+            body = opened.enter_context(stored_file(context.store_at(folder), name))
         except NotFound as error:
             raise NotFound(
                 f"there is no file {file} with the state of operator {spec.uid}. Nothing was changed.", uid=spec.uid

@@ -15,7 +15,7 @@ from milepost.airflow.page.jobs import readings
 from milepost.errors import InvalidRequest, StoreUnavailable
 from milepost.jobmaster.job.input import next_input
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.reports.checkpoint.log_search import end_of
+from milepost.jobmaster.reports.checkpoint.log_search import ending_entry
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import manifest_key
@@ -234,7 +234,7 @@ def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_wha
 def test_a_damaged_entry_of_the_log_ends_the_list_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is newer, every page tells all."""
     job = CountedJob.with_epochs(tmp_path / "job", 3)
-    entry = end_of(job.small.context.log, job.small.context.head().version, CheckpointId(2))
+    entry = ending_entry(job.small.context.log, job.small.context.head().version, CheckpointId(2))
     assert entry is not None
     (job.small.folder / "store" / "small" / manifest_key(entry.version)).write_bytes(b"{")
     client = client_of(job.small, monkeypatch)

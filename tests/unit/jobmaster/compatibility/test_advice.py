@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from milepost.jobmaster.compatibility.state_left_behind import FORGOTTEN, renamed_operators
+from milepost.jobmaster.compatibility.non_restored_state import LOST_STATE, renamed_operators
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobspec.job.spec import StatefulSpec
 from milepost.protocol.manifest.timelines.timelines import MAX_FORKS
@@ -109,7 +109,7 @@ def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob
 
 def test_what_each_kind_of_operator_forgets_is_known() -> None:
     kinds = {kind for one in get_args(StatefulSpec) for kind in get_args(one.model_fields["kind"].annotation)}
-    assert FORGOTTEN.keys() == kinds
+    assert LOST_STATE.keys() == kinds
 
 
 def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
@@ -192,7 +192,7 @@ def test_a_type_that_is_not_known_before_the_epoch_is_refused_before_the_switch(
     job.land("1.csv", "k,v\n1,2\n")
     assert milepost("run", spec).exit_code == 0
     edit_spec(spec, {"total: sum(v)": "total: avg(v)"})
-    monkeypatch.setattr("milepost.jobmaster.compatibility.table_columns.known_type", lambda *_: None)
+    monkeypatch.setattr("milepost.jobmaster.compatibility.table_columns.resolved_type", lambda *_: None)
     typed = milepost("backfill", spec, *AFRESH, "--yes")
     assert typed.exit_code == 2
     wording.matches("backfill", typed.error)

@@ -15,7 +15,7 @@ from milepost.codec.records import decode, from_json
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import decode_input_record
 from milepost.errors import StateCorrupt
-from milepost.jobmaster.job.measurements import decode_after_commit
+from milepost.jobmaster.job.measurements import decode_post_commit_times
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.log.entry_codec import decode_entry
 from milepost.sinks.formats.parquet_format import TableHead
@@ -83,7 +83,7 @@ READERS: dict[str, Callable[[bytes, str], object]] = {
     "tombstone.json": decode_entry,
     "store/small/inputs/*.json": lambda body, _: decode_input_record(body),
     "store/small/chk-*/*/_metadata": decode_metadata,
-    "store/small/chk-*/*/metrics/*.json": decode_after_commit,
+    "store/small/chk-*/*/metrics/*.json": decode_post_commit_times,
     "store/small/savepoints/*/*/savepoint.json": decode_document,
     "lake/table/_heads/*.json": lambda body, key: decode(TableHead, body, key),
     "lake/table/_garbage/*.json": lambda body, key: list_from_bytes(key, body),

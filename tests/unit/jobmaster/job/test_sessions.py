@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job import session as sessions
-from milepost.jobmaster.job.session import provably_dead
+from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.jobmaster import Session
 
 HOLDER = Session.cli().holder
@@ -16,16 +16,16 @@ GONE = replace(HOLDER, create_time_ms=HOLDER.create_time_ms - 3_600_000)
 
 
 def test_a_process_of_this_machine_is_judged_by_pid_and_creation_time() -> None:
-    assert not provably_dead(HOLDER)
-    assert provably_dead(GONE)
-    assert not provably_dead(replace(GONE, kind="airflow"))
+    assert not is_provably_dead(HOLDER)
+    assert is_provably_dead(GONE)
+    assert not is_provably_dead(replace(GONE, kind="airflow"))
 
 
 @pytest.mark.parametrize("machine", ["another-boot/pid:[4026531836]", None])
 def test_the_same_host_name_elsewhere_proves_nothing(machine: str | None) -> None:
     """Containers share a host name: a pid of one says nothing in another, nor after a reboot."""
     assert GONE.host == HOLDER.host
-    assert not provably_dead(replace(GONE, machine=machine))
+    assert not is_provably_dead(replace(GONE, machine=machine))
 
 
 def test_a_machine_that_does_not_say_which_it_is_never_proves_a_death(
@@ -33,5 +33,5 @@ def test_a_machine_that_does_not_say_which_it_is_never_proves_a_death(
 ) -> None:
     monkeypatch.setattr(sessions, "_PROC", tmp_path)
     assert Session.cli().holder.machine is None
-    assert not provably_dead(GONE)
-    assert not provably_dead(replace(GONE, machine=None))
+    assert not is_provably_dead(GONE)
+    assert not is_provably_dead(replace(GONE, machine=None))

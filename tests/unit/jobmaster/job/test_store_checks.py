@@ -15,7 +15,7 @@ import pytest
 
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.checks import store_checks
-from milepost.jobmaster.job.checks.store_checks import first_head, probe_stores, require_stores
+from milepost.jobmaster.job.checks.store_checks import head_within_deadline, probe_stores, require_stores
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.proxies.recording_proxy import RecordingProxy
@@ -310,5 +310,5 @@ def test_a_place_that_is_trusted_and_hangs_is_not_waited_for_by_a_process_that_h
         store_checks._trust(store_checks._place(job.context.store_config), store_checks._Rules.WRITES)
         another_process()
         with wording.raises(StoreUnavailable) as refused:
-            first_head(job.context)
+            head_within_deadline(job.context)
         assert endpoint in str(refused.value)

@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 
 from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster.jobmaster import JobMaster, Session
-from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_of_environment
+from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_from_environment
 from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
 from milepost_testkit import wording
@@ -261,7 +261,7 @@ def test_a_listener_that_fails_does_not_fail_the_epoch(job: SparklessJob, caplog
     "environ", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "x", "OTEL_SDK_DISABLED": "true"}]
 )
 def test_without_opentelemetry_s_variables_nobody_listens(environ: dict[str, str]) -> None:
-    assert telemetry_of_environment(environ) is None
+    assert telemetry_from_environment(environ) is None
 
 
 _RUN = """
@@ -318,7 +318,7 @@ def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_f
 @pytest.mark.long
 def test_variables_that_opentelemetry_refuses_are_told_before_anything_runs() -> None:
     environ = {**os.environ, "OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
-    code = "from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment as asked; asked()"
+    code = "from milepost.jobmaster.metrics.open_telemetry import telemetry_from_environment as asked; asked()"
     run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     error = run.stderr.splitlines()[-1]
     assert "EnvironmentUnusable: " in error and "max_queue_size" in error

@@ -12,7 +12,7 @@ import pytest
 
 from milepost.errors import NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.checkpoint.log_search import end_of, version_of_trigger
+from milepost.jobmaster.reports.checkpoint.log_search import ending_entry, version_of_trigger
 from milepost.protocol.log.entry_codec import encode_tombstone
 from milepost.protocol.log.log_entries import LogEntry, tombstone_of
 from milepost.protocol.records.ids import CheckpointId
@@ -141,7 +141,7 @@ def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is
     job = copied(old, tmp_path / "job")
     before = {number: job.master.show(number) for number in (1, 5)}
     context = job.context
-    ends = [end_of(context.log, context.head().version, CheckpointId(number)) for number in (5, 20)]
+    ends = [ending_entry(context.log, context.head().version, CheckpointId(number)) for number in (5, 20)]
     assert ends[0] is not None and ends[1] is not None
     compact(context, ends[1].version - 1)
     for number, full in before.items():

@@ -14,7 +14,7 @@ from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.epoch.timing.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.errors import StateCorrupt
-from milepost.jobmaster.job.measurements import AfterCommit, decode_after_commit, kept
+from milepost.jobmaster.job.measurements import PostCommitTimes, decode_post_commit_times, read_post_commit_times
 from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import phases_of
 from milepost.storage.layout import after_commit_key, after_commit_prefix
@@ -86,9 +86,9 @@ def test_a_total_that_is_shorter_than_its_parts_has_no_rest() -> None:
     """The commit was made by a machine whose clock is behind: nothing is cut to make the sum fit."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.started_ms is not None
-    phases = phases_of(metadata, (AfterCommit(metadata.started_ms + 1000, commit_ms=20),))
+    phases = phases_of(metadata, (PostCommitTimes(metadata.started_ms + 1000, commit_ms=20),))
     assert (phases["total_ms"], phases["other_ms"], phases["commit_ms"]) == (1000, None, 20)
-    phases = phases_of(metadata, (AfterCommit(metadata.started_ms + 1400, commit_ms=20),))
+    phases = phases_of(metadata, (PostCommitTimes(metadata.started_ms + 1400, commit_ms=20),))
     assert (phases["other_ms"], measured(phases)) == (25, 1400)
 
 
@@ -167,11 +167,11 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     (done,) = job.context.head().state.checkpoints
     where = (done.checkpoint_id, done.token)
     job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": "milepost.times/2"}')
-    later = encode(AfterCommit(1)).replace(b'.times/2"', b'.times/3"')
+    later = encode(PostCommitTimes(1)).replace(b'.times/2"', b'.times/3"')
     job.context.store.put(after_commit_key(*where, "later"), later)
-    assert len(kept(job.context, *where)) == 1
+    assert len(read_post_commit_times(job.context, *where)) == 1
     with wording.raises(StateCorrupt):
-        decode_after_commit(later, "key")
+        decode_post_commit_times(later, "key")
     assert job.master.show(1).phases["commit_ms"] is not None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.reports.cost import pace, upsert_reckoning
+from milepost.jobmaster.reports.cost import pace, upsert_cost
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobspec.values.times.cron import runs_per_day
 from milepost_testkit import wording
@@ -99,9 +99,9 @@ def test_what_is_kept_grows_with_what_is_retained(job: CountedJob) -> None:
 def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Much is written, and most of it for rows that did not change."""
     assert price_of(job).advice is None
-    monkeypatch.setattr(upsert_reckoning, "MUCH_BYTES", 1000)
+    monkeypatch.setattr(upsert_cost, "MUCH_BYTES", 1000)
     assert price_of(job).advice is None
-    monkeypatch.setattr(upsert_reckoning, "AMPLIFIED", 1)
+    monkeypatch.setattr(upsert_cost, "AMPLIFIED", 1)
     advice = price_of(job).advice
     assert advice is not None and "mode: changelog" in advice
     wording.matches("lint", advice, replace={r"\b\d[\d.]*\b": "{number}"})

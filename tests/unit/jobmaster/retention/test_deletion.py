@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import target_of
+from milepost.jobmaster.job.table_contents import table_target
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_in
 from milepost.jobmaster.retention.subsumption import (
@@ -168,7 +168,7 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     state = job.context.head().state
     sink = job.context.sink("table")
     contents = job.context.metadata(completed).tables["table"]
-    sink.move(target_of(state, completed, contents, 1))
+    sink.move(table_target(state, completed, contents, 1))
     plan = plan_beside_commits(job.context, session.session_id, state, completed)
     assert plan.request is not None and plan.request.checkpoint_ids == (1,)
     job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))

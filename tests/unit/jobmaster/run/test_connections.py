@@ -21,7 +21,7 @@ def test_one_use_case_goes_by_one_look_at_a_connection(tmp_path: Path, monkeypat
     first = context.store_config.endpoint_url
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", "aws://a:b@/?endpoint_url=http://127.0.0.1:2")
     assert (first, context.sink_config("table").endpoint_url) == ("http://127.0.0.1:1", "http://127.0.0.1:1")
-    assert context.other_store("s3://saved").config.endpoint_url == "http://127.0.0.1:1"
+    assert context.store_at("s3://saved").config.endpoint_url == "http://127.0.0.1:1"
     assert job.master.context.store_config.endpoint_url == "http://127.0.0.1:2", "the next one looks again"
 
 

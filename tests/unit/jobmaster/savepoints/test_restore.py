@@ -473,7 +473,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1
-    monkeypatch.setattr("milepost.jobmaster.rollback.imported_checkpoint.provably_dead", lambda holder: True)
+    monkeypatch.setattr("milepost.jobmaster.rollback.imported_checkpoint.is_provably_dead", lambda holder: True)
     other.master.start(saved.location)
     assert not open_forks(other.context.head().state)
     other.assert_equals(saved.job)

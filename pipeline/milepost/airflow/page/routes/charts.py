@@ -14,7 +14,7 @@ from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.figures import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.series import series_of
-from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, in_groups
+from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, time_by_phase_group
 
 SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)
@@ -78,7 +78,7 @@ def phases_in_groups(figures: EpochFigures) -> dict[str, float]:
     """Return the milliseconds of an epoch by group of phases; of one that is not retained the whole of them."""
     if figures.phases is None:
         return {} if figures.duration_ms is None else {WHOLE: figures.duration_ms}
-    return dict(in_groups(figures.phases))
+    return dict(time_by_phase_group(figures.phases))
 
 
 def _plain(value: object) -> dict[str, float]:

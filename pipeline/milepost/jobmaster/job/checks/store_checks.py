@@ -96,7 +96,7 @@ def require_stores(context: JobContext) -> None:
         _trust(place, use.rules)
 
 
-def first_head(context: JobContext) -> Head | None:
+def head_within_deadline(context: JobContext) -> Head | None:
     """Return the head of a job; of a store that this process has not asked yet, the answer is waited for a while only.
 
     Raises: StoreUnavailable: there was none in that time.

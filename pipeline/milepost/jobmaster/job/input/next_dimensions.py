@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from milepost.epoch.dimensions import DimensionInput, pinned
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import no_match, what_settles
+from milepost.jobmaster.job.input.next_input import no_match, settling_message
 from milepost.jobspec.values.times.durations import in_ms
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet
@@ -51,6 +51,6 @@ def dimension_inputs(plans: Mapping[str, SourcePlan]) -> dict[str, DimensionInpu
     return {name: pinned(plan.objects) for name, plan in plans.items()}
 
 
-def may_still_be_written(context: JobContext, plans: Mapping[str, SourcePlan]) -> str:
+def settling_static_sources_message(context: JobContext, plans: Mapping[str, SourcePlan]) -> str:
     """Return that no epoch was triggered for static sources that may still be written, in words."""
-    return f"job {context.spec.name}: no epoch was triggered; {what_settles(context, plans)}"
+    return f"job {context.spec.name}: no epoch was triggered; {settling_message(context, plans)}"

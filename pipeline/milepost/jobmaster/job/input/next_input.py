@@ -53,7 +53,7 @@ def plan_epoch(
         drain: the epoch that would have nothing to do is the job's last one, unless that has been.
     """
     record = _planned(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
-    if record is not None:  # else `nothing_new` says it
+    if record is not None:  # else `no_input_message` says it
         _warn_of_silent_sources(context, base, plans)
     return record
 
@@ -63,7 +63,7 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
     for name, plan in plans.items():
         has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
         if plan.unknown:
-            _LOG.warning("source %s: %s", name, not_known(plan))
+            _LOG.warning("source %s: %s", name, unknown_objects_note(plan))
         if plan.overdue:
             _LOG.warning("source %s: %s", name, overdue(context, name, plan))
         elif not plan.listed and not has_read:
@@ -126,11 +126,11 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
     names = sorted(context.spec.streams)
-    plans = parallel_map(context.store, lambda name: plan_one(context, base, name), names)
+    plans = parallel_map(context.store, lambda name: plan_stream(context, base, name), names)
     return dict(zip(names, plans, strict=True))
 
 
-def plan_one(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
+def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
     """Plan one source: it is listed beside the reading of what is consumed. Raises: as `plan_sources`."""
     config, pattern = context.source(name)
     store = open_store(config)
@@ -166,12 +166,12 @@ def settles_in_ms(plans: SourcePlans) -> int | None:
     return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
 
 
-def what_settles(context: JobContext, plans: SourcePlans) -> str:
+def settling_message(context: JobContext, plans: SourcePlans) -> str:
     """Return how many objects of which sources may still be written; "" when none may."""
     return "; ".join(f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling)
 
 
-def nothing_new(context: JobContext, plans: SourcePlans) -> str:
+def no_input_message(context: JobContext, plans: SourcePlans) -> str:
     """Return why there is no new input, in words: what may still be written, and paths that name nothing."""
     words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
     for name, plan in plans.items():
@@ -180,9 +180,9 @@ def nothing_new(context: JobContext, plans: SourcePlans) -> str:
         if plan.bad_names:
             words.append(f"source {name}: {left_out(plan)}")
         if plan.empty and plan.listed:
-            words.append(f"source {name}: {empty_objects(plan.empty)}")
+            words.append(f"source {name}: {empty_objects_note(plan.empty)}")
         if plan.unknown:
-            words.append(f"source {name}: {not_known(plan)}")
+            words.append(f"source {name}: {unknown_objects_note(plan)}")
         if plan.overdue:
             words.append(f"source {name}: {overdue(context, name, plan)}")
         elif not plan.listed:
@@ -228,12 +228,12 @@ def left_out(plan: SourcePlan) -> str:
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
 
 
-def empty_objects(keys: Sequence[str]) -> str:
+def empty_objects_note(keys: Sequence[str]) -> str:
     """Return how many objects of a source hold nothing, and the first of them."""
     return f"{counted(len(keys), 'empty object')}, such as {keys[0]}: nothing is read from there"
 
 
-def not_known(plan: SourcePlan) -> str:
+def unknown_objects_note(plan: SourcePlan) -> str:
     """Return how many objects a plan leaves out because nobody knows whether they were read, and the first of them."""
     count, first = counted(len(plan.unknown), "object"), plan.unknown[0]
     return f"{count} left out: older than what was forgotten and not remembered, such as {first.key}"

@@ -14,15 +14,15 @@ from milepost.epoch.subtask_shares import SINK
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
-from milepost.jobmaster.job.measurements import AfterCommit, kept
+from milepost.jobmaster.job.extend_record import extend_record
+from milepost.jobmaster.job.measurements import PostCommitTimes, read_post_commit_times
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.checkpoint.input_read import InputRead, input_read
-from milepost.jobmaster.reports.checkpoint.sinks import SinkDetails, sink_details, sinks_confirmed
+from milepost.jobmaster.reports.checkpoint.sinks import SinkDetails, sink_confirmation_times, sink_details
 from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
-from milepost.jobmaster.reports.timings import StepTimes, notified_of, phases_of, requests_of, steps_of
+from milepost.jobmaster.reports.timings import StepTimes, notify_times_by_sink, phases_of, requests_of, steps_of
 from milepost.protocol.exchange.declines import find_recreated_subtasks
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
@@ -173,11 +173,11 @@ class CheckpointDetails(CheckpointReport):
     spec: str
 
 
-def detailed(
+def checkpoint_details(
     context: JobContext,
     report: CheckpointReport,
     checkpoint: CompletedCheckpoint,
-    after: Sequence[AfterCommit] | None,
+    after: Sequence[PostCommitTimes] | None,
     newest: int,
 ) -> CheckpointDetails:
     """Return a checkpoint's report with what its metadata tells, and what was measured after its commit.
@@ -190,9 +190,9 @@ def detailed(
     asks: list[Callable[[], Any]] = [partial(context.metadata, checkpoint)]
     if after is None:
         asks += [
-            partial(kept, context, checkpoint.checkpoint_id, checkpoint.token),
+            partial(read_post_commit_times, context, checkpoint.checkpoint_id, checkpoint.token),
             partial(input_read, context, checkpoint.plan),
-            partial(sinks_confirmed, context.log, newest, checkpoint),
+            partial(sink_confirmation_times, context.log, newest, checkpoint),
         ]
     metadata, *others = parallel_map(context.store, lambda ask: ask(), asks)
     measured, read, confirmed = others or (after or (), None, {})
@@ -200,7 +200,7 @@ def detailed(
     subtasks = Subtasks(metadata)
     differences = code_differences(context, metadata)
     requests = requests_of(metadata, measured)
-    return extended(
+    return extend_record(
         CheckpointDetails,
         report,
         base=metadata.base,
@@ -220,7 +220,7 @@ def detailed(
         tasks=metadata.tasks,
         recreated=_recreated(metadata),
         phases=phases_of(metadata, measured),
-        notified_ms=notified_of(measured),
+        notified_ms=notify_times_by_sink(measured),
         steps=steps_of(metadata, measured),
         requests=requests,
         cost=epoch_cost(context.spec.prices, requests, metadata.tasks),

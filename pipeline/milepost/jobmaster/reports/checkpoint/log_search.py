@@ -51,7 +51,7 @@ def version_of_trigger(
     return low
 
 
-def end_of(
+def ending_entry(
     log: ManifestLog, newest: int, checkpoint_id: CheckpointId, retained: Sequence[CompletedCheckpoint] = ()
 ) -> LoggedEvent | Tombstone | None:
     """Return the entry that completed or aborted a checkpoint; None: nothing was ever triggered under that id.
@@ -112,7 +112,7 @@ def _shown_by(event: Event, wanted: CheckpointId) -> dict[str, int]:
     return {}
 
 
-def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:
+def descends_from(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:
     """Return whether a completed checkpoint is, or continues, an older one, from parent to parent.
 
     Returns: None: not known after `_PARENTS` of them.
@@ -120,7 +120,7 @@ def leads_to(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint
     for _ in range(_PARENTS):
         if descendant <= checkpoint_id:
             return descendant == checkpoint_id
-        entry = end_of(log, newest, descendant)
+        entry = ending_entry(log, newest, descendant)
         done = completion_of(entry) if entry is not None else None
         if done is None:
             return None

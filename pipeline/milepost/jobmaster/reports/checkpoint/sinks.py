@@ -40,7 +40,7 @@ class SinkDetails:
     spread: Mapping[str, Spread]
 
 
-def sinks_confirmed(log: ManifestLog, newest: int, checkpoint: CompletedCheckpoint) -> Mapping[str, int]:
+def sink_confirmation_times(log: ManifestLog, newest: int, checkpoint: CompletedCheckpoint) -> Mapping[str, int]:
     """Return when each sink had a retained checkpoint, by the job store's clock; reads the entries that follow it.
 
     Args:
@@ -52,7 +52,11 @@ def sinks_confirmed(log: ManifestLog, newest: int, checkpoint: CompletedCheckpoi
 def sink_details(
     checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, subtasks: Subtasks, confirmed: Mapping[str, int]
 ) -> dict[str, SinkDetails]:
-    """Return what a retained checkpoint published, by sink. Args: confirmed: as `sinks_confirmed` returns it."""
+    """Return what a retained checkpoint published, by sink.
+
+    Args:
+        confirmed: as `sink_confirmation_times` returns it.
+    """
     return {name: _details(checkpoint, metadata, name, subtasks, confirmed.get(name)) for name in metadata.sinks}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.measurements import kept
+from milepost.jobmaster.job.measurements import read_post_commit_times
 from milepost.jobmaster.reports.cost.epoch_cost import GB, EpochCost, MonthCost, epoch_cost, total
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.timings import requests_of
@@ -69,7 +69,7 @@ def stored_bytes(context: JobContext, retained: tuple[CompletedCheckpoint, ...])
 
 def _cost_in(context: JobContext) -> Callable[[CompletedCheckpoint], EpochCost | None]:
     def cost(one: CompletedCheckpoint) -> EpochCost | None:
-        metadata, after = context.metadata(one), kept(context, one.checkpoint_id, one.token)
+        metadata, after = context.metadata(one), read_post_commit_times(context, one.checkpoint_id, one.token)
         return epoch_cost(context.spec.prices, requests_of(metadata, after), metadata.tasks)
 
     return cost

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import leads_to, table_at
+from milepost.jobmaster.job.table_contents import is_named_by_spec, sink_for
 from milepost.sinks.records.contents import TableContents
 from milepost.sinks.records.table_keys import DATA
 from milepost.storage.concurrency.background import prefetch
@@ -39,9 +39,9 @@ def check_published(context: JobContext) -> None:
 
 
 def _missing(context: JobContext, name: str, contents: TableContents) -> list[str]:
-    if contents.files > MAX_FILES or not leads_to(context, name, contents):
+    if contents.files > MAX_FILES or not is_named_by_spec(context, name, contents):
         return []
-    sink = table_at(context, name, contents)
+    sink = sink_for(context, name, contents)
     stored = prefetch(sink.store, lambda: {stat.key for stat in sink.store.list(DATA)}, "published-files")
     files = sink.files(contents)
     there = stored()

@@ -12,13 +12,13 @@ from milepost.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
-    empty_objects,
+    empty_objects_note,
     left_out,
     no_match,
-    not_known,
     overdue,
-    plan_one,
     plan_sources,
+    plan_stream,
+    unknown_objects_note,
 )
 from milepost.jobspec.load.load import LoadedJob
 from milepost.sources.bad_input import BadInput
@@ -124,13 +124,13 @@ def stale(job: str, lag_ms: int | None, sources: Mapping[str, SourceHealth], max
     return None
 
 
-def silent(sources: Mapping[str, SourceHealth]) -> str | None:
+def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
     """Return of which source something is expected and nothing lands, and what to do; None when of none."""
     first = next(((name, one.overdue) for name, one in sources.items() if one.overdue is not None), None)
     return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
 
 
-def unfed(sources: Mapping[str, SourceHealth]) -> str | None:
+def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
     """Return which source never had an object, and what to do: its path may be a slip. None: each has had one."""
     first = next(((name, one.no_match) for name, one in sources.items() if one.never_any), None)
     return None if first is None else f"source {first[0]}: {first[1]}: land objects there, or correct the path"
@@ -156,13 +156,13 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
     context = JobContext(job)
     for name in sorted(context.spec.sources):
         try:
-            plan = plan_one(context, None, name)
+            plan = plan_stream(context, None, name)
         except CheckpointError as error:
             yield SourceCheck(name, False, True, error.full_message())
             continue
         notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
         notes += [left_out(plan)] if plan.bad_names else []
-        notes += [empty_objects(plan.empty)] if plan.empty and plan.listed else []
+        notes += [empty_objects_note(plan.empty)] if plan.empty and plan.listed else []
         yield SourceCheck(name, True, not plan.listed or bool(plan.bad_names or plan.empty), "; ".join(notes))
 
 
@@ -191,7 +191,7 @@ def _sources(
             bad_records=BadRecords(bad.records, bad.total),
             overdue=overdue(context, name, plan) if plan.overdue else None,
             horizon=None if delivered is None or delivered.horizon_ms is None else iso_ms(delivered.horizon_ms),
-            not_remembered=not_known(plan) if plan.unknown else None,
+            not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=delivered is not None and delivered.idle,
         )
     return found

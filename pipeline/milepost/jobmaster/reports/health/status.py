@@ -11,11 +11,11 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.quantities import counted
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extended import extended
-from milepost.jobmaster.job.session import provably_dead
+from milepost.jobmaster.job.extend_record import extend_record
+from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, silent, stale, unfed
+from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, missing_input, overdue_source, stale
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
@@ -88,7 +88,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
     newest = state.head() if state is not None else None
     unread = backlog(context, base, now_ms)
-    status = extended(
+    status = extend_record(
         Status,
         report_job(context.spec.name, state),
         head=newest.checkpoint_id if newest is not None else None,
@@ -137,7 +137,7 @@ def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -
     if timeline is None or timeline.pending is None or timeline.leader is None:
         return None
     facts = LeaseFacts(
-        heartbeat_ms=context.heartbeat_ms(timeline.pending), holder_dead=provably_dead(timeline.leader.holder)
+        heartbeat_ms=context.heartbeat_ms(timeline.pending), holder_dead=is_provably_dead(timeline.leader.holder)
     )
     status = lease_status(timeline.pending, facts, now_ms)
     return None if status is LeaseStatus.HELD else status.value
@@ -175,13 +175,13 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
     if status.lease_over is not None:
         step = f"checkpoint {status.pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
         return Condition.LEASE_OVER, 1, step
-    nothing_lands = silent(status.sources or {})
+    nothing_lands = overdue_source(status.sources or {})
     if nothing_lands is not None:
         return Condition.OVERDUE, 6, nothing_lands
     beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if beyond is not None:
         return Condition.LATE, 6, beyond
-    missing = unfed(status.sources or {})
+    missing = missing_input(status.sources or {})
     if missing is not None and (status.head is not None or max_lag_ms is not None):
         return Condition.NO_INPUT, 0 if max_lag_ms is None else 6, missing
     # Before its first success nobody knows whether the job can succeed.
@@ -215,7 +215,7 @@ def _waiting(status: Status) -> str:
         return f"{counted(status.unread_objects, 'unread object')}: milepost run {job}"
     if status.in_flight_bytes:
         return f"{status.in_flight_bytes} bytes in flight: milepost run {job}"
-    return unfed(status.sources or {}) or "nothing to do"
+    return missing_input(status.sources or {}) or "nothing to do"
 
 
 def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.fork_opening import opening_of
-from milepost.jobmaster.job.session import provably_alive, provably_dead
+from milepost.jobmaster.job.fork_event import fork_event
+from milepost.jobmaster.job.session import is_provably_alive, is_provably_dead
 from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.retention.ancestry import open_forks
 
@@ -38,9 +38,9 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
         assert fork.parent is not None, "a fork has one"
         leader, point = fork.leader, int(fork.parent[1])
         working = None
-        if leader is not None and provably_alive(leader.holder):
+        if leader is not None and is_provably_alive(leader.holder):
             working = True
-        elif leader is not None and provably_dead(leader.holder):
+        elif leader is not None and is_provably_dead(leader.holder):
             working = False
         own_head = int(fork.head) if fork.head != fork.parent[1] else None
         job, forked = state.job, f"backfill on fork {fork.timeline_id}, from checkpoint {point}"
@@ -68,7 +68,7 @@ def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[
     """Return the open forks that backfills opened, with the fingerprint of each."""
     found = []
     for timeline in open_forks(state):
-        opener = opening_of(context, timeline).session_id
+        opener = fork_event(context, timeline).session_id
         if opener.startswith(OPENED_BY):
             found.append((timeline, opener.removeprefix(OPENED_BY).partition("/")[0]))
     return found

@@ -18,8 +18,8 @@ from milepost.jobmaster.reports.checkpoint.document import (
     completed_report,
     pending_report,
 )
-from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, end_of, leads_to
-from milepost.jobmaster.reports.history.page import ALL, HistoryPage, LogPosition, TimelineSwitch, Wanted
+from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, descends_from, ending_entry
+from milepost.jobmaster.reports.history.page import ALL, HistoryFilter, HistoryPage, LogPosition, TimelineSwitch
 from milepost.protocol.log.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -37,7 +37,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import continues, timeline_ancestry
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.job.measurements import AfterCommit
+    from milepost.jobmaster.job.measurements import PostCommitTimes
 
 
 _PASSED = 200
@@ -91,7 +91,7 @@ class History:
             found += islice(older, limit - len(found))
         return found
 
-    def page(self, limit: int, following: str | None = None, wanted: Wanted = ALL) -> HistoryPage:
+    def page(self, limit: int, following: str | None = None, wanted: HistoryFilter = ALL) -> HistoryPage:
         """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.
 
         A damaged entry ends it: whether the head continues what is older would be told wrongly.
@@ -147,7 +147,7 @@ class History:
     def show(
         self,
         checkpoint_id: int,
-        after: Sequence[AfterCommit] | None = None,
+        after: Sequence[PostCommitTimes] | None = None,
         state: ManifestState | None = None,
         *,
         details: bool = True,
@@ -172,9 +172,9 @@ class History:
         retained = state.checkpoint(CheckpointId(checkpoint_id))
         if retained is None or not details:
             return report
-        from milepost.jobmaster.reports.checkpoint.details import detailed
+        from milepost.jobmaster.reports.checkpoint.details import checkpoint_details
 
-        return detailed(self._context, report, retained, after, state.version)
+        return checkpoint_details(self._context, report, retained, after, state.version)
 
     def _veto(self, handle: ObjectHandle) -> Any:
         from milepost.jobmaster.retention.vetoes import read_veto
@@ -196,7 +196,7 @@ class History:
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
         log = self._context.log
-        entry = end_of(log, state.version, checkpoint_id, state.checkpoints)
+        entry = ending_entry(log, state.version, checkpoint_id, state.checkpoints)
         if entry is None:
             return None
         if checkpoint_id in aborted_by(entry):
@@ -210,7 +210,7 @@ class History:
             oldest = min(
                 (one.checkpoint_id for one in timeline_ancestry(state, state.timeline())), default=NO_CHECKPOINT
             )
-            live = leads_to(log, state.version, oldest, checkpoint_id)
+            live = descends_from(log, state.version, oldest, checkpoint_id)
         shown = done.sinks if live else confirmations_after(log, done, state.version)
         return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
 
@@ -268,7 +268,7 @@ class History:
                     yield _aborted(entry, checkpoint_id)
 
 
-def _retained_page(state: ManifestState, begin: LogPosition, limit: int, wanted: Wanted) -> HistoryPage:
+def _retained_page(state: ManifestState, begin: LogPosition, limit: int, wanted: HistoryFilter) -> HistoryPage:
     """Return a page of retained checkpoints, for which nothing of the log is read: it may keep them for months."""
     older = (one for one in reversed(state.checkpoints) if one.version < begin.before)
     reports = ((one, _retained(state, one, ())) for one in older)

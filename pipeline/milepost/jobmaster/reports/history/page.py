@@ -36,7 +36,7 @@ class LogPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HistoryFilter:
     """Which checkpoints a page is of; None: of every status, of every timeline."""
 
     status: CheckpointStatus | None = None
@@ -56,15 +56,15 @@ class Wanted:
         return status and self.timeline in (None, report.timeline)
 
 
-ALL = Wanted()
+ALL = HistoryFilter()
 
 
-def wanted(status: str | None, timeline: str | None) -> Wanted:
+def wanted(status: str | None, timeline: str | None) -> HistoryFilter:
     """Return the wish of a status by its name. Raises InvalidRequest: there is no such status."""
     names = [one.value for one in CheckpointStatus]
     if status is not None and status not in names:
         raise InvalidRequest(f"{status!r} is no status of a checkpoint: {', '.join(names)}. Nothing was read.")
-    return Wanted(None if status is None else CheckpointStatus(status), timeline)
+    return HistoryFilter(None if status is None else CheckpointStatus(status), timeline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 from milepost.epoch.iso_times import watermark_us
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.measurements import kept
+from milepost.jobmaster.job.measurements import read_post_commit_times
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.history.history import History
@@ -120,7 +120,7 @@ class _Series:
     def _read(self, checkpoint: CompletedCheckpoint) -> _Measured:
         asks: list[Callable[[], Any]] = [
             partial(self.context.metadata, checkpoint),
-            partial(kept, self.context, checkpoint.checkpoint_id, checkpoint.token),
+            partial(read_post_commit_times, self.context, checkpoint.checkpoint_id, checkpoint.token),
         ]
         metadata, after = parallel_map(self.context.store, lambda ask: ask(), asks)
         requests = requests_of(metadata, after)

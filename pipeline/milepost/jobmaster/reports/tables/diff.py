@@ -18,7 +18,7 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.epoch.renames import with_names_of
 from milepost.errors import NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.table_contents import is_readable_table, table_at
+from milepost.jobmaster.job.table_contents import is_readable_table, sink_for
 from milepost.jobmaster.reports.tables.row_changes import (
     CHANGE,
     Aligned,
@@ -26,11 +26,11 @@ from milepost.jobmaster.reports.tables.row_changes import (
     aligned,
     changes_by_key,
     changes_of_rows,
-    compared_by_columns,
-    compared_by_key,
+    compare_by_columns,
+    compare_by_key,
 )
 from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_key, rows_by_key
-from milepost.jobmaster.reports.tables.state_values import shown_key, state_values, without_total
+from milepost.jobmaster.reports.tables.state_values import drop_total_column, shown_key, state_values
 from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN
 from milepost.sinks.contract import SinkMode
@@ -121,7 +121,7 @@ class Diff:
                 for side, rows_of in zip(sides, rows, strict=True)
             ]
             shown = _tables(values)
-            return without_total(changes_by_key(*rows, key, shown, shown_key(key, shown[1])))
+            return drop_total_column(changes_by_key(*rows, key, shown, shown_key(key, shown[1])))
 
         note = "" if len(known) > 1 else f"only in checkpoint {self._ids[0 if new is None else 1]}"
         return Difference(OPERATOR, name, self._changes(self._states(sides, none, key), none, changes), note)
@@ -133,7 +133,7 @@ class Diff:
             return changed_by_key(store, before, after)
         types = {name: none[0].schema.field(name).type for name in key}
         streams = [() if side is None else rows_by_key(store, side, types) for side in sides]
-        return compared_by_key((streams[0], streams[1]), none, key)
+        return compare_by_key((streams[0], streams[1]), none, key)
 
     def _changes(self, steps: Iterable[Aligned], none: Aligned, changes: Callable[[Aligned], pa.Table]) -> RowChanges:
         """Keep the changes of each step. Args: none: no rows of either side."""
@@ -154,7 +154,7 @@ class Diff:
         horizons = {None if source is None else source.horizon_ms for source in sources}
         note = "what is removed is forgotten: old, and gone (`forget_after`)" if len(horizons) > 1 else ""
         none = _tables([rows.slice(0, 0) for rows in tables])
-        steps = compared_by_columns([tables[0]], [tables[1]], none)
+        steps = compare_by_columns([tables[0]], [tables[1]], none)
         changes = self._changes(steps, none, lambda rows: changes_of_rows(*rows))
         return Difference(SOURCE, name, changes, note)
 
@@ -167,12 +167,12 @@ class Diff:
         known = [table for table in tables if table is not None]
         if not all(is_readable_table(self._context, name, table) for table in known):
             return Difference(SINK, name, _NO_CHANGES, "a variable in its path has changed: its table is not read")
-        mode, key = table_at(self._context, name, known[0]).made_with()
+        mode, key = sink_for(self._context, name, known[0]).made_with()
         none = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
         # What a file adds to a table of latest rows depends on the others: that of totals has no key either.
         shared = frozenset[str]() if mode is SinkMode.UPSERT else self._shared_files(name, known)
         streams: list[Iterable[pa.Table]] = [
-            () if table is None else table_at(self._context, name, table).pieces(table, left_out=shared)
+            () if table is None else sink_for(self._context, name, table).pieces(table, left_out=shared)
             for table in tables
         ]
         if key:
@@ -180,16 +180,16 @@ class Diff:
             typed = [
                 map(partial(_typed, like=side.schema, key=key), rows) for side, rows in zip(wide, streams, strict=True)
             ]
-            steps = compared_by_key((typed[0], typed[1]), wide, key)
+            steps = compare_by_key((typed[0], typed[1]), wide, key)
             return Difference(SINK, name, self._changes(steps, wide, lambda rows: changes_by_key(*rows, key)))
-        steps = compared_by_columns(streams[0], streams[1], none)
+        steps = compare_by_columns(streams[0], streams[1], none)
         return Difference(SINK, name, self._changes(steps, none, lambda rows: changes_of_rows(*rows)))
 
     def _shared_files(self, name: str, tables: Sequence[TableContents]) -> frozenset[str]:
         """Return the keys of files that both tables have: where every row stays they add as many to either."""
         if len(tables) < 2 or tables[0].location != tables[1].location:
             return frozenset()
-        files = [set(table_at(self._context, name, table).files(table)) for table in tables]
+        files = [set(sink_for(self._context, name, table).files(table)) for table in tables]
         return frozenset(file.key for file in files[0] & files[1])
 
 

@@ -60,7 +60,7 @@ class RowChanges:
         return changes
 
 
-def compared_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str]) -> Iterator[Aligned]:
+def compare_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str]) -> Iterator[Aligned]:
     """Yield the rows of two tables in the order of their key, of which each step has both tables' rows of its keys.
 
     Args:
@@ -71,7 +71,7 @@ def compared_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str])
         yield old, new
 
 
-def compared_by_columns(before: Rows, after: Rows, none: Aligned) -> Iterator[Aligned]:
+def compare_by_columns(before: Rows, after: Rows, none: Aligned) -> Iterator[Aligned]:
     """Yield the rows of two tables without a key in the order of their columns, alike ones of both in one step.
 
     Args:
@@ -88,7 +88,7 @@ def compared_by_columns(before: Rows, after: Rows, none: Aligned) -> Iterator[Al
 
     sides = tuple(ordered_rows(map(sortable, rows), by) for rows in (before, after))
     empty = sortable(none[0]), sortable(none[1])
-    for old, new in compared_by_key((sides[0], sides[1]), empty, by):
+    for old, new in compare_by_key((sides[0], sides[1]), empty, by):
         yield old.drop_columns(by), new.drop_columns(by)
 
 

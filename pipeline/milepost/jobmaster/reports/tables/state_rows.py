@@ -29,7 +29,7 @@ from milepost.state.runs.runs import decode_pieces
 from milepost.state.statistics.row_statistics import Times
 from milepost.storage.object_handles import handle_files
 
-MOST_CHANGED = 4_000_000
+MAX_CHANGED_ROWS = 4_000_000
 """Rows that are not the same to two checkpoints up to which other keys are left out of a comparison."""
 
 _HASH, _GONE, _AGE = "__state_hash", "__state_gone", "__state_age"
@@ -200,7 +200,7 @@ class _ChangedKeys:
     def add(self, hashes: Hashes) -> None:
         if len(hashes) and not self._any:
             self._added.append(hashes)
-            self._any = len(self._known) + sum(map(len, self._added)) > MOST_CHANGED
+            self._any = len(self._known) + sum(map(len, self._added)) > MAX_CHANGED_ROWS
 
     def among(self, hashes: Hashes) -> Bools:
         """Return which hashes are among them."""

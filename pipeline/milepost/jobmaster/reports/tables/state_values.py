@@ -88,12 +88,12 @@ def _free(name: str, stored: str, rows: pa.Table) -> str:
     return name if name == stored or name not in rows.column_names else stored
 
 
-def without_total(rows: pa.Table) -> pa.Table:
+def drop_total_column(rows: pa.Table) -> pa.Table:
     """Return rows without the column that the one row of totals has for a key."""
     return rows.drop_columns([TOTAL_COLUMN]) if TOTAL_COLUMN in rows.column_names else rows
 
 
-def counted_rows(rows: pa.Table) -> pa.Table:
+def show_row_counts(rows: pa.Table) -> pa.Table:
     """Return rows that are kept one by one without the hashes that tell them apart, and their number as `rows`."""
     if WEIGHT_COLUMN not in rows.column_names:
         return rows

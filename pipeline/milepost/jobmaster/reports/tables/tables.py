@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
 from milepost.errors import NotFound, StateCorrupt
-from milepost.jobmaster.job.broken_head import newest_whole_ancestor
+from milepost.jobmaster.job.broken_head import newest_intact_ancestor
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import (
     contents_to_read,
-    shown_contents,
-    table_at,
+    current_contents,
+    sink_for,
     table_problems,
-    unasked_tables,
+    unchecked_tables,
 )
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
-from milepost.jobmaster.reports.tables.state_values import counted_rows, state_values, without_total
+from milepost.jobmaster.reports.tables.state_values import drop_total_column, show_row_counts, state_values
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.ids import CheckpointId, format_checkpoints
 from milepost.protocol.records.manifest_state import ManifestState
@@ -83,7 +83,7 @@ class Tables:
         """
         self._context.sink(sink)  # a sink that the spec does not have is refused before anything else
         if at is None:
-            contents = shown_contents(self._context, sink)
+            contents = current_contents(self._context, sink)
         else:
             state = self._context.head().state
             contents = contents_to_read(self._context, self._context.metadata(_retained(state, at)), sink)
@@ -93,7 +93,7 @@ class Tables:
             url = self._context.sink_config(sink).url
             raise NotFound(f"sink {sink}: nothing has been published to {url} {when}.", sink=sink)
         schema = decode_schema(contents.schema)
-        pieces = table_at(self._context, sink, contents).pieces(contents)
+        pieces = sink_for(self._context, sink, contents).pieces(contents)
         if where is not None:
             rows_where(schema.empty_table(), where)  # what cannot be used is refused before anything is read
             pieces = (rows_where(rows, where) for rows in pieces)
@@ -113,7 +113,7 @@ class Tables:
         side = StateSide(*self._table(name, at))
 
         def shown(rows: pa.Table) -> pa.Table:
-            return without_total(counted_rows(state_values(self._context, side.metadata, side.table, rows)))
+            return drop_total_column(show_row_counts(state_values(self._context, side.metadata, side.table, rows)))
 
         return SpilledRows(shown(side.schema.empty_table()).schema, map(shown, rows_by_key(self._context.store, side)))
 
@@ -169,12 +169,12 @@ class Tables:
                 hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
                 problems=problems,
             )
-        unasked = unasked_tables(self._context, tables)
+        unasked = unchecked_tables(self._context, tables)
         return VerifiedObjects(tuple(ids), checked, deep, unasked, tuple(discarded))
 
     def _rollback_hint(self, state: ManifestState) -> str:
         """Return what else helps when it is the head that is broken."""
-        target = newest_whole_ancestor(self._context, state)
+        target = newest_intact_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> _VerifiedCheckpoint:
@@ -196,7 +196,7 @@ class Tables:
             return table_problems(self._context, name, metadata.tables[name], deep=deep)
 
         problems = [found for found in parallel_map(store, problem, handles) if found is not None]
-        self._context.know_metadata(checkpoint.metadata, metadata)
+        self._context.cache_metadata(checkpoint.metadata, metadata)
         of_tables = parallel_map(store, of_table, metadata.tables)
         asked = [found for found in of_tables if found is not None]
         problems += chain.from_iterable(asked)

@@ -24,8 +24,8 @@ from milepost.jobmaster.reports.tables.row_changes import (
     RowChanges,
     changes_by_key,
     changes_of_rows,
-    compared_by_columns,
-    compared_by_key,
+    compare_by_columns,
+    compare_by_key,
 )
 from milepost.spill.ordered_rows import sorted_rows
 from milepost.storage.open import open_store
@@ -50,7 +50,7 @@ def held(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     if request.param != "in memory":
         hold_few_rows(monkeypatch)
     if request.param.endswith("every key"):
-        monkeypatch.setattr(state_rows, "MOST_CHANGED", 0)
+        monkeypatch.setattr(state_rows, "MAX_CHANGED_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +295,7 @@ def test_changes_by_key_are_those_of_two_dictionaries(old: dict[Any, Any], new: 
     """Nulls equal nulls, NaN equals NaN, one zero; a narrower type is compared in the wider one."""
     sides = float_table(old, pa.float32()), float_table(new, pa.float64())
     none = sides[0].slice(0, 0), sides[1].slice(0, 0)
-    steps = compared_by_key(tuple(pieces_of(sorted_rows(side, ["k"])) for side in sides), none, ["k"])
+    steps = compare_by_key(tuple(pieces_of(sorted_rows(side, ["k"])) for side in sides), none, ["k"])
     changes = RowChanges(changes_by_key(*none, ["k"]).schema, (changes_by_key(*step, ["k"]) for step in steps))
     assert repr(changes.table.to_pylist()) == repr(changes_by_key(*sides, ["k"]).to_pylist()), "as all at once"
     same = {key for key in old.keys() & new.keys() if repr(old[key]) == repr(new[key])}
@@ -337,7 +337,7 @@ def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[st
     none = sides[0].slice(0, 0), sides[1].slice(0, 0)
     with pytest.MonkeyPatch.context() as patch:
         hold_few_rows(patch, 20)
-        steps = compared_by_columns(pieces_of(sides[0]), pieces_of(sides[1]), none)
+        steps = compare_by_columns(pieces_of(sides[0]), pieces_of(sides[1]), none)
         changes = RowChanges(changes_of_rows(*none).schema, (changes_of_rows(*step) for step in steps))
     assert changes.table.equals(changes_of_rows(*sides)), "as all at once"
     rows = Counter((row["change"], row["x"]) for row in changes.table.to_pylist())

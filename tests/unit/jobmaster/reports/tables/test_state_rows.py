@@ -125,7 +125,7 @@ def test_two_sides_are_compared_as_if_each_were_read_alone(
     """By hash, by key and as changes; with deletes, expiry, rescaling, keys that share a hash, and tiny pieces."""
     with pytest.MonkeyPatch.context() as patch:
         hold_few_rows(patch, 150)
-        patch.setattr(state_rows, "MOST_CHANGED", most_changed)
+        patch.setattr(state_rows, "MAX_CHANGED_ROWS", most_changed)
         patch.setattr(runs, "_ROWS_PER_ROW_GROUP", group_rows)
         states = States(metadata, hasher)
         for ((upserts, deletes),), parallelism in zip(history, parallelisms, strict=False):

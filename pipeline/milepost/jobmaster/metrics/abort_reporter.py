@@ -24,19 +24,19 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def telemetry_of_variables() -> Telemetry | None:
+def configured_telemetry() -> Telemetry | None:
     """Return who listens by OpenTelemetry's variables; None: none is set, and nothing is imported.
 
     Raises: EnvironmentUnusable: they ask for it, and its SDK is not installed.
     """
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
-    from milepost.jobmaster.metrics.open_telemetry import telemetry_of_environment
+    from milepost.jobmaster.metrics.open_telemetry import telemetry_from_environment
 
-    return telemetry_of_environment()
+    return telemetry_from_environment()
 
 
-class AbortedEpochs:
+class AbortReporter:
     """The epochs that an opened job's use cases have given up, until they are told.
 
     Args:
@@ -48,7 +48,7 @@ class AbortedEpochs:
         self._untold: list[CheckpointAborted] = []
         context.listeners.append(self._hear)
 
-    def heard(self, use_case: T) -> T:
+    def report_aborts_after(self, use_case: T) -> T:
         """Return a use case that ends when what it gave up is told."""
         return followed_by(use_case, self._tell)
 

@@ -10,7 +10,7 @@ from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
 
 
-def with_new_clocks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:
+def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:
     """Return the checkpoint to continue, without watermarks that were made of other event times than the spec's.
 
     Times that were read in seconds say nothing about the same numbers in milliseconds: below the former watermark every

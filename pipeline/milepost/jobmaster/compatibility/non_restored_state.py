@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.jobspec.graph.compatibility import can_continue, with_updates_of
 
-FORGOTTEN = {
+LOST_STATE = {
     "aggregate": "the totals so far: they begin at nothing",
     "window": "the rows of windows that have not fired: those windows will miss them",
     "deduplicate": "which rows were seen: duplicates will count",
@@ -20,7 +20,7 @@ FORGOTTEN = {
 }
 """What `--allow-non-restored-state` forgets with the state of an operator, by its kind."""
 
-SOURCE_KEEPS = "its position is kept, so that nothing is read twice if it comes back"
+SOURCE_POSITION_KEPT = "its position is kept, so that nothing is read twice if it comes back"
 
 
 def renamed_operators(

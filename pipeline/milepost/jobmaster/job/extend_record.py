@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def extended(kind: type[T], record: DataclassInstance, **more: Any) -> T:
+def extend_record(kind: type[T], record: DataclassInstance, **more: Any) -> T:
     """Return a record with the fields of another one, and these: its type begins with the other's fields."""
     return kind(**{one.name: getattr(record, one.name) for one in fields(record)} | more)

@@ -7,7 +7,7 @@ from milepost.jobspec.load.load import LoadedJob
 from milepost.quality.gate import resolve_suite
 
 
-def suite_faults(job: LoadedJob) -> dict[str, str | None]:
+def suite_problems(job: LoadedJob) -> dict[str, str | None]:
     """Return, for each sink with expectations, why they cannot be judged; None when they can.
 
     Takes the import time of Great Expectations, seconds, once per process; nothing when no sink has expectations.

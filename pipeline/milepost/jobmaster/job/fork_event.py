@@ -8,7 +8,7 @@ from milepost.protocol.manifest.transaction.events import TimelineForked
 from milepost.protocol.records.manifest_state import Timeline
 
 
-def opening_of(context: JobContext, fork: Timeline) -> TimelineForked:
+def fork_event(context: JobContext, fork: Timeline) -> TimelineForked:
     """Return how an open fork was opened: it is named by the manifest version that did it, which is kept meanwhile."""
     entry = context.log.entry(int(fork.timeline_id.removeprefix("t")))
     assert isinstance(entry, LogEntry)
