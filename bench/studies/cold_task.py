@@ -9,7 +9,7 @@ import sys
 
 from milepost.api import JobMaster, Session, load_job, spark_runner
 from milepost.epoch.timing.step_clock import StepClock
-from milepost.jobmaster.run.triggered import Triggered
+from milepost.jobmaster.run.trigger_result import Triggered
 
 
 def main(spec: str, run: str, task: str, *handed_on: str) -> None:

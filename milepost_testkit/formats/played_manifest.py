@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.codec.records import from_json, to_json
-from milepost.jobmaster.run.results import contents_after
+from milepost.jobmaster.run.checkpoint_metadata import write_contents
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
@@ -128,5 +128,5 @@ class PlayedManifest:
     def _contents(self, sink: str, left: TableContents | None, prepared: PreparedTable) -> TableContents:
         owner = CheckpointId(self.next_id), FencingToken(TOKEN)
         self.next_id += 1
-        contents = contents_after(ContentsRecords(self._store), sink, (HERE, "here"), owner, left, prepared)
+        contents = write_contents(ContentsRecords(self._store), sink, (HERE, "here"), owner, left, prepared)
         return from_json(TableContents, to_json(contents), "contents")

@@ -22,7 +22,8 @@ from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment, EpochPlan, SourceInput, expected_subtasks, split_inputs
-from milepost.jobmaster.run.results import acknowledged, newest_event_us
+from milepost.jobmaster.run.checkpoint_metadata import newest_event_us
+from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.jobspec.job.spec import JobSpec
@@ -176,7 +177,7 @@ class Plane:
         expected = expected_subtasks(sources, self.graph.levels, options.parallelism)
         verified = verify(plan.checkpoint_id, plan.token, expected, answers.answers)
         states = {
-            uid: _state_of(acknowledged(verified, "operators", uid), plan.tables(operator))
+            uid: _state_of(payloads_of(verified, "operators", uid), plan.tables(operator))
             for uid, operator in answers.operators.items()
         }
         watermarks = {name: self._watermark_us(name, base, verified) for name in self.spec.streams}
@@ -187,7 +188,7 @@ class Plane:
             self.captured.add(item.node, int(plan.checkpoint_id), item.lateness_us, item.rows)
 
     def _watermark_us(self, name: str, base: Checkpoint, verified: VerifiedAnswers) -> int | None:
-        newest_us = newest_event_us(acknowledged(verified, "sources", name))
+        newest_us = newest_event_us(payloads_of(verified, "sources", name))
         delay_us = round(self.spec.sources[name].watermark_delay.total_seconds() * 1_000_000)
         return source_watermark(base.watermarks_us.get(name), newest_us, delay_us)
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from milepost.codec.records import from_json
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
-from milepost.jobmaster.run.acknowledged import acknowledged
-from milepost.jobmaster.run.results import newest_event_us
+from milepost.jobmaster.run.checkpoint_metadata import newest_event_us
+from milepost.jobmaster.run.payloads import acknowledged
 from milepost.jobspec.graph.rules.node import LAST_MOMENT_US
 from milepost.jobspec.values.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate import AggregateByKey

@@ -20,7 +20,7 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.run.results import contents_after, shown_by
+from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
@@ -136,7 +136,7 @@ class SparklessJob:
             tables.get("table"),
             waits=bool(state.unconfirmed()),
         )
-        tables["table"] = contents_after(
+        tables["table"] = write_contents(
             context.table_records,
             "table",
             (context.sink_address("table"), context.sink_location("table")),
@@ -170,7 +170,7 @@ class SparklessJob:
             plan=pending.plan,
             sources={"rows": SourceSnapshot(None, runs, 1, len(planned.objects), (), record.final)},
             operators={},
-            sinks={"table": SinkSnapshot(staged.rows, shown_by(base, "table"))},
+            sinks={"table": SinkSnapshot(staged.rows, shown_checkpoint(base, "table"))},
             tables=tables,
             acknowledged=tuple(AcknowledgedSubtask(one.level, one.subtask, "d", {}) for one in pending.expected),
             verdict=GateVerdict.of(()),

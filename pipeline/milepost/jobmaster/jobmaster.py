@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.epochs import Epochs
     from milepost.jobmaster.run.restarts import Recovery
     from milepost.jobmaster.run.trigger import Trigger
-    from milepost.jobmaster.run.triggered import NothingToDo, Triggered
+    from milepost.jobmaster.run.trigger_result import NothingToDo, Triggered
     from milepost.jobmaster.savepoints.bootstrap import Bootstrap
     from milepost.jobmaster.savepoints.listed import ListedSavepoint
     from milepost.jobmaster.savepoints.restore import Restores, StartedFromSavepoint
@@ -113,7 +113,7 @@ _HOMES = {
     "rollback.realign": ("RealignedSink", "RealignmentPlan"),
     "rollback.rollback": ("RollbackResult",),
     "run.restarts": ("Recovery",),
-    "run.triggered": ("NothingToDo", "Triggered"),
+    "run.trigger_result": ("NothingToDo", "Triggered"),
     "savepoints.restore": ("StartedFromSavepoint",),
 }
 _HOME_OF = {name: f"milepost.jobmaster.{module}" for module, names in _HOMES.items() for name in names} | {

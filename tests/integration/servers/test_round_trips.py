@@ -20,7 +20,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.errors import CommitConflict, Fenced
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint
-from milepost.jobmaster.run.triggered import Triggered
+from milepost.jobmaster.run.trigger_result import Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner

@@ -50,7 +50,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted_checkpoint
 from milepost.protocol.manifest.transaction.preconditions import active_freeze
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.ids import CheckpointId, TimelineId
@@ -206,10 +206,12 @@ class Backfill:
             dimensions = replayed_dimensions(context, at.state, now, lineage, at.tip)
             record = replay_record(now, later, known & set(context.spec.streams), full, dimensions, at.tip)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
-            grant = granted(leadership, claim, session)
+            grant = granted_checkpoint(leadership, claim, session)
             pending = grant.pending
-            if grant.leads is not None:
-                opened = OpenedEpoch(claim.state, pending, record, at.tip, plan.code, plan.loaded, grant.leads)
+            if grant.assert_still_leader is not None:
+                opened = OpenedEpoch(
+                    claim.state, pending, record, at.tip, plan.code, plan.loaded, grant.assert_still_leader
+                )
         what = f"what {_span(now)} read" if now else "rows in flight"
         self._say(f"checkpoint {pending.checkpoint_id} replays {what} and leaves {len(later)} for later")
         try:

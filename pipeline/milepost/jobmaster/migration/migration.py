@@ -39,7 +39,7 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
     imported,
     write_empty_input,
 )
-from milepost.jobmaster.run.results import contents_after, shown_by
+from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
 from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import SessionId, TimelineId
@@ -171,7 +171,7 @@ class Migrations:
         staged = stage_copy(old, before, new, self._copy_plan(base, plan), owner)
         new.check_staged(staged)
         prepared = new.prepare(staged, None, waits=True)
-        return contents_after(context.table_records, name, (plan.target, location), owner, None, prepared)
+        return write_contents(context.table_records, name, (plan.target, location), owner, None, prepared)
 
     def _copy_plan(self, base: CheckpointMetadata, plan: MigrationPlan) -> CopyPlan:
         spec = self._context.sink_spec(plan.sink, plan.target)
@@ -207,7 +207,7 @@ def _continued(
         signatures={**signatures, "sinks": sinks},
         sources={name: item.at_rest() for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},
-        sinks={name: SinkSnapshot(0, shown_by(base, name)) for name in sorted(base.sinks) if name in following},
+        sinks={name: SinkSnapshot(0, shown_checkpoint(base, name)) for name in sorted(base.sinks) if name in following},
         tables={**base.tables, plan.sink: contents},
         acknowledged=acknowledged_by_writer(hashlib.sha256(encode(contents)).hexdigest()),
         verdict=GateVerdict.of(()),

@@ -1,6 +1,7 @@
-"""One try of `run_epoch`: from a granted token to a durable `_metadata` (everything before the commit point).
+"""Run one attempt of an epoch: from a granted token to a durable `_metadata`.
 
-All of it lies below the token's own prefix, so a fenced try that still runs writes where nobody reads.
+Everything here happens before the commit point and is written below the token's own prefix. A fenced attempt that
+still runs therefore writes objects that nobody reads.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import store_task_times, store_task_times_on_error, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run.bad_input import check_bad_input
-from milepost.jobmaster.run.dimensions import dimensions_of
+from milepost.jobmaster.run.checkpoint_metadata import PendingResults, build_metadata
+from milepost.jobmaster.run.dimensions import snapshot_dimensions
 from milepost.jobmaster.run.expected_time import expected_job_ms, source_bytes
 from milepost.jobmaster.run.judgement import judge
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobmaster.run.results import Gathered, build_metadata
-from milepost.jobmaster.run.tables.bucket_plans import bucket_plans
-from milepost.jobmaster.run.tables.maintenance_plans import maintenance_plans
-from milepost.jobmaster.run.tables.preparation import Preparation
+from milepost.jobmaster.run.tables.bucket_plans import plan_buckets
+from milepost.jobmaster.run.tables.maintenance_plans import plan_maintenance
+from milepost.jobmaster.run.tables.table_preparation import Preparation
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.jobspec.values.times.durations import in_ms
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
@@ -70,12 +71,13 @@ def run_opened_epoch(
 ) -> EpochReport:
     """Run an opened epoch under its token and write its `_metadata`.
 
-    On a fork the sinks stage and the gate judges as ever; where the tables are does not matter, because nothing is
-    committed to them before the fork is the live timeline and they follow it as a whole.
+    On a fork the sinks stage rows and the gate judges as usual. The positions of the tables do not matter there:
+    nothing is committed to a table until the fork becomes the live timeline, and then the tables follow as a whole.
 
     Args:
-        clock: of this try, which is at step ``begin``; left at ``write``. planned: what the trigger measured, if known.
-        judged: False: the quality gate is not asked (an epoch that a backfill replays beyond its range).
+        clock: of this attempt. It is at step ``begin`` on entry and at ``write`` on return.
+        planned: what the trigger measured; None if it ran in another process.
+        judged: False skips the quality gate, for epochs that a backfill replays beyond its range.
     Raises:
         SubtaskDeclined: a subtask declined, or the acknowledgements do not fit together (I7).
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
@@ -88,7 +90,7 @@ def run_opened_epoch(
     runner.prepare(plan)
     begin_loading(context.spec.quality if judged else ())
     with Heartbeat(context, opened.pending, runner.stop):
-        clock("data plane", _planned(opened.record))
+        clock("data plane", _planned_text(opened.record))
         clock.expect(partial(expected_job_ms, context, opened))
         preparation = Preparation(context, opened)
         answers = runner.run(plan)
@@ -104,7 +106,7 @@ def run_opened_epoch(
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The parts of one run of an opened epoch; arguments as of `run_opened_epoch`."""
+    """The steps of one attempt. Fields as the arguments of `run_opened_epoch`."""
 
     context: JobContext
     opened: OpenedEpoch
@@ -113,79 +115,86 @@ class _Attempt:
     judged: bool
 
     def plan(self) -> EpochPlan:
-        """Reserve the tables that nobody has reserved yet, and return what the data plane is to do."""
+        """Reserve the tables that are not reserved yet, and return the plan for the data plane."""
         context, opened = self.context, self.opened
         check_locations(context, opened.base)
-        records = prefetch(context.store, lambda: _read_contents(context, opened.base), "contents")
+        wait_for_contents = prefetch(context.store, lambda: _read_contents(context, opened.base), "contents")
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-            new = [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]
-            parallel_map(context.store, partial(context.reserve, before_create=opened.leads), new)
-            records()
-            buckets = bucket_plans(context, opened)
-        plan = _plan(context, opened, buckets, self.clock.started_ms)
-        return replace(plan, dimensions=dimensions_of(context, opened))
+            new_sinks = [sink.name for sink in context.spec.sinks if not context.is_reserved(sink.name)]
+            parallel_map(context.store, partial(context.reserve, before_create=opened.assert_still_leader), new_sinks)
+            wait_for_contents()
+            buckets = plan_buckets(context, opened)
+        plan = _epoch_plan(context, opened, buckets, self.clock.started_ms)
+        return replace(plan, dimensions=snapshot_dimensions(context, opened))
 
     def results(
         self, plan: EpochPlan, answers: EpochAnswers, verified: VerifiedAnswers, preparation: Preparation
     ) -> CheckpointMetadata:
-        """Return `_metadata` of what the tasks did, with verdict and tables, as it is when its write begins."""
+        """Return `_metadata` with verdict and tables; the caller adds the measured times and writes it."""
         context, opened = self.context, self.opened
         check_bad_input(context, opened.pending, verified)
-        gathered = Gathered.begin(context, plan, opened, verified)
+        results = PendingResults.begin(context, plan, opened, verified)
         self.clock("gate")
         committables = _committables(context, answers, verified, plan.filled)
-        rows_out = counted(sum(one.rows for one in committables.values()), "row")
-        with preparation.begin(committables) as prepared:
+        rows_out = counted(sum(committable.rows for committable in committables.values()), "row")
+        with preparation.begin(committables) as pass_gate:
             verdict = GateVerdict.of(())
             if self.judged:
                 verdict = judge(context, opened.pending, committables, partial(self.runner.judge, plan))
             self.clock("prepare", f"{rows_out} out")
-            tables = self._tables(verdict, verified, prepared)
-        metadata = build_metadata(context, plan, opened, answers.operators, gathered, committables, tables, verdict)
+            tables = self._tables(verdict, verified, pass_gate)
+        metadata = build_metadata(context, plan, opened, answers.operators, results, committables, tables, verdict)
         rows_in = counted(sum(source.rows for source in metadata.sources.values()), "row")
         self.clock("write", f"{rows_in} in, {rows_out} out")
         return replace(metadata, signatures=signed(metadata.signatures, answers.spark))
 
     def _tables(
-        self, verdict: GateVerdict, verified: VerifiedAnswers, prepared: Callable[[], dict[str, TableContents]]
+        self, verdict: GateVerdict, verified: VerifiedAnswers, pass_gate: Callable[[], dict[str, TableContents]]
     ) -> dict[str, TableContents]:
-        """Return what the tables consist of after the epoch; {} where the gate vetoes it, whose times are left then."""
-        self.opened.leads()
+        """Return the contents of the tables after the epoch; {} if the gate vetoes it.
+
+        The task times of a vetoed epoch are stored here, since no `_metadata` will record them.
+        """
+        self.opened.assert_still_leader()
         if verdict.vetoes:
             store_task_times(self.context, self.opened.pending, verified.acknowledgements)
             return {}
         with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
-            return prepared()
+            return pass_gate()
 
 
 def _read_contents(context: JobContext, base: CheckpointMetadata | None) -> None:
-    """Read what the tables that the epoch writes consist of; whoever asks for it finds it."""
+    """Read the contents records of the tables that the epoch writes into the cache of the context."""
     tables = base.tables if base is not None else {}
     context.table_records.read_all(tables[sink.name] for sink in context.spec.sinks if sink.name in tables)
 
 
-def _planned(record: InputRecord) -> str:
-    """Return what an epoch is to read, and what it leaves, in words."""
-    objects = [one for source in record.sources for one in source.objects]
-    left = sum(source.pending_objects for source in record.sources)
-    later = f"; {counted(left, 'object')} left for a later epoch" if left else ""
+def _planned_text(record: InputRecord) -> str:
+    """Return what an epoch will read and what it leaves for later, as text."""
+    objects = [obj for source in record.sources for obj in source.objects]
+    pending = sum(source.pending_objects for source in record.sources)
+    later = f"; {counted(pending, 'object')} left for a later epoch" if pending else ""
     return f"{counted(len(objects), 'object')}, {counted(source_bytes(record), 'byte')}{later}"
 
 
 def _verify(context: JobContext, pending: PendingCheckpoint, answers: EpochAnswers) -> VerifiedAnswers:
-    """Return the acknowledgements, which fit together; else the log says how far each measured task had come."""
+    """Return the acknowledgements if they fit together. Otherwise log what each task had measured, and raise."""
     try:
         return verify(pending.checkpoint_id, pending.token, pending.expected, answers.answers)
     except CheckpointError:
         store_task_times(context, pending, answers.answers)
-        with suppress(CheckpointError):  # the decline is what has to be told
+        with suppress(CheckpointError):  # the decline is the error to report
             for task in task_times(context, pending):
                 _LOG.info("checkpoint %s: a task had measured %s", pending.checkpoint_id, task)
         raise
 
 
 def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned: PlanTimes | None) -> dict[str, Any]:
-    """Return `started_ms`, `timings` and `requests`; what the data plane did around its job counts to the job."""
+    """Return `started_ms`, `timings` and `requests`.
+
+    Time that the data plane spent around its Spark job counts as `job_ms`, except for starting the session. If the
+    step took 10,000 ms, of which the session took 3,000 and the job itself 6,500, then `job_ms` is 7,000.
+    """
     timings = {
         "began_ms": clock.started_ms,
         "begin_ms": clock.ms("begin"),
@@ -201,16 +210,18 @@ def _times(store: ObjectStore, clock: StepClock, answers: EpochAnswers, planned:
     return {
         "started_ms": None if planned is None else planned.started_ms,
         "timings": timings,
-        "requests": {step: made for step, made in requests.items() if made != NO_REQUESTS},
+        "requests": {step: count for step, count in requests.items() if count != NO_REQUESTS},
     }
 
 
-def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, BucketPlan], started_ms: int) -> EpochPlan:
+def _epoch_plan(
+    context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, BucketPlan], started_ms: int
+) -> EpochPlan:
     state, timeline, pending = opened.state, opened.timeline, opened.pending
     base, record, loaded = opened.base, opened.record, opened.loaded
     times = context.spec.checkpointing
     stateful = [node.uid for node in loaded.graph.stateful]
-    known = base.operators if base is not None else {}
+    restored = base.operators if base is not None else {}
     return EpochPlan(
         job=context.job,
         spec=context.spec,
@@ -224,9 +235,9 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         inputs=record.sources,
         held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
-        states={uid: known[uid].tables for uid in stateful if uid in known},
-        firing={uid: restored_firing(base, uid) for uid in stateful if uid in known},
-        channels={uid: known[uid].channels for uid in stateful if uid in known},
+        states={uid: restored[uid].tables for uid in stateful if uid in restored},
+        firing={uid: restored_firing(base, uid) for uid in stateful if uid in restored},
+        channels={uid: restored[uid].channels for uid in stateful if uid in restored},
         input_signatures=input_signatures(context.job.spec, loaded.graph),
         alignment=EpochAlignment(
             aligned_timeout_ms=None if times.aligned_timeout is None else in_ms(times.aligned_timeout),
@@ -242,7 +253,7 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
         filled=opened.filled,
         recorded_answers=recorded_by(base.signatures if base is not None else {}),
         begin=seeded_operators(base, loaded.graph),
-        maintenance=maintenance_plans(context, opened),
+        maintenance=plan_maintenance(context, opened),
         server=context.job.spark_server(),
         functions=loaded.functions,
         code_hash=opened.code.hash,
@@ -252,14 +263,18 @@ def _plan(context: JobContext, opened: OpenedEpoch, buckets: Mapping[str, Bucket
 
 
 def _notifications(state: ManifestState, timeline: Timeline, pending: CheckpointId) -> Notifications:
-    """Return what became of others since the epoch of the head, whose subtasks were told of the head's parent."""
+    """Return the checkpoint outcomes that subtasks have not been notified of.
+
+    The subtasks of the head's epoch already know everything up to the head's parent. Example: head 7 with parent 6,
+    8 aborted, 3 the oldest retained, 9 about to run: reported=6, completed=7, aborted=(8,), subsumed=2.
+    """
     head = state.checkpoint(timeline.head)
     lowest_retained = min((item.checkpoint_id for item in state.checkpoints), default=CheckpointId(1))
     aborted = {item for _, item in state.aborted_sessions}
     return Notifications(
         reported=NO_CHECKPOINT if head is None else head.parent,
         completed=timeline.head,
-        # Newer ones belong to other timelines, whose epochs run at the same time.
+        # Ids above `pending` belong to other timelines, whose epochs run concurrently.
         aborted=tuple(sorted(item for item in aborted if timeline.head < item < pending)),
         subsumed=CheckpointId(lowest_retained - 1),
     )
@@ -268,7 +283,7 @@ def _notifications(state: ManifestState, timeline: Timeline, pending: Checkpoint
 def _committables(
     context: JobContext, answers: EpochAnswers, verified: VerifiedAnswers, filled: frozenset[str]
 ) -> dict[str, Committable]:
-    """Return what each sink would publish: the staged files that verified acknowledgements name, in subtask order."""
+    """Return what each sink would publish: the staged files named by the acknowledgements, in subtask order."""
     committables = {}
     for name, sink_input in context.graph.sink_inputs.items():
         parts = []
@@ -276,6 +291,6 @@ def _committables(
             staged = ack.payload.get("sinks")
             if isinstance(staged, dict) and name in staged:
                 parts.append(from_json(StagedRows, staged[name], "staged rows"))
-        made = context.sink(name).committable(parts, answers.schemas[sink_input.output])
-        committables[name] = replace(made, whole=name in filled)
+        committable = context.sink(name).committable(parts, answers.schemas[sink_input.output])
+        committables[name] = replace(committable, whole=name in filled)
     return committables

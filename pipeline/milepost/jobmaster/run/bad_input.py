@@ -1,11 +1,11 @@
-"""Bad input beyond its limits declines an epoch, before anything of it is judged or prepared."""
+"""Decline an epoch whose sources have more bad records than the spec allows."""
 
 from __future__ import annotations
 
 from milepost.codec.records import from_json
 from milepost.errors import SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.run.acknowledged import acknowledged
+from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.records.checkpoints import PendingCheckpoint
@@ -14,29 +14,29 @@ from milepost.sources.bad_input import BadInput, beyond_ratio, beyond_records, r
 
 
 def bad_input(verified: VerifiedAnswers, source: str) -> tuple[BadInput, ...]:
-    """Return what the subtasks of a source counted, in their order; () where bad records fail the epoch."""
-    acks = acknowledged(verified, "sources", source)
+    """Return the bad records that each subtask of a source counted; () if the spec lets any bad record fail."""
+    acks = payloads_of(verified, "sources", source)
     return tuple(from_json(BadInput, ack["bad"], source) for ack in acks if "bad" in ack)
 
 
 def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: VerifiedAnswers) -> None:
     """Raise SubtaskDeclined when more records of a source cannot be read than its spec allows.
 
-    Judged are the records of each trigger by themselves: a backfill that reads several epochs' input at once comes to
-    the same as they did.
+    The limits apply to the records of each trigger separately. A backfill that reads the input of several epochs in
+    one therefore decides as those epochs did: with `max_bad_records: 5`, two triggers with 4 and 3 bad records pass.
     """
     for name, spec in sorted(context.spec.streams.items()):
-        beyond = _beyond(name, spec, bad_input(verified, name))
-        if beyond is not None:
+        exceeded = _limit_exceeded(name, spec, bad_input(verified, name))
+        if exceeded is not None:
             raise SubtaskDeclined(
-                f"checkpoint {pending.checkpoint_id}: {beyond}. Nothing of this epoch is visible.",
-                hint=f"Correct the objects, or what sources.{name} says of them, or raise the limit, and run again.",
+                f"checkpoint {pending.checkpoint_id}: {exceeded}. Nothing of this epoch is visible.",
+                hint=f"Correct the objects, or correct sources.{name} in the spec, or raise the limit. Then run again.",
                 reason=CheckpointFailureReason.BAD_RECORD.value,
-                detail=beyond,
+                detail=exceeded,
             )
 
 
-def _beyond(name: str, spec: SourceSpec, parts: tuple[BadInput, ...]) -> str | None:
+def _limit_exceeded(name: str, spec: SourceSpec, parts: tuple[BadInput, ...]) -> str | None:
     for read in read_together(parts):
         if spec.max_bad_records is not None and read.bad > spec.max_bad_records:
             return beyond_records(name, read.bad, spec.max_bad_records, together(parts, None))

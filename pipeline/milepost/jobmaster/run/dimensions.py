@@ -1,4 +1,7 @@
-"""The dimensions of an epoch: copies of what its static sources held, each made once and referred to from then on."""
+"""Snapshot the static sources of an epoch.
+
+A snapshot is written once. Later epochs refer to the same copy for as long as the source's objects do not change.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,15 @@ from milepost.storage.object_handles import read_handle, write_content_addressed
 from milepost.storage.open import open_store
 
 
-def dimensions_of(context: JobContext, opened: OpenedEpoch) -> dict[str, DimensionSnapshot]:
-    """Return what an epoch looks rows up in, by static source.
+def snapshot_dimensions(context: JobContext, opened: OpenedEpoch) -> dict[str, DimensionSnapshot]:
+    """Return the snapshot that an epoch looks rows up in, by static source.
 
-    A copy that its base refers to is referred to again; any other lies below the epoch's own token afterwards.
+    A copy of the base checkpoint is reused. A new copy is written below the epoch's own token.
 
     Raises:
-        SubtaskDeclined: an object has another version than was pinned, or is gone, or cannot be read; or a key is
-            there twice.
-        InvalidRequest: there are too many rows, or none.
+        SubtaskDeclined: an object differs from the pinned version, was deleted, or cannot be read; or a key occurs
+            twice.
+        InvalidRequest: a source has too many rows, or none.
     """
     return {name: _dimension(context, opened, name, item) for name, item in opened.record.dimensions.items()}
 
@@ -44,16 +47,16 @@ def _dimension(context: JobContext, opened: OpenedEpoch, name: str, item: Dimens
         if base is not None and base.copy.sha256 == item.recorded.copy.sha256:
             return replace(item.recorded, copy=base.copy)
         body = read_handle(context.store, item.recorded.copy)
-        return replace(item.recorded, copy=_written(context, opened, name, body))
+        return replace(item.recorded, copy=_write_copy(context, opened, name, body))
     if base is not None and item.is_in(base, spec):
         return base
     rows = _read(context, opened, name, item)
     _check_keys(context, opened, name, rows)
-    copy = _written(context, opened, name, encode_dimension(rows))
+    copy = _write_copy(context, opened, name, encode_dimension(rows))
     return DimensionSnapshot(item.objects, read_as(spec), copy, rows.num_rows, rows.nbytes)
 
 
-def _written(context: JobContext, opened: OpenedEpoch, name: str, body: bytes) -> ObjectHandle:
+def _write_copy(context: JobContext, opened: OpenedEpoch, name: str, body: bytes) -> ObjectHandle:
     prefix = dimensions_prefix(opened.pending.checkpoint_id, opened.pending.token)
     return write_content_addressed(context.store, f"{prefix}{name}-", ".arrow", body)
 
@@ -68,21 +71,21 @@ def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionIn
         detail = f"source {name}: an object changed after it was pinned: {error.message}"
         raise _declined(opened, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, detail) from error
     except NotFound as error:
-        detail = f"source {name}: an object was pinned and is gone: {error.message}"
+        detail = f"source {name}: an object was deleted after it was pinned: {error.message}"
         raise _declined(opened, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail) from error
 
 
 def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Table) -> None:
-    """Refuse rows in which a lookup without an order would find several of one key: before anything runs."""
+    """Decline rows with several matches for one key of a lookup that has no `order_by`, before anything runs."""
     for spec in context.spec.operators:
         if not isinstance(spec, LookupOperator) or spec.dimension != name or spec.order_by:
             continue
         columns = opened.loaded.graph.nodes[spec.inputs[0]].columns
-        left = pa.schema([(column, to_arrow(type_)) for column, type_ in columns.items() if type_ is not None])
-        if any(column not in left.names for column, _ in spec.key):
-            continue  # of a type that Spark alone knows: the tasks say it
+        stream = pa.schema([(column, to_arrow(type_)) for column, type_ in columns.items() if type_ is not None])
+        if any(column not in stream.names for column, _ in spec.key):
+            continue  # only Spark knows the type of a key column: the tasks check it
         try:
-            Lookup.of(spec, left, rows.schema, read=()).prepare(rows)
+            Lookup.of(spec, stream, rows.schema, read=()).prepare(rows)
         except OperatorFailed as failed:
             raise _declined(opened, CheckpointFailureReason.OPERATOR_ERROR, str(failed)) from failed
 

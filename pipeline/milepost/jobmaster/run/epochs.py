@@ -1,10 +1,15 @@
-"""The epochs of a job run one after another, from a granted token to what is subsumed.
+"""Run the epochs of a job, from trigger to subsumption.
 
-Order of writes of an epoch (DESIGN 3): input record -> trigger (manifest) -> rebind (manifest), but for the
-trigger's own process -> heartbeat, state runs, staged sink files, consumed runs, `_metadata` with acks and verdict, all
-below `chk-<id>/t<token>/` -> complete (manifest) = the commit point -> sink commits -> confirmation and subsumption
-(manifest) -> deletion. Publish before delete, always. What a start finds undone after the commit point, it
-does first.
+Order of writes of an epoch (DESIGN 3):
+1. Input record.
+2. Trigger (manifest). A later attempt in another process adds a rebind (manifest).
+3. Below `chk-<id>/t<token>/`: heartbeat, state runs, staged sink files, consumed runs, then `_metadata` with the
+   acknowledgements and the verdict.
+4. Complete (manifest). This is the commit point.
+5. Sink commits.
+6. Confirmation and subsumption (manifest).
+7. Deletion. Publish before delete, always.
+The next start first finishes whatever an earlier run left incomplete after the commit point.
 """
 
 from __future__ import annotations
@@ -41,9 +46,9 @@ from milepost.jobmaster.retention.subsumption import (
 from milepost.jobmaster.retention.table_pruning import prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch, leads_after, open_again, require_token
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, assert_leads_after_rebind, reopen_epoch, require_token
 from milepost.jobmaster.run.trigger import Trigger
-from milepost.jobmaster.run.triggered import NothingToDo, Triggered
+from milepost.jobmaster.run.trigger_result import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
@@ -57,12 +62,12 @@ from milepost.storage.requests import NO_REQUESTS, StoreRequests
 _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
-"""Told the step that begins: trigger, run, validate, complete, notify: <sinks>, subsume."""
+"""Called with the step that begins: trigger, run, validate, complete, notify: <sinks>, subsume."""
 
 
 @dataclass(frozen=True, slots=True)
-class Notified:
-    """A sink that has what a checkpoint committed. published: False when it had it already."""
+class SinkNotification:
+    """A sink whose table shows a checkpoint. published: False if it did so before this call."""
 
     checkpoint_id: int
     timeline: str
@@ -73,7 +78,7 @@ class Notified:
 
 @dataclass(frozen=True, slots=True)
 class Subsumption:
-    """The checkpoints that retention has taken, and how much was deleted."""
+    """The checkpoints that retention dropped, and how much was deleted."""
 
     subsumed: tuple[int, ...]
     deleted_objects: int
@@ -81,7 +86,7 @@ class Subsumption:
 
 
 class Epochs:
-    """The use cases of one job's epochs: step by step, as Airflow's tasks take them, and whole."""
+    """The use cases of one job's epochs: as single steps for Airflow's tasks, and as a whole."""
 
     def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, trigger: Trigger) -> None:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
@@ -102,14 +107,17 @@ class Epochs:
         """Run the session's pending epoch, up to a durable `_metadata`.
 
         Args:
-            opened: by a trigger of this process, under whose token it runs; None: a new token is granted (I3).
-            planned: what its trigger measured, to be recorded with the rest. judged: as `run_opened_epoch` has it.
+            opened: the epoch as a trigger of this process opened it, to run under its token; None grants a new token
+                (I3).
+            planned: what its trigger measured, to be recorded in `_metadata`. judged: as in `run_opened_epoch`.
         Raises: Fenced, SubtaskDeclined, InvalidRequest, StateCorrupt, StoreUnavailable.
         """
         context, clock = self._context, StepClock(progress)
         clock("begin")
         if opened is not None:
-            opened = replace(opened, leads=prefetch(context.store, opened.leads, "head-afterwards"))
+            opened = replace(
+                opened, assert_still_leader=prefetch(context.store, opened.assert_still_leader, "head-afterwards")
+            )
             return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
         request = RebindRequest(session.session_id, session.holder, CheckpointId(checkpoint_id), context.timeout_ms)
         rebound = context.begin(request)
@@ -118,13 +126,13 @@ class Epochs:
             return EpochReport(context.metadata(completed), completed.metadata)
         pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
         require_token(pending, rebound.outcome.token)
-        leads = partial(leads_after, self._leadership, rebound, session, pending)
-        after = prefetch(context.store, leads, "head-afterwards")
-        opened = open_again(context, rebound.state, pending, after)
+        assert_still_leader = partial(assert_leads_after_rebind, self._leadership, rebound, session, pending)
+        after = prefetch(context.store, assert_still_leader, "head-afterwards")
+        opened = reopen_epoch(context, rebound.state, pending, after)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
-        """Read the verdict that `run_epoch` stored, and decide. Raises QualityGateFailed; nothing was published."""
+        """Return the verdict that `run_epoch` stored. Raises QualityGateFailed: a veto; nothing was published."""
         state = self._context.head().state
         completed = self._leadership.find_completion(state, session, checkpoint_id)
         if completed is not None:
@@ -137,7 +145,7 @@ class Epochs:
         """The commit point: after this transition the checkpoint is the head (I7, I9).
 
         Args:
-            report: of the try that ran in this process; None: what is stored under the pending token is read.
+            report: of the attempt that ran in this process; None reads `_metadata` below the pending token.
         """
         state = self._context.head().state
         completed = self._leadership.find_completion(state, session, checkpoint_id)
@@ -152,22 +160,22 @@ class Epochs:
     def _complete(
         self, session: Session, pending: PendingCheckpoint, report: EpochReport, tables: OwnTables | None = None
     ) -> Completion:
-        """Complete a checkpoint whose try is reported."""
+        """Complete a checkpoint from the report of its attempt."""
         report.verdict.raise_if_vetoed(self._context.spec.name, pending.checkpoint_id)
         completion = self._leadership.complete(session, pending, report, tables=tables)
         self._context.cache_metadata(report.handle, report.metadata)
         return completion
 
-    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> Notified:
-        """Publish one sink's part of a completed checkpoint, and of every older one it has not confirmed, in order."""
+    def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> SinkNotification:
+        """Publish one sink's part of a completed checkpoint, after any older checkpoint that it has not confirmed."""
         context = self._context
-        seen = self._leadership.commits.look_ahead(sink)  # beside the head, before which nothing is done by it
+        wait_for_table = self._leadership.commits.look_ahead(sink)  # read-only, so it may run while the head is read
         state = context.head().state
         target = self._leadership.completed(state, checkpoint_id)
         metadata = context.metadata(target)
-        seen()
+        wait_for_table()
         published = self._leadership.commits.commit_up_to(session, state, target, sink)
-        return Notified(
+        return SinkNotification(
             checkpoint_id=target.checkpoint_id,
             timeline=target.timeline,
             watermark=target.summary.get("watermark"),
@@ -178,11 +186,11 @@ class Epochs:
     def subsume(self, session: Session, plan: SubsumptionPlan | None = None) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
-        What a backfill that is gone left pending on its fork is given up first: it would hold all that is newer. Once
-        per grace period the tables, and failing rows of vetoed epochs, are looked at too.
+        A dead backfill's pending checkpoint is aborted first, because it would retain everything newer. Once per grace
+        period this also prunes the tables and deletes old failing rows of vetoed epochs.
 
         Args:
-            plan: what was done for it beside the sinks' commits; None: nothing.
+            plan: made while the sinks committed; None makes it now.
         """
         context, timeout_ms = self._context, self._context.timeout_ms
         sweep_forks(context, session)
@@ -197,11 +205,11 @@ class Epochs:
     def abort(
         self, session: Session, checkpoint_id: int | None, reason: str, detail: str
     ) -> AbortedCheckpoint | NothingAborted:
-        """Give up the session's pending checkpoint (I9); one that is completed stays, and the answer says so.
+        """Abort the session's pending checkpoint (I9). A completed one stays, and the result says so.
 
         Args:
-            checkpoint_id: None: whatever checkpoint of the session is pending, if any (its trigger died before it
-                could tell the id).
+            checkpoint_id: None means the checkpoint of the session that is pending, if any. A trigger that died before
+                it could report the id leaves only that.
             reason: name of a CheckpointFailureReason. detail: one sentence for people.
         """
         if checkpoint_id is None:
@@ -233,13 +241,14 @@ class Epochs:
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
     ) -> CheckpointReport | NothingToDo:
-        """Run one whole epoch here and now. Returns the checkpoint, or why there was nothing to do.
+        """Run one whole epoch in this process. Returns the checkpoint, or why there was nothing to do.
 
-        A failure before the commit point aborts the checkpoint with its reason; after it nothing is ever aborted: the
-        next start publishes what is left. With `drain` the last epoch finishes the job.
+        A failure before the commit point aborts the checkpoint with its reason. After the commit point nothing is
+        aborted; the next start publishes what this run did not. With `drain` the last epoch finishes the job.
 
         Args:
-            restarts: whether the caller runs the epoch again after this error, which then leaves the job RUNNING.
+            restarts: returns whether the caller will run the epoch again after this error. If so, the job stays
+                RUNNING.
         """
         clock = StepClock(progress)
         clock("trigger")
@@ -254,12 +263,12 @@ class Epochs:
         try:
             completion, report = self._run_to_commit(session, triggered, runner, clock)
         except BaseException as error:
-            again = restarts is not None and restarts(error)
-            self._abort_for(session, triggered, error, again=again)
+            will_restart = restarts is not None and restarts(error)
+            self._abort_after(session, triggered, error, will_restart=will_restart)
             raise
         completed = completion.checkpoint
         clock("notify", ", ".join(completed.unconfirmed))
-        planned = prefetch(
+        wait_for_plan = prefetch(
             self._context.store,
             partial(plan_beside_commits, self._context, session.session_id, completion.state, completed),
             "subsumption",
@@ -268,7 +277,7 @@ class Epochs:
             session, completion, lambda sink, seconds: clock.spent(f"notify {sink}", seconds)
         )
         clock("subsume")
-        plan = self._confirmed(session, published, planned)
+        plan = self._confirm(session, published, wait_for_plan)
         try:
             self.subsume(session, plan)
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
@@ -283,7 +292,7 @@ class Epochs:
     def _run_to_commit(
         self, session: Session, triggered: Triggered, runner: EpochRunner, clock: StepClock
     ) -> tuple[Completion, EpochReport]:
-        """Run a triggered epoch, under the trigger's token if this process has it, and complete its checkpoint."""
+        """Run a triggered epoch and complete its checkpoint, under the trigger's token if this process holds it."""
         checkpoint_id, opened = triggered.checkpoint_id, triggered.opened
         report = self.run_epoch(session, checkpoint_id, runner, clock, opened=opened, planned=triggered.times)
         clock("validate")
@@ -295,15 +304,15 @@ class Epochs:
         state = self._context.head().state
         return Completion(completed, state, lambda: state), report
 
-    def _confirmed(
-        self, session: Session, published: Published, planned: Callable[[], SubsumptionPlan]
+    def _confirm(
+        self, session: Session, published: Published, wait_for_plan: Callable[[], SubsumptionPlan]
     ) -> SubsumptionPlan | None:
-        """Record that the sinks have committed, with what is subsumed then. Returns what is done of the subsumption."""
+        """Record that the sinks have committed, and the subsumption if it is planned. Returns the rest of the plan."""
         plan = None
         try:
-            plan = planned()
-        except CheckpointError as error:  # met again by who subsumes; the confirmation does not wait for it
-            _LOG.info("nothing was planned beside the sinks: %s", error.message)
+            plan = wait_for_plan()
+        except CheckpointError as error:  # `subsume` meets it again; the confirmation must not wait for it
+            _LOG.info("no subsumption was planned while the sinks committed: %s", error.message)
         if not published.sinks:
             return plan
         try:
@@ -316,22 +325,21 @@ class Epochs:
     def keep_times(
         self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NO_REQUESTS
     ) -> None:
-        """Store what a task measured of an epoch's steps from its commit on, for `show`. Never fails.
+        """Store what a task measured of the steps after the commit point, for `show`. Never fails.
 
         Args:
-            token: of the checkpoint. clock: was told its steps, as `run` names them. unrecorded: requests of the tasks
-                before it that nothing has recorded.
+            token: of the checkpoint. clock: its steps have the names that `run` uses.
+            unrecorded: requests of earlier tasks that are not recorded yet.
         """
         times = post_commit_times(clock, unrecorded=unrecorded)
         by = "-".join(clock.steps).replace(" ", "-")
         store_post_commit_times(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
 
-    def _abort_for(self, session: Session, triggered: Triggered, error: BaseException, *, again: bool) -> None:
-        """Abort after a failed step, and say so in the error when that made the job FAILED."""
-        tolerable = None if again else self._context.spec.checkpointing.tolerable_failures
+    def _abort_after(self, session: Session, triggered: Triggered, error: BaseException, *, will_restart: bool) -> None:
+        """Abort after a failed step. If that made the job FAILED, the error's hint says how to resume."""
+        tolerable = None if will_restart else self._context.spec.checkpointing.tolerable_failures
         token = None if triggered.opened is None else triggered.token
         aborted = self._leadership.give_up(session, triggered.checkpoint_id, error, tolerable, token)
         failed = isinstance(aborted, AbortedCheckpoint) and aborted.job_status == JobStatus.FAILED.value
         if failed and isinstance(error, CheckpointError) and "rollback_to" not in error.details:  # which clears FAILED
-            resume = f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}"
-            error.add_hint(resume)
+            error.add_hint(f"The job is FAILED now: before it runs again, milepost resume {self._context.spec.name}")

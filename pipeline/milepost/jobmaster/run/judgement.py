@@ -1,6 +1,7 @@
-"""The gate's verdict on an epoch: few rows are judged here, as one table; more of them in parts, where the tasks run.
+"""Judge the staged rows of an epoch by the quality gate.
 
-Nothing that grows with the data happens in this process: beyond `DRIVER_ROWS` it gets what was found, not the rows.
+A sink with few staged rows is judged in this process, as one table. Beyond `DRIVER_ROWS` the rows are judged in shares,
+where the tasks run, and only the partial results come here. So the memory of this process does not grow with the data.
 """
 
 from __future__ import annotations
@@ -20,54 +21,57 @@ from milepost.quality.verdict import GateVerdict, Verdict
 from milepost.sinks.records.committables import Committable, decode_schema
 from milepost.storage.concurrency.parallel_map import parallel_map
 
-InTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
-"""Looks at shares where the epoch's tasks ran: what is found, by sink."""
+JudgeInTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
+"""Evaluates shares where the epoch's tasks ran. Returns the merged partial result of each sink."""
 
-Judged = tuple[Verdict, Mapping[int, Evidence]]
+SinkVerdict = tuple[Verdict, Mapping[int, Evidence]]
 
 
 def judge(
-    context: JobContext, pending: PendingCheckpoint, committables: Mapping[str, Committable], in_tasks: InTasks
+    context: JobContext,
+    pending: PendingCheckpoint,
+    committables: Mapping[str, Committable],
+    judge_in_tasks: JudgeInTasks,
 ) -> GateVerdict:
-    """Judge what an epoch would publish; what refuses it is left below its token.
+    """Judge what an epoch would publish. The evidence of a veto is stored below the epoch's token.
 
-    Raises: as `gate.evaluate`, and `in_tasks`.
+    Raises: as `gate.evaluate`, and `judge_in_tasks`.
     """
     suites = context.spec.quality
     large = [suite for suite in suites if is_large(committables[suite.sink])]
-    judged = _here(context, [one for one in suites if one not in large], committables)
+    verdicts = _judge_on_driver(context, [suite for suite in suites if suite not in large], committables)
     if large:
-        judged |= _in_parts(context, large, committables, in_tasks)
-    verdict = GateVerdict.of(tuple(judged[suite.sink][0] for suite in suites))
+        verdicts |= _judge_in_tasks(context, large, committables, judge_in_tasks)
+    verdict = GateVerdict.of(tuple(verdicts[suite.sink][0] for suite in suites))
     if verdict.vetoes:
-        stage_veto(context, pending, verdict, {sink: seen for sink, (_, seen) in judged.items()})
+        stage_veto(context, pending, verdict, {sink: seen for sink, (_, seen) in verdicts.items()})
     return verdict
 
 
-def _here(
+def _judge_on_driver(
     context: JobContext, suites: Sequence[QualitySpec], committables: Mapping[str, Committable]
-) -> dict[str, Judged]:
+) -> dict[str, SinkVerdict]:
     names = [suite.sink for suite in suites]
     tables = parallel_map(context.store, lambda name: context.sink(name).staged_table(committables[name]), names)
-    found: dict[str, Judged] = {}
+    verdicts: dict[str, SinkVerdict] = {}
     for suite, table in zip(suites, tables, strict=True):
         verdict = evaluate(suite, table)
-        found[suite.sink] = verdict, evidence(suite, verdict.vetoing, table, _key(context, suite))
-    return found
+        verdicts[suite.sink] = verdict, evidence(suite, verdict.vetoing, table, _key(context, suite))
+    return verdicts
 
 
-def _in_parts(
+def _judge_in_tasks(
     context: JobContext,
     suites: Sequence[QualitySpec],
     committables: Mapping[str, Committable],
-    in_tasks: InTasks,
-) -> dict[str, Judged]:
+    judge_in_tasks: JudgeInTasks,
+) -> dict[str, SinkVerdict]:
     shares: list[GateShare] = []
     for suite in suites:
         check_suite(suite)
         store = context.sink_config(suite.sink)
         shares += shares_of(suite, committables[suite.sink], _key(context, suite), store)
-    parts = in_tasks(shares)
+    parts = judge_in_tasks(shares)
     return {
         suite.sink: verdict_of(
             suite, parts[suite.sink], decode_schema(committables[suite.sink].schema), _key(context, suite)

@@ -1,4 +1,4 @@
-"""An opened epoch holds what one token runs: its input, what it continues, and its code, each read once."""
+"""An opened epoch: the input, base checkpoint and code that one token runs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from milepost.storage.object_handles import read_handle
 
 @dataclass(frozen=True, slots=True)
 class OpenedEpoch:
-    """A pending checkpoint under one token, and all that its run needs; it never outlives its process.
+    """A pending checkpoint under one token, with everything that its run needs. It never outlives its process.
 
-    Who triggers has it in hand and runs it under the token of the trigger. A later try rebinds, and opens it anew.
+    The process that triggered the checkpoint runs it under the trigger's token. A later attempt rebinds the checkpoint
+    to a new token and opens it again.
 
     Attributes:
-        state: the version that granted the token. record: what the epoch reads. base: what it continues; None: nothing.
-        code, loaded: what runs, as the trigger recorded it (I13).
-        leads: reads the head after the grant; raises Fenced if somebody took the checkpoint at once. Asked
-            before anything is done that is not below the token's own prefix (I1).
+        state: the manifest version that granted the token.
+        record: the input of the epoch. base: the checkpoint that it continues; None for the first epoch.
+        code, loaded: the job's code, as the trigger recorded it (I13).
+        assert_still_leader: reads the head after the grant, and raises Fenced if another session or attempt has taken
+            the checkpoint. Called before any write outside the token's own prefix (I1).
     """
 
     state: ManifestState
@@ -43,42 +45,46 @@ class OpenedEpoch:
     base: CheckpointMetadata | None
     code: JobCode
     loaded: LoadedCode
-    leads: Callable[[], None]
+    assert_still_leader: Callable[[], None]
 
     @property
     def timeline(self) -> Timeline:
-        """The timeline that the checkpoint is pending on. Raises Fenced: it was given up at once."""
-        found = find_pending(self.state, self.pending.checkpoint_id)
-        if found is None:
+        """The timeline that the checkpoint is pending on. Raises Fenced: the checkpoint has been aborted."""
+        match = find_pending(self.state, self.pending.checkpoint_id)
+        if match is None:
             raise Fenced(
                 f"checkpoint {self.pending.checkpoint_id}: it is no longer pending. Nothing was run.",
                 hint=NEW_RUN,
                 checkpoint_id=self.pending.checkpoint_id,
             )
-        return found[0]
+        return match[0]
 
     @property
     def filled(self) -> frozenset[str]:
-        """The sinks that take all rows of an operator's state."""
+        """The sinks that receive all rows of an operator's state, not only the changes of this epoch."""
         return filled_sinks(self.base, self.loaded.graph)
 
     def waits(self, sink: str) -> bool:
-        """Return whether older checkpoints have yet to move a sink's table."""
+        """Return whether older checkpoints are not yet committed to a sink's table."""
         return any(sink in checkpoint.unconfirmed for checkpoint in self.state.checkpoints)
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A session's pending checkpoint. leads: as `OpenedEpoch` has it; None: an earlier trigger has opened it."""
+    """A session's pending checkpoint.
+
+    Attributes:
+        assert_still_leader: as in `OpenedEpoch`; None if an earlier trigger opened the checkpoint.
+    """
 
     pending: PendingCheckpoint
-    leads: Callable[[], None] | None
+    assert_still_leader: Callable[[], None] | None
 
 
-def granted(leadership: Leadership, claim: BegunTransaction, session: Session) -> Grant:
-    """Return the session's pending checkpoint, and whether this very claim has opened it.
+def granted_checkpoint(leadership: Leadership, claim: BegunTransaction, session: Session) -> Grant:
+    """Return the session's pending checkpoint after a claim.
 
-    Raises: Fenced: another session took it at once, or another try of this one rebound it: that one runs, not this.
+    Raises: Fenced: another session took the checkpoint, or another attempt of this session rebound it. That one runs.
     """
     event = claim.outcome.event if isinstance(claim.outcome, Transition) else None
     pending = leadership.require_own_pending(claim.state, session)
@@ -88,8 +94,10 @@ def granted(leadership: Leadership, claim: BegunTransaction, session: Session) -
     return Grant(pending, lambda: require_token(leadership.require_own_pending(claim.head(), session), pending.token))
 
 
-def leads_after(leadership: Leadership, rebound: BegunTransaction, session: Session, mine: PendingCheckpoint) -> None:
-    """Read the head after a rebind. Raises Fenced: another try, or session, has the checkpoint."""
+def assert_leads_after_rebind(
+    leadership: Leadership, rebound: BegunTransaction, session: Session, mine: PendingCheckpoint
+) -> None:
+    """Read the head after a rebind. Raises Fenced: another attempt or session has the checkpoint."""
     require_token(leadership.require_own(rebound.head(), session, mine.checkpoint_id), mine.token)
 
 
@@ -97,25 +105,26 @@ def require_token(pending: PendingCheckpoint, mine: FencingToken) -> None:
     """Raise Fenced unless this token is the one in force."""
     if pending.token != mine:
         raise Fenced(
-            f"checkpoint {pending.checkpoint_id}: token {mine} was superseded by {pending.token} at once. Nothing of "
-            "this try is visible. Another try of the same epoch is running.",
+            f"checkpoint {pending.checkpoint_id}: token {mine} was superseded by {pending.token}. Nothing of this "
+            "attempt is visible. Another attempt of the same epoch is running.",
             hint=NEWER_TRY,
             checkpoint_id=pending.checkpoint_id,
         )
 
 
-def open_again(
-    context: JobContext, state: ManifestState, pending: PendingCheckpoint, leads: Callable[[], None]
+def reopen_epoch(
+    context: JobContext, state: ManifestState, pending: PendingCheckpoint, assert_still_leader: Callable[[], None]
 ) -> OpenedEpoch:
-    """Open the epoch of a rebound checkpoint from what its trigger recorded.
+    """Open the epoch of a rebound checkpoint from the records of its trigger.
 
-    Raises: SubtaskDeclined: code or spec is not what the trigger recorded (I13). StateCorrupt: a record is broken.
+    Raises: SubtaskDeclined: code or spec differs from what the trigger recorded (I13). StateCorrupt: a record is
+        damaged.
     """
     check_recorded_spec(context, pending)
-    life = prefetch(context.store, lambda: context.identity, "identity")
-    continued = prefetch(context.store, lambda: context.base_metadata(state, pending.base), "base")
+    wait_for_identity = prefetch(context.store, lambda: context.identity, "identity")
+    read_base = prefetch(context.store, lambda: context.base_metadata(state, pending.base), "base")
     record = decode_input_record(read_handle(context.store, pending.plan))
-    base = continued()
-    life()
+    base = read_base()
+    wait_for_identity()
     code = read_recorded_code(context, pending)
-    return OpenedEpoch(state, pending, record, base, code, code.load(context), leads)
+    return OpenedEpoch(state, pending, record, base, code, code.load(context), assert_still_leader)

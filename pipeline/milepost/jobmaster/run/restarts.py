@@ -1,6 +1,7 @@
-"""The restart loop runs a failed epoch again as the spec's strategy says, with clock and chance.
+"""Decide whether `milepost run` runs a failed epoch again, by the spec's restart strategy.
 
-Under Airflow the next run is the retry, and nothing here takes part: retry loops must not multiply (DESIGN 4.2).
+The rules are pure (`protocol/failure/restart.py`). This module adds the clock and the random jitter. Airflow does not
+use it: there the next DAG run is the retry, and retry loops must not multiply (DESIGN 4.2).
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ class Recovery:
     """The restarts of one `milepost run`.
 
     Attributes:
-        decision: about the newest failure; None before the first.
+        decision: on the newest failure; None before the first one.
     """
 
     def __init__(self, restart: Restart) -> None:
-        self._strategy = strategy_of(restart)
+        self._strategy = restart_strategy(restart)
         self._history = RestartHistory()
         self._error: BaseException | None = None
         self.decision: RestartDecision | None = None
 
     def failed(self, error: BaseException) -> bool:
-        """Take one failed epoch. Returns whether it will be run again: then the failure is tolerated.
+        """Record a failed epoch. Returns whether it will run again, which means that the failure is tolerated.
 
-        The same error counts once, however often it is asked about.
+        The same error object counts once, however often it is passed.
         """
         if error is self._error:
             return isinstance(self.decision, RestartAfter)
@@ -61,8 +62,8 @@ class Recovery:
         return isinstance(self.decision, RestartAfter)
 
 
-def strategy_of(restart: Restart) -> RestartStrategy:
-    """Return the strategy that a spec asks for."""
+def restart_strategy(restart: Restart) -> RestartStrategy:
+    """Return the protocol's form of the spec's restart strategy."""
     if isinstance(restart, NoneRestart):
         return NoRestart()
     if isinstance(restart, FixedDelayRestart):

@@ -1,7 +1,7 @@
-"""The trigger claims the timeline for a session and opens its next epoch.
+"""Claim the timeline for a session and open its next epoch.
 
-Three steps: first what others left behind is finished, or swept; then the epoch is planned on the head; then the claim
-records it, if the head is still that one. What a lost race makes stale is planned anew.
+The trigger has three steps. It finishes or sweeps the work that earlier sessions left incomplete. It plans the epoch on
+the head. Then it claims the plan with a compare-and-set on that head. If the head has moved, it plans again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted
-from milepost.jobmaster.run.triggered import NothingToDo, Triggered
+from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted_checkpoint
+from milepost.jobmaster.run.trigger_result import NothingToDo, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.manifest.transaction.preconditions import check_runnable, job_ended_error
 from milepost.protocol.manifest.transaction.runs import find_coverage
@@ -55,8 +55,8 @@ _PLAN_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One call of `trigger`: whose it is, and its arguments."""
+class _TriggerCall:
+    """One call of `trigger`: its session and arguments."""
 
     session: Session
     allow_non_restored_state: bool
@@ -66,16 +66,20 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedAhead:
-    """Plans of all sources, begun before the head was read: which head they continue, and what waits for them."""
+class _PrefetchedPlans:
+    """Source plans that were started before the head was read.
+
+    Attributes:
+        state: the head that they continue. plans: waits for them.
+    """
 
     state: ManifestState
     plans: Callable[[], SourcePlans]
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftBehind:
-    """What others had left undone, and is done now: sinks that followed a switch, and what was published."""
+class _FinishedWork:
+    """Work of earlier sessions that this call finished: sinks that followed a switch, and published checkpoints."""
 
     followed: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
@@ -106,120 +110,122 @@ class Trigger:
         drain: bool = False,
         tell: Tell | None = None,
     ) -> Triggered | NothingToDo:
-        """Claim the timeline for the session and open its next epoch; first finish or sweep what others left.
+        """Claim the timeline for the session and open its next epoch, after finishing the work of earlier sessions.
 
         Args:
             take_over: abort another session's epoch although its lease is alive.
-            allow_non_restored_state: leave state behind that nothing restores; such an epoch runs without input, too.
-            tell: gets the pre-flight report of a spec or code that is not the head's.
-            drain: when there is nothing to do any more, open the job's last epoch; after that, finish the job.
-        Returns: the session's pending checkpoint (the same one when asked again), or why there is nothing to do.
+            allow_non_restored_state: drop state that no operator restores. Such an epoch runs even without input.
+            tell: receives the pre-flight report if the spec or the code differs from the head's.
+            drain: if there is no more input, open the job's last epoch; after that epoch, finish the job.
+        Returns: the session's pending checkpoint (the same one if called again), or why there is nothing to do.
         Raises:
             Busy: another session's lease is alive, or `min_pause` is not over.
-            JobNotRunnable: FAILED, ended, or sinks lag too far behind.
-            InvalidRequest: the spec, or a process function, does not fit itself or the state of the head.
+            JobNotRunnable: the job is FAILED or has ended, or its sinks lag too far behind.
+            InvalidRequest: the spec or a process function is inconsistent, or does not fit the state of the head.
         """
-        asked = _Asked(session, allow_non_restored_state, drain, tell, StepClock())
-        asked.clock("plan")
-        ahead = self._listed_ahead()
+        call = _TriggerCall(session, allow_non_restored_state, drain, tell, StepClock())
+        call.clock("plan")
+        prefetched = self._prefetch_source_plans()
         head = head_within_deadline(self._context)
-        if head is None or _is_left_undone(head.state):
-            require_stores(self._context)  # before anything is written; with nothing to do, nothing is
+        if head is None or _has_unfinished_work(head.state):
+            require_stores(self._context)  # before any write; a call that finds nothing to do writes nothing
         state = self._leadership.head_or_create() if head is None else head.state
-        done = find_coverage(state, session.session_id, session.run)
-        if done is not None:
-            return NothingToDo("covered", f"{done.message}{self._publish_what_waits(session, state)}")
-        if (
-            state.status in ENDED_STATUSES
-        ):  # a grant asks for the job's result first: a finished incarnation never runs again
+        coverage = find_coverage(state, session.session_id, session.run)
+        if coverage is not None:
+            return NothingToDo("covered", f"{coverage.message}{self._publish_unconfirmed(session, state)}")
+        if state.status in ENDED_STATUSES:  # a finished incarnation never runs again
             raise job_ended_error(self._lifecycle.finish_clean_up(session))
-        left = _LeftBehind()
-        if _is_left_undone(state):
-            left = self._finish_what_is_left(session, take_over=take_over)
+        finished = _FinishedWork()
+        if _has_unfinished_work(state):
+            finished = self._finish_pending_work(session, take_over=take_over)
             state = self._context.head().state
         for attempt in range(_PLAN_ATTEMPTS):
             state = self._context.head().state if attempt else state
-            answer = self._open_next(asked, state, ahead if ahead is not None and ahead.state is state else None)
-            if isinstance(answer, NothingToDo) and answer.status == "empty":
-                return replace(answer, message=f"{answer.message}{left}")
-            if answer is not None:
-                return answer
+            plans = prefetched if prefetched is not None and prefetched.state is state else None
+            result = self._open_next(call, state, plans)
+            if isinstance(result, NothingToDo) and result.status == "empty":
+                return replace(result, message=f"{result.message}{finished}")
+            if result is not None:
+                return result
         raise Fenced(
-            f"job {self._context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} plans. Run it again."
+            f"job {self._context.spec.name}: the head moved during each of {_PLAN_ATTEMPTS} attempts to plan. Run it "
+            "again."
         )
 
     def open_incarnation(self) -> str:
-        """Return in words which incarnation is open, and what its first epoch continues.
+        """Return, as text, which incarnation is open and what its first epoch continues.
 
-        None goes on behind the last epoch of a drained job: then why, and what to do.
+        If the head is the last epoch of a drained job, which cannot be continued, the text says why and what to do.
         """
         context = self._context
         state = context.head().state
         head = state.timeline().head
-        said, base = f"incarnation {state.incarnation} is open", context.base_metadata(state, head)
+        text, base = f"incarnation {state.incarnation} is open", context.base_metadata(state, head)
         if base is not None and base.final:
             try:
                 check_continuable(context, base, read_code(context).load(context))
             except InvalidRequest as error:
-                return f"{said} at {checkpoint_name(head)}; no epoch goes on: {error.full_message()}"
-        return f"{said}; its first epoch continues {checkpoint_name(head)}"
+                return f"{text} at {checkpoint_name(head)}; no epoch can continue it: {error.full_message()}"
+        return f"{text}; its first epoch continues {checkpoint_name(head)}"
 
-    def _finish_what_is_left(self, session: Session, *, take_over: bool) -> _LeftBehind:
+    def _finish_pending_work(self, session: Session, *, take_over: bool) -> _FinishedWork:
         followed = self._reconciler.finish(session)
         self._leadership.sweep(session, take_over=take_over)
-        return _LeftBehind(followed, tuple(self._leadership.commits.finish(session)))
+        return _FinishedWork(followed, tuple(self._leadership.commits.finish(session)))
 
-    def _publish_what_waits(self, session: Session, state: ManifestState) -> _LeftBehind:
-        """Publish what a run without a new epoch finds completed: it may be this very run, cleared before it published.
+    def _publish_unconfirmed(self, session: Session, state: ManifestState) -> _FinishedWork:
+        """Publish completed checkpoints when the run has no new epoch.
 
-        A job that has ended, and a switch that sinks have yet to follow, are left to who ends those.
+        The unpublished checkpoint may be this run's own, if the Airflow task was cleared before it published. Clean-up
+        of an ended job, and a switch that sinks have yet to follow, are left to the commands that started them.
         """
         if state.reconciliation is not None or state.status in ENDED_STATUSES or not state.unconfirmed():
-            return _LeftBehind()
-        return _LeftBehind(published=tuple(self._leadership.commits.finish(session)))
+            return _FinishedWork()
+        return _FinishedWork(published=tuple(self._leadership.commits.finish(session)))
 
-    def _listed_ahead(self) -> _ListedAhead | None:
-        """Begin to list the sources beside the look for the head, as what follows the last head that this process saw.
+    def _prefetch_source_plans(self) -> _PrefetchedPlans | None:
+        """Start listing the sources, while the head is read, from the last head that this process saw.
 
-        Counts only where that is the head still: then it was the head when the listings began, and nobody has consumed
-        an object between the two.
+        The plans are valid only if that is still the head. Then it was the head when the listings began, and no object
+        has been consumed in between.
         """
         context = self._context
-        known = context.log.last_seen
-        base = None if known is None else context.cached_base(known.state, known.state.timeline().head)
-        if known is None or base is None or _is_left_undone(known.state):
+        last_seen = context.log.last_seen
+        base = None if last_seen is None else context.cached_base(last_seen.state, last_seen.state.timeline().head)
+        if last_seen is None or base is None or _has_unfinished_work(last_seen.state):
             return None
-        return _ListedAhead(known.state, prefetch(context.store, partial(plan_sources, context, base), "sources"))
+        plans = prefetch(context.store, partial(plan_sources, context, base), "sources")
+        return _PrefetchedPlans(last_seen.state, plans)
 
     def _open_next(
-        self, asked: _Asked, state: ManifestState, ahead: _ListedAhead | None
+        self, call: _TriggerCall, state: ManifestState, prefetched: _PrefetchedPlans | None
     ) -> Triggered | NothingToDo | None:
-        """Plan and claim the epoch that continues this head; None: the head has moved since.
+        """Plan and claim the epoch that continues this head. Returns None if the head has moved since.
 
         Args:
-            ahead: the sources' plans, if they were begun for this very head.
+            prefetched: source plans that were started for this very head.
         """
-        context, session = self._context, asked.session
+        context, session = self._context, call.session
         own = self._leadership.own_pending(state, session)
         if own is not None:
-            return self._triggered(asked, state, own, {}, None)
-        check_runnable(state)  # before anything is planned: the cause of a FAILED job must not be hidden by another
+            return self._triggered(call, state, own, {}, None)
+        check_runnable(state)  # before planning, so that a planning error does not hide why the job is FAILED
         base = context.base_metadata(state, state.timeline().head)
-        if is_drained(state, base):  # the last epoch is published, its session did not come to finish the job
+        if is_drained(state, base):  # the last epoch was published, but its session stopped before finishing the job
             require_stores(context)
             finished = self._lifecycle.finish(session, state.timeline().head)
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
-        code, loaded, leaves_state = self._load(asked, base)
+        code, loaded, leaves_state = self._load(call, base)
         self._reconciler.admit(session, state, base)
-        plans = plan_sources(context, base) if ahead is None else ahead.plans()
-        record = plan_epoch(context, base, loaded.graph, plans, drain=asked.drain, leaves_state=leaves_state)
+        plans = plan_sources(context, base) if prefetched is None else prefetched.plans()
+        record = plan_epoch(context, base, loaded.graph, plans, drain=call.drain, leaves_state=leaves_state)
         if record is None:
-            words = settling_message(context, plans)
-            return NothingToDo("empty", no_input_message(context, plans), settles_in_ms(plans), words)
+            settling = settling_message(context, plans)
+            return NothingToDo("empty", no_input_message(context, plans), settles_in_ms(plans), settling)
         dimensions = plan_dimensions(context)
-        if settling := settles_in_ms(dimensions):
-            words = settling_message(context, dimensions)
-            return NothingToDo("empty", settling_static_sources_message(context, dimensions), settling, words)
+        if settle_ms := settles_in_ms(dimensions):
+            settling = settling_message(context, dimensions)
+            return NothingToDo("empty", settling_static_sources_message(context, dimensions), settle_ms, settling)
         record = replace(record, dimensions=dimension_inputs(dimensions))
         require_stores(context)
         check_new_tables(context, base)
@@ -228,29 +234,29 @@ class Trigger:
             return None
         if isinstance(claim.outcome, AlreadyDone) and claim.outcome.outcome is Outcome.COVERED:
             return NothingToDo("covered", claim.outcome.message)
-        grant, opened = granted(self._leadership, claim, session), None
-        if grant.leads is not None:
-            opened = OpenedEpoch(claim.state, grant.pending, record, base, code, loaded, grant.leads)
-        return self._triggered(asked, claim.state, grant.pending, record.summary, opened)
+        grant, opened = granted_checkpoint(self._leadership, claim, session), None
+        if grant.assert_still_leader is not None:
+            opened = OpenedEpoch(claim.state, grant.pending, record, base, code, loaded, grant.assert_still_leader)
+        return self._triggered(call, claim.state, grant.pending, record.summary, opened)
 
-    def _load(self, asked: _Asked, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode, bool]:
-        """Return the job's code, loaded and fit for what the epoch continues, and whether that leaves state behind."""
+    def _load(self, call: _TriggerCall, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode, bool]:
+        """Return the job's code, loaded and checked against the base, and whether the epoch drops state."""
         context = self._context
-        context.job.spark_server()  # one whose Connection is of no use is refused before anything is planned
+        context.job.spark_server()  # an unusable Airflow Connection is refused before planning
         code = read_code(context)
         if base is None or base.spec_hash != context.job.spec_hash:
-            for suite in context.spec.quality:  # takes seconds; one that an epoch was judged by is known to be one
+            for suite in context.spec.quality:  # takes seconds; suites of the base's spec were resolved before
                 resolve_suite(suite)
         loaded = code.load(context)
-        allow, tell = asked.allow_non_restored_state, asked.tell
-        leaves = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
+        allow, tell = call.allow_non_restored_state, call.tell
+        leaves_state = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
         check_continuable(context, base, loaded)
-        return code, loaded, leaves
+        return code, loaded, leaves_state
 
     def _claim(
         self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
     ) -> BegunTransaction | None:
-        """Record the pending checkpoint; None when the head moved since `state` and the plan is stale."""
+        """Record the pending checkpoint. Returns None if the head moved after `state`, which makes the plan stale."""
         try:
             return self._leadership.claim(session, state, record, code_hash)
         except CommitConflict:
@@ -258,20 +264,23 @@ class Trigger:
 
     def _triggered(
         self,
-        asked: _Asked,
+        call: _TriggerCall,
         state: ManifestState,
         pending: PendingCheckpoint,
         summary: dict[str, Any],
         opened: OpenedEpoch | None,
     ) -> Triggered:
-        sinks, clock = tuple(sorted(sink.name for sink in self._context.spec.sinks)), asked.clock
+        sinks, clock = tuple(sorted(sink.name for sink in self._context.spec.sinks)), call.clock
         clock.end()
         times = PlanTimes(clock.started_ms, clock.ms("plan"), clock.requests("plan"))
         token = pending.token
         return Triggered(pending.checkpoint_id, pending.epoch, state.live, token, sinks, summary, times, opened)
 
 
-def _is_left_undone(state: ManifestState) -> bool:
-    """Return whether a trigger has to write before it plans: the end of the job, a switch, a commit or an epoch."""
-    begun = state.reconciliation is not None or state.timeline().pending is not None
-    return begun or bool(state.unconfirmed()) or state.status in ENDED_STATUSES
+def _has_unfinished_work(state: ManifestState) -> bool:
+    """Return whether a trigger has to write before it plans.
+
+    That is after the end of the job, during a switch, with an unconfirmed commit, or with a pending epoch.
+    """
+    is_in_progress = state.reconciliation is not None or state.timeline().pending is not None
+    return is_in_progress or bool(state.unconfirmed()) or state.status in ENDED_STATUSES

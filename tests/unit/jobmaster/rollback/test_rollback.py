@@ -8,6 +8,9 @@ import pytest
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.errors import (
+from milepost.jobmaster.rollback.inputs import InputSize
+from milepost.jobmaster.rollback.plan import StateRows
+from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
     Busy,
     CheckpointError,
     Fenced,
@@ -495,7 +498,7 @@ def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: C
     base = context.base_metadata(context.head().state, 2)
     assert (metadata.base, metadata.timeline) == (2, timeline)
     for name, snapshot in metadata.sinks.items():
-        assert snapshot.predecessor == shown_by(base, name) == 2
+        assert snapshot.predecessor == shown_checkpoint(base, name) == 2
         assert metadata.tables[name].checkpoint_id == checkpoint_id
         mark = context.sink(name).position().mark
         assert mark is not None and (mark.number, mark.timeline) == (completed.version, timeline)

@@ -1,1 +1,1 @@
-"""The tables of an epoch: what its subtasks build on, what they make of old files, and what is prepared."""
+"""The tables of an epoch: bucket plans, maintenance plans, and the preparation of commits."""

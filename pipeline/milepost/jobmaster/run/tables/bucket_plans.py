@@ -1,4 +1,4 @@
-"""Bucket plans say on which files an epoch's subtasks build the tables of the latest rows."""
+"""Plan which bucket files of upsert tables an epoch's subtasks read and rewrite."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from milepost.sinks.staging.table_buckets import BucketPlan
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 
-def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:
-    """Return how an epoch writes each table that is made of buckets, by sink.
+def plan_buckets(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:
+    """Return how an epoch writes each bucketed table, by sink.
 
-    On a fork the table is elsewhere: its epochs stage changes, and the one that leaves nothing to replay writes the
-    buckets that are dirty since the fork point, before the switch: what can fail of that fails there.
+    On a fork the table shows another timeline. The fork's epochs therefore stage changes only, and the last of them
+    writes all buckets that changed since the fork point. It does so before the switch, where a failure costs nothing.
 
-    Raises: InvalidRequest: a table is not where this lineage left it, or others changed our rows.
+    Raises: InvalidRequest: a table does not show the base checkpoint, or a foreign commit changed our rows.
     """
     live = opened.timeline.role is TimelineRole.LIVE
-    judged = {suite.sink for suite in context.spec.quality}
-    leaves_nothing = not any(source.pending_objects for source in opened.record.sources)
+    gated = {suite.sink for suite in context.spec.quality}
+    reads_all = not any(source.pending_objects for source in opened.record.sources)
     bases = opened.base.tables if opened.base is not None else {}
 
     def plan(spec: SinkSpec) -> BucketPlan:
@@ -31,9 +31,10 @@ def bucket_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPl
             files=() if spec.name in opened.filled else context.sink(spec.name).bucket_files(base, waits=waits),
             schema=None if base is None else decode_schema(base.schema),
             count=spec.buckets,
-            rewrites=live or leaves_nothing,
-            keeps_changes=spec.name in judged,
+            rewrites=live or reads_all,
+            keeps_changes=spec.name in gated,
         )
 
     sinks = [spec for spec in context.spec.sinks if spec.by_buckets]
-    return {spec.name: made for spec, made in zip(sinks, parallel_map(context.store, plan, sinks), strict=True)}
+    plans = parallel_map(context.store, plan, sinks)
+    return {spec.name: bucket_plan for spec, bucket_plan in zip(sinks, plans, strict=True)}

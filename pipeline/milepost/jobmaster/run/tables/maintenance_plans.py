@@ -1,4 +1,4 @@
-"""Maintenance plans say what an epoch's subtasks make of the files of its tables, beside the rows that they stage."""
+"""Plan which small files an epoch's subtasks join or compact while they stage new rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 
-def maintenance_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:
-    """Return what an epoch joins or compacts of each table, by sink; nothing of those with few files.
+def plan_maintenance(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:
+    """Return what an epoch joins or compacts, by sink. A table with few files has no plan.
 
-    It follows from the contents of the base checkpoint alone, so a second run of the epoch does the same. Tables that
-    are buckets have no such files; nor has one that the epoch writes anew. On a fork nothing is maintained: nobody
-    reads its table before the switch.
+    The plan depends only on the contents at the base checkpoint, so a second attempt makes the same plan. Bucketed
+    tables and tables that the epoch rewrites completely have no small files. On a fork there is no maintenance, because
+    nobody reads its table before the switch.
 
     Raises: StateCorrupt: the contents of a table cannot be read.
     """
@@ -35,7 +35,10 @@ def maintenance_plans(context: JobContext, opened: OpenedEpoch) -> dict[str, Mai
         slim = tuple(tuple(replace(file, statistics=None) for file in run) for run in plan_joins(files))
         return JoinPlan(slim, schema) if slim else None
 
-    concerned = [spec for spec in context.spec.sinks if spec.name in bases]
-    sinks = [spec for spec in concerned if not spec.by_buckets and spec.name not in opened.filled]
-    plans = parallel_map(context.store, plan, sinks)
-    return {spec.name: made for spec, made in zip(sinks, plans, strict=True) if made is not None}
+    sinks = [
+        spec
+        for spec in context.spec.sinks
+        if spec.name in bases and not spec.by_buckets and spec.name not in opened.filled
+    ]
+    plans = zip(sinks, parallel_map(context.store, plan, sinks), strict=True)
+    return {spec.name: maintenance for spec, maintenance in plans if maintenance is not None}

@@ -1,4 +1,4 @@
-"""The results of an epoch become its `_metadata`, from verified acknowledgements."""
+"""Build the `_metadata` of a checkpoint from the verified acknowledgements of its epoch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
 from milepost.errors import ProtocolViolation
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import collect_task_times
-from milepost.jobmaster.run.acknowledged import acknowledged
 from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
+from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobmaster.run.shares import subtask_shares
 from milepost.jobspec.graph.compatibility import state_signatures
 from milepost.jobspec.values.times.durations import in_us
@@ -48,12 +48,12 @@ from milepost.storage.layout import consumed_prefix, contents_prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The acknowledgements of an epoch, and what the driver reads and writes for them beside the gate.
+class PendingResults:
+    """The acknowledgements of an epoch, and results that the driver computes while the gate judges.
 
     Attributes:
-        sources: waits for the sources after the epoch, whose runs of consumed objects are written. tasks: for what its
-            tasks measured.
+        sources: waits for the snapshots of the sources, whose runs of consumed objects are then written.
+        tasks: waits for the times that the tasks measured.
     """
 
     verified: VerifiedAnswers
@@ -61,12 +61,14 @@ class Gathered:
     tasks: Callable[[], tuple[TaskTimes, ...]]
 
     @classmethod
-    def begin(cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: VerifiedAnswers) -> Gathered:
-        """Begin to read and to write it."""
+    def begin(
+        cls, context: JobContext, plan: EpochPlan, opened: OpenedEpoch, verified: VerifiedAnswers
+    ) -> PendingResults:
+        """Start the reads and writes in the background."""
         pending, base = opened.pending, opened.base
         return cls(
             verified,
-            prefetch(context.store, partial(_sources, context, plan, pending, base, verified), "consumed"),
+            prefetch(context.store, partial(_source_snapshots, context, plan, pending, base, verified), "consumed"),
             prefetch(
                 context.store, partial(collect_task_times, context, pending, verified.acknowledgements), "task-times"
             ),
@@ -78,23 +80,23 @@ def build_metadata(
     plan: EpochPlan,
     opened: OpenedEpoch,
     operators: Mapping[str, StatefulOperator],
-    gathered: Gathered,
+    results: PendingResults,
     committables: Mapping[str, Committable],
     tables: Mapping[str, TableContents],
     verdict: GateVerdict,
 ) -> CheckpointMetadata:
-    """Return the checkpoint, all but what the driver measured.
+    """Return the metadata of the checkpoint, except for the times that the driver measured.
 
-    The runs of consumed objects that it refers to are written.
+    On return the runs of consumed objects that it refers to are written.
 
     Args:
-        operators: stateful operators that ran, by uid. gathered: one acknowledgement per expected subtask.
-        tables: after the epoch, by sink, their records written; none of an epoch that is vetoed.
+        operators: stateful operators that ran, by uid. results: with one acknowledgement per expected subtask.
+        tables: contents after the epoch, by sink, with their records written; {} for a vetoed epoch.
     """
     pending, base = opened.pending, opened.base
-    verified = gathered.verified
-    snapshots = _operators(plan, operators, verified)
-    tasks = gathered.tasks()
+    verified = results.verified
+    snapshots = _operator_snapshots(plan, operators, verified)
+    tasks = results.tasks()
     tables_before = dict(base.tables) if base is not None else {}
     return CheckpointMetadata(
         job=context.spec.name,
@@ -111,10 +113,10 @@ def build_metadata(
         max_parallelism=context.spec.checkpointing.max_parallelism,
         hasher=plan.hasher,
         plan=pending.plan,
-        sources=gathered.sources(),
+        sources=results.sources(),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable.rows, shown_by(base, name))
+            name: SinkSnapshot(committable.rows, shown_checkpoint(base, name))
             for name, committable in sorted(committables.items())
         },
         tables=dict(sorted((tables_before | dict(tables)).items())),
@@ -138,37 +140,37 @@ def build_metadata(
 
 
 def _signatures(context: JobContext, plan: EpochPlan, base: CheckpointMetadata | None) -> dict[str, dict[str, Any]]:
-    """Return what restoring the checkpoint depends on: also of sinks that the spec has dropped, whose tables stay."""
-    now = state_signatures(context.job.spec, plan.graph)
+    """Return what a restore compares the spec with, including sinks that left the spec but still have a table."""
+    signatures = state_signatures(context.job.spec, plan.graph)
     if base is None:
-        return now
-    left = {name: sink for name, sink in base.signatures.get("sinks", {}).items() if name in base.tables}
-    return now | {"sinks": left | now["sinks"]}
+        return signatures
+    dropped = {name: sink for name, sink in base.signatures.get("sinks", {}).items() if name in base.tables}
+    return signatures | {"sinks": dropped | signatures["sinks"]}
 
 
-def shown_by(base: CheckpointMetadata | None, sink: str) -> int:
-    """Return the checkpoint that a sink's table shows before this epoch; 0: nothing (I14)."""
+def shown_checkpoint(base: CheckpointMetadata | None, sink: str) -> int:
+    """Return the checkpoint that a sink's table shows before this epoch; 0 if there is none (I14)."""
     contents = base.tables.get(sink) if base is not None else None
     return 0 if contents is None else contents.checkpoint_id
 
 
-def contents_after(
+def write_contents(
     records: ContentsRecords,
     sink: str,
     place: tuple[TableAddress, str],
     owner: tuple[CheckpointId, FencingToken],
-    left: TableContents | None,
+    before: TableContents | None,
     table: PreparedTable,
 ) -> TableContents:
-    """Return what one table consists of after an epoch, its record written.
+    """Write the contents record of one table after an epoch, and return the contents.
 
     Args:
-        place: of the table: its address and location. owner: the checkpoint and token that write it.
-        left: contents at the checkpoint that the epoch continues; None: the empty table.
-    Raises: StateCorrupt: a record that would be taken in cannot be read.
+        place: address and location of the table. owner: the checkpoint and token that write the record.
+        before: contents at the checkpoint that the epoch continues; None for an empty table.
+    Raises: StateCorrupt: an older record that would be merged cannot be read.
     """
     checkpoint_id, token = owner
-    before = left.records if left is not None else ()
+    records_before = before.records if before is not None else ()
     address, location = place
     return TableContents(
         checkpoint_id=int(checkpoint_id),
@@ -178,18 +180,18 @@ def contents_after(
         schema=table.schema,
         files=table.files,
         rows=table.rows,
-        records=records.extend(before, table.change, contents_prefix(checkpoint_id, token), sink),
+        records=records.extend(records_before, table.change, contents_prefix(checkpoint_id, token), sink),
     )
 
 
-def _sources(
+def _source_snapshots(
     context: JobContext,
     plan: EpochPlan,
     pending: PendingCheckpoint,
     base: CheckpointMetadata | None,
     verified: VerifiedAnswers,
 ) -> dict[str, SourceSnapshot]:
-    # A source that the spec has dropped keeps its position: when it comes back, nothing is read twice.
+    # A source that left the spec keeps its position: if it returns, no object is read twice.
     snapshots = {
         name: replace(item.at_rest(), finished=False)
         for name, item in (base.sources.items() if base is not None else ())
@@ -197,11 +199,11 @@ def _sources(
     }
     for item in plan.inputs:
         before = base.sources.get(item.name) if base is not None else None
-        snapshots[item.name] = _source(context, plan, pending, item, before, verified)
+        snapshots[item.name] = _source_snapshot(context, plan, pending, item, before, verified)
     return dict(sorted(snapshots.items()))
 
 
-def _source(
+def _source_snapshot(
     context: JobContext,
     plan: EpochPlan,
     pending: PendingCheckpoint,
@@ -209,9 +211,13 @@ def _source(
     before: SourceSnapshot | None,
     verified: VerifiedAnswers,
 ) -> SourceSnapshot:
-    """Return a source after the epoch, its run of consumed objects written. before: as of the base; None: it is new."""
+    """Write the run of objects that a source consumed, and return its snapshot after the epoch.
+
+    Args:
+        before: the snapshot in the base checkpoint; None for a new source.
+    """
     spec = context.spec.sources[item.name]
-    acks = acknowledged(verified, "sources", item.name)
+    acks = payloads_of(verified, "sources", item.name)
     missing = tuple(sorted(key for ack in acks for key in ack["missing"]))
     newest_us = newest_event_us(acks)
     furthest_us = newest_event_us(acks, "furthest_us")
@@ -243,7 +249,7 @@ def _source(
         finished=plan.alignment.final,
         newest_event_us=latest(before.newest_event_us if before else None, newest_us),
         ahead_rows=sum(ack["ahead_rows"] for ack in acks),
-        ahead=first_ahead(from_json(RowsAhead, one, item.name) for ack in acks for one in ack["ahead"]),
+        ahead=first_ahead(from_json(RowsAhead, rows, item.name) for ack in acks for rows in ack["ahead"]),
         furthest_us=latest(before.furthest_us if before else None, furthest_us),
         ahead_since=ahead_since,
         skipped=dict(sorted(item.skipped.items())),
@@ -256,23 +262,23 @@ def _source(
     )
 
 
-def newest_event_us(acks: Iterable[Mapping[str, Any]], among: str = "newest_event_us") -> int | None:
-    """Return the newest event time of what a source's subtasks read; None when no row had one.
+def newest_event_us(acks: Iterable[Mapping[str, Any]], field: str = "newest_event_us") -> int | None:
+    """Return the newest event time that a source's subtasks read; None if no row had one.
 
     Args:
-        among: ``newest_event_us``: of the rows that count for the watermark; ``furthest_us``: of the others.
+        field: ``newest_event_us`` for the rows that count for the watermark, ``furthest_us`` for those too far ahead.
     """
-    return max((ack[among] for ack in acks if ack[among] is not None), default=None)
+    return max((ack[field] for ack in acks if ack[field] is not None), default=None)
 
 
-def _operators(
+def _operator_snapshots(
     plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: VerifiedAnswers
 ) -> dict[str, OperatorSnapshot]:
     snapshots = {}
     for uid, operator in sorted(hosted.items()):
-        acks = acknowledged(verified, "operators", uid)
+        acks = payloads_of(verified, "operators", uid)
         if plan.alignment.final and not all(ack["finished"] for ack in acks):
-            raise ProtocolViolation(f"operator {uid}: a subtask acknowledged the last epoch before its data had ended")
+            raise ProtocolViolation(f"operator {uid}: a subtask acknowledged the last epoch before its input ended")
         tables = {
             name: replace(
                 table, handles=tuple(from_json(StateHandle, ack["state"][name], "state handle") for ack in acks)
@@ -282,7 +288,7 @@ def _operators(
         snapshots[uid] = OperatorSnapshot(
             tables=tables,
             firing=tuple(ack["firing_us"] for ack in acks),
-            channels=tuple(_channel(ack["channel"]) for ack in acks),
+            channels=tuple(_channel_handle(ack["channel"]) for ack in acks),
             processed_bytes=tuple(ack["processed_bytes"] for ack in acks),
             rows_in=sum(ack["rows_in"] for ack in acks),
             rows_out=sum(ack["rows_out"] for ack in acks),
@@ -291,13 +297,13 @@ def _operators(
     return snapshots
 
 
-def _channel(document: object) -> ChannelStateHandle | None:
+def _channel_handle(document: object) -> ChannelStateHandle | None:
     return None if document is None else from_json(ChannelStateHandle, document, "channel state handle")
 
 
 def _is_unaligned(verified: VerifiedAnswers, operators: Iterable[str]) -> bool:
     """Return whether a subtask of some operator stopped before the end of its input."""
-    return any(ack["unaligned"] for uid in operators for ack in acknowledged(verified, "operators", uid))
+    return any(ack["unaligned"] for uid in operators for ack in payloads_of(verified, "operators", uid))
 
 
 def _throughput(
@@ -306,17 +312,21 @@ def _throughput(
     snapshots: Mapping[str, OperatorSnapshot],
     tasks: Sequence[TaskTimes],
 ) -> ThroughputEstimate:
-    """Return the throughput of this epoch's subtasks; of the base's where this one shows none."""
+    """Return the throughput of this epoch's subtasks, or the base checkpoint's where this epoch gives no estimate.
+
+    Example for one subtask: 100 bytes replayed from the base's channel state, 900 processed, 300 still in flight at an
+    unaligned barrier. So 900 + 300 - 100 = 1,100 bytes arrived from upstream in this epoch.
+    """
     spent_ms = {(task.level, task.subtask): task.spent_ms("process_ms", "emit_ms") for task in tasks}
     work = []
     for level in range(1, plan.graph.levels + 1):
         hosted = [node.uid for node in plan.graph.at_level(level)]
         for subtask in range(plan.spec.spark.parallelism):
             processed = sum(snapshots[uid].processed_bytes[subtask] for uid in hosted)
-            left = sum(_bytes_in_flight(snapshots[uid])[subtask] for uid in hosted)
+            in_flight = sum(_bytes_in_flight(snapshots[uid])[subtask] for uid in hosted)
             replayed = sum(_replayed_bytes(base, uid, plan.spec.spark.parallelism)[subtask] for uid in hosted)
-            received = max(0, processed + left - replayed)
-            work.append(Work(level, received, processed, left, spent_ms.get((level, subtask), 0)))
+            received = max(0, processed + in_flight - replayed)
+            work.append(Work(level, received, processed, in_flight, spent_ms.get((level, subtask), 0)))
     source_bytes = sum(obj.size for item in plan.inputs for obj in item.objects)
     return measure(work, source_bytes, base.throughput if base is not None else ThroughputEstimate())
 
@@ -326,7 +336,10 @@ def _bytes_in_flight(snapshot: OperatorSnapshot) -> list[int]:
 
 
 def _replayed_bytes(base: CheckpointMetadata | None, uid: str, parallelism: int) -> list[int]:
-    """Return what each subtask got from the base's rows in flight; with another parallelism an equal share."""
+    """Return the bytes of the base's channel state that each subtask replayed.
+
+    After a rescale each subtask counts an equal share: [300, 100] at parallelism 4 gives [100, 100, 100, 100].
+    """
     snapshot = base.operators.get(uid) if base is not None else None
     if snapshot is None:
         return [0] * parallelism

@@ -1,4 +1,4 @@
-"""A trigger answers with the pending checkpoint that it was granted, or with why there is nothing to do."""
+"""Results of a trigger: a pending checkpoint, or the reason why there is nothing to do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, Tim
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A pending checkpoint of the session: its epoch may run.
+    """A pending checkpoint of the session, whose epoch may run.
 
     Attributes:
         sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.
         times: what the trigger measured, for `run_epoch`.
-        opened: the epoch, for this process to run under the trigger's token; None: an earlier trigger granted it.
+        opened: the epoch, for this process to run under the trigger's token; None if an earlier trigger opened it.
     """
 
     checkpoint_id: CheckpointId
@@ -33,12 +33,13 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """No epoch.
+    """The trigger opened no epoch.
 
     Attributes:
-        status: ``empty`` (nothing to do), ``covered`` (a checkpoint has this run's work) or ``drained`` (the end).
-        settles_in_ms: how long until all new objects can be read; None when there is none that may still be written.
-        settling: of which sources they are, as text; "" when there is none.
+        status: ``empty`` (no new input), ``covered`` (a checkpoint already has this run's work) or ``drained`` (the job
+            has finished).
+        settles_in_ms: time until all new objects can be read; None if no object may still be being written.
+        settling: the sources of those objects, as text; "" if there are none.
     """
 
     status: str
