@@ -19,7 +19,7 @@ from milepost.codec.records import from_json
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.checkpoint_metadata import newest_event_us
-from milepost.jobmaster.run.payloads import acknowledged
+from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobspec.graph.rules.node import LAST_MOMENT_US
 from milepost.jobspec.values.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate import AggregateByKey
@@ -341,9 +341,9 @@ class DataPlane:
         expected = [SubtaskKey(0, index) for index in range(senders)]
         expected += [SubtaskKey(level, index) for level in range(1, LEVELS + 1) for index in range(parallelism)]
         verified = verify(checkpoint, FencingToken(1), expected, self.answers)
-        newest_us = newest_event_us(acknowledged(verified, "sources", "events"))
+        newest_us = newest_event_us(payloads_of(verified, "sources", "events"))
         self.watermark_us = source_watermark(self.watermark_us, newest_us, DELAY_US)
-        self.acks = {uid: acknowledged(verified, "operators", uid) for uid in INPUTS}
+        self.acks = {uid: payloads_of(verified, "operators", uid) for uid in INPUTS}
         for uid, acks in self.acks.items():
             self.states[uid] = OperatorState(
                 {

@@ -8,9 +8,6 @@ import pytest
 
 from milepost.epoch.iso_times import iso_ms
 from milepost.errors import (
-from milepost.jobmaster.rollback.inputs import InputSize
-from milepost.jobmaster.rollback.plan import StateRows
-from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
     Busy,
     CheckpointError,
     Fenced,
@@ -25,7 +22,7 @@ from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
 from milepost.jobmaster.jobmaster import NothingToDo, Session
 from milepost.jobmaster.rollback.inputs import InputSize
 from milepost.jobmaster.rollback.plan import StateRows
-from milepost.jobmaster.run.results import shown_by
+from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sinks.contract import TableTarget
 from milepost.sinks.formats.parquet_format import HEADS
