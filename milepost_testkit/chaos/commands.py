@@ -48,7 +48,7 @@ OF_ANY_JOB = (
     "great_expectations",
     "pandas",
     "psycopg",
-    "milepost.quality.library",
+    "milepost.quality.gx",
     "milepost.sinks.formats.delta.delta_format",
     "milepost.sinks.formats.iceberg.iceberg_format",
     "milepost.sinks.formats.postgres.postgres_format",

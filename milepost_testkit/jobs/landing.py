@@ -10,7 +10,7 @@ import pyarrow as pa
 from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
-from milepost.sources.contract import SourceObject, whole
+from milepost.sources.contract import SourceObject, whole_object
 from milepost.storage.open import open_store
 
 
@@ -27,7 +27,7 @@ class Landing:
     def read(self, spec: SourceSpec, key: str, body: bytes) -> pa.Table:
         """Land the body and return all its rows, with the reader's schema checked on every batch."""
         reader = build_reader("flights", spec)
-        batches = list(reader.read_part(self.store, whole(self.put(key, body))))
+        batches = list(reader.read_part(self.store, whole_object(self.put(key, body))))
         assert all(batch.schema.equals(reader.schema) for batch in batches)
         return pa.Table.from_batches(batches, reader.schema)
 

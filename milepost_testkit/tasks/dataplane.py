@@ -38,7 +38,7 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.sinks.records.staging_place import StagingPlace
-from milepost.sources.contract import ObjectPart, SourceObject, whole
+from milepost.sources.contract import ObjectPart, SourceObject, whole_object
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import subtask_answers
@@ -248,7 +248,7 @@ class DataPlane:
 
     def _source(self, index: int, table: pa.Table, parallelism: int, limits: BufferLimits) -> Iterator[pa.RecordBatch]:
         identity = SubtaskIdentity(CheckpointId(self.epochs + 1), FencingToken(1), 0, index)
-        parts = (whole(SourceObject("rows", "1", table.nbytes, 0)),)
+        parts = (whole_object(SourceObject("rows", "1", table.nbytes, 0)),)
         split = SourceSplit("events", identity, self.store.config, parts, TableReader(table), "t", "fail")
         memory = Memory(UNLIMITED, SpillFile(self._cache))
         items = run_source(split, self.store, TaskMetrics(0, index, 0), memory)

@@ -31,7 +31,7 @@ import zstandard
 from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole
+from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole_object
 from milepost.sources.dead_letters import dead_letters
 from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
@@ -207,7 +207,7 @@ def read(store: LocalStore, wanted: Broken) -> str:
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
     batches = []
     try:
-        for batch in reader.read_part(store, whole(obj)):
+        for batch in reader.read_part(store, whole_object(obj)):
             batch.validate(full=True)
             assert batch.schema.equals(reader.schema)
             batches.append(batch)
@@ -228,7 +228,7 @@ def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tup
     """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
     batches, bad = [], []
     try:
-        for item in reader.salvage_part(store, whole(obj)):
+        for item in reader.salvage_part(store, whole_object(obj)):
             if isinstance(item, BadRecord):
                 bad.append(item)
                 continue

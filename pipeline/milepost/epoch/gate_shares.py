@@ -25,12 +25,12 @@ from milepost.quality.gate import columns_of
 from milepost.quality.partial_results import (
     PartialResult,
     Tally,
-    columns_needed,
     combination_for,
     decode_rows,
     encode_rows,
+    required_columns,
 )
-from milepost.quality.partitioning import partitions_of, sample_of
+from milepost.quality.partitioning import partition_rows, sample_rows
 from milepost.sinks.files.deletes import rows_that_stay
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
@@ -127,7 +127,7 @@ def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -
     by_value, in_one_place = _numbers(share, _BY_VALUE), _numbers(share, (Combination.ALL,))
     numbers = [number for number in range(len(suite.expectations)) if number not in (*by_value, *in_one_place)]
     needed = {
-        number: columns_needed(suite.expectations[number], share.key, schema)
+        number: required_columns(suite.expectations[number], share.key, schema)
         for number in range(len(suite.expectations))
     }
     of_sample = list(dict.fromkeys(name for number in in_one_place for name in needed[number]))
@@ -138,12 +138,12 @@ def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -
         if staying.num_rows:
             part = part.with_next(tally.part(staying), suite.rows)
         if in_one_place and suite.sample is not None:
-            sampled = rows_that_stay(sample_of(rows, begin, suite.sample, share.rows)).select(of_sample)
+            sampled = rows_that_stay(sample_rows(rows, begin, suite.sample, share.rows)).select(of_sample)
             part = part.with_next(PartialResult(sample=sampled), suite.rows)
         begin += rows.num_rows
         for number in by_value:
             of_number = staying.select(needed[number])
-            parted = partitions_of(of_number, columns_of(suite.expectations[number]), partitions)
+            parted = partition_rows(of_number, columns_of(suite.expectations[number]), partitions)
             for subtask, some in enumerate(parted):
                 if some.num_rows:
                     yield GateRow(GateRowKind.ROWS, subtask, index, suite.sink, number, encode_rows(some))

@@ -31,7 +31,7 @@ from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.sinks.staging.compaction import MaintenancePlan
 from milepost.sinks.staging.table_buckets import BucketPlan
 from milepost.sources.contract import ObjectPart, SourceObject
-from milepost.sources.planning.forgetting import Forgotten
+from milepost.sources.planning.forgetting import ForgottenRows
 from milepost.sources.planning.plan import SourcePlan
 from milepost.sources.planning.splits import assign_splits
 from milepost.state.buffers.channel_state import ChannelStateHandle
@@ -76,7 +76,7 @@ class SourceInput:
     active_ms: int | None = None
     idle: bool = False
     idle_before: bool = False
-    forgets: Forgotten | None = None
+    forgets: ForgottenRows | None = None
     empty: tuple[str, ...] = ()
 
     @property

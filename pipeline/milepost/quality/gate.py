@@ -23,7 +23,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import Expectation, QualitySpec
 from milepost.jobspec.values.expectations import SET_BY_THE_GATE
 from milepost.quality.evidence import Evidence, json_value, rows_at
-from milepost.quality.library import COUNTS, POSITIONS, answers, built, exception_of, quiet
+from milepost.quality.gx import COUNTS, POSITIONS, build_expectations, exception_of, silence_library, validate_rows
 from milepost.quality.verdict import ExpectationResult, Verdict, VerdictStatus, status_of
 
 _COUNTS = ("element_count", "missing_count", "missing_percent", "unexpected_count", "unexpected_percent")
@@ -57,8 +57,8 @@ def resolve_suite(spec: QualitySpec) -> None:
         EnvironmentUnusable: Great Expectations cannot be imported.
     """
     check_suite(spec)
-    with quiet():
-        built(spec)
+    with silence_library():
+        build_expectations(spec)
 
 
 def evaluate(spec: QualitySpec, table: pa.Table) -> Verdict:
@@ -69,13 +69,15 @@ def evaluate(spec: QualitySpec, table: pa.Table) -> Verdict:
     check_suite(spec)
     if table.num_rows == 0:
         return Verdict(spec.sink, VerdictStatus.SKIPPED, 0, ())
-    with quiet():
-        found = answers(built(spec), table, COUNTS)
-    results = tuple(result_of(expectation, found.get(i)) for i, expectation in enumerate(spec.expectations))
+    with silence_library():
+        found = validate_rows(build_expectations(spec), table, COUNTS)
+    results = tuple(result_from_answer(expectation, found.get(i)) for i, expectation in enumerate(spec.expectations))
     return Verdict(spec.sink, status_of(results), table.num_rows, results)
 
 
-def evidence(spec: QualitySpec, wanted: Sequence[int], table: pa.Table, key: Sequence[str]) -> dict[int, Evidence]:
+def collect_evidence(
+    spec: QualitySpec, wanted: Sequence[int], table: pa.Table, key: Sequence[str]
+) -> dict[int, Evidence]:
     """Look again at rows that were judged: return what refused them.
 
     Args:
@@ -84,31 +86,31 @@ def evidence(spec: QualitySpec, wanted: Sequence[int], table: pa.Table, key: Seq
     """
     if not wanted:
         return {}
-    with quiet():
-        chosen = [one for one in built(spec) if one.meta["number"] in wanted]
-        found = answers(chosen, table, POSITIONS)
+    with silence_library():
+        chosen = [one for one in build_expectations(spec) if one.meta["number"] in wanted]
+        found = validate_rows(chosen, table, POSITIONS)
     return {
         number: Evidence(
-            rows_at(table, refused(answer)[: spec.rows], shown_columns(spec.expectations[number], key)),
+            rows_at(table, refused_positions(answer)[: spec.rows], shown_columns(spec.expectations[number], key)),
             json_value(answer.result.get("observed_value")),
         )
         for number, answer in found.items()
     }
 
 
-def refused(answer: Any) -> list[int]:
+def refused_positions(answer: Any) -> list[int]:
     """Return the positions of the rows that an expectation refuses, where it was asked for them."""
     return [int(one) for one in answer.result.get("unexpected_index_list") or ()]
 
 
-def result_of(expectation: Expectation, found: Any) -> ExpectationResult:
+def result_from_answer(expectation: Expectation, found: Any) -> ExpectationResult:
     """Return the outcome of an expectation by what the library answered; None: nothing."""
     exception = exception_of(found)
     counts = {} if found is None else {name: found.result.get(name) for name in _COUNTS}
-    return outcome(expectation, exception is None and bool(found.success), counts, exception)
+    return expectation_result(expectation, exception is None and bool(found.success), counts, exception)
 
 
-def outcome(
+def expectation_result(
     expectation: Expectation, success: bool, counts: Mapping[str, Any], exception: str | None = None
 ) -> ExpectationResult:
     """Return the outcome of an expectation with those of its counts that it has: a percentage of no rows is None."""

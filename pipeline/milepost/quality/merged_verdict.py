@@ -15,8 +15,8 @@ import pyarrow as pa
 from milepost.jobspec.job.spec import Expectation, QualitySpec
 from milepost.jobspec.values.expectation_combination import Combination
 from milepost.quality.evidence import Evidence, json_value
-from milepost.quality.gate import evaluate, evidence, outcome, result_of
-from milepost.quality.library import COUNTS, answers, built, like, quiet
+from milepost.quality.gate import collect_evidence, evaluate, expectation_result, result_from_answer
+from milepost.quality.gx import COUNTS, build_expectation, build_expectations, silence_library, validate_rows
 from milepost.quality.partial_results import ExpectationMetrics, PartialResult, combination_for
 from milepost.quality.verdict import SAMPLED, ExpectationResult, Verdict, VerdictStatus, status_of
 
@@ -27,7 +27,7 @@ _RANGED = "expect_column_max_to_be_between"
 Seen = tuple[ExpectationResult, Evidence]
 
 
-def verdict_of(
+def decide_verdict(
     suite: QualitySpec, part: PartialResult, schema: pa.Schema, key: tuple[str, ...]
 ) -> tuple[Verdict, dict[int, Evidence]]:
     """Return the verdict on the rows of a part that all parts were joined to, and what refused them, by place.
@@ -39,8 +39,8 @@ def verdict_of(
         return Verdict(suite.sink, VerdictStatus.SKIPPED, 0, ()), {}
     hows = {number: combination_for(one, schema) for number, one in enumerate(suite.expectations)}
     seen = _of_sample(suite, [number for number, how in hows.items() if how is Combination.ALL], part, key)
-    with quiet():
-        own = built(suite)
+    with silence_library():
+        own = build_expectations(suite)
         for number, how in hows.items():
             if how is not Combination.ALL:
                 found = part.metrics.get(number, ExpectationMetrics(exception="was not asked of any rows"))
@@ -58,10 +58,13 @@ def _of_sample(suite: QualitySpec, numbers: list[int], part: PartialResult, key:
     sample = part.sample
     if suite.sample is None or sample is None or not sample.num_rows:
         why = f"needs all rows at once, and {part.rows} are too many; write `sample: 100000` beside `expectations`"
-        return {number: (outcome(one, False, {}, why), Evidence()) for number, one in zip(numbers, every, strict=True)}
+        return {
+            number: (expectation_result(one, False, {}, why), Evidence())
+            for number, one in zip(numbers, every, strict=True)
+        }
     asked = suite.model_copy(update={"expectations": tuple(every)})
     verdict = evaluate(asked, sample)
-    shown = evidence(asked, verdict.vetoing, sample, key)
+    shown = collect_evidence(asked, verdict.vetoing, sample, key)
     size = {SAMPLED: sample.num_rows}
     return {
         number: (_with_counts(verdict.expectations[at], size), shown.get(at, Evidence()))
@@ -83,15 +86,15 @@ def _settled(
     schema: pa.Schema,
 ) -> Seen:
     if found.exception is not None:
-        return outcome(expectation, False, {}, found.exception), Evidence()
+        return expectation_result(expectation, False, {}, found.exception), Evidence()
     if found.counted:
         success, counts = _by_counts(found, mostly)
-        return outcome(expectation, success, counts), Evidence(found.rows)
+        return expectation_result(expectation, success, counts), Evidence(found.rows)
     if how is Combination.ROWS:
-        return outcome(expectation, found.met, {}), Evidence()
+        return expectation_result(expectation, found.met, {}), Evidence()
     one, rows = _question(expectation, how, found, schema)
-    answer = answers([one], rows, COUNTS, part.nullable).get(0)
-    result = result_of(expectation, answer)
+    answer = validate_rows([one], rows, COUNTS, part.nullable).get(0)
+    result = result_from_answer(expectation, answer)
     observed = None if answer is None else json_value(answer.result.get("observed_value"))
     return result, Evidence(observed_value=observed)
 
@@ -115,7 +118,7 @@ def _question(
 ) -> tuple[Any, pa.Table]:
     """Return what to ask the library, and about which rows."""
     arguments = {k: v for k, v in expectation.arguments.items() if k not in ("row_condition", "condition_parser")}
-    own, column = like(expectation.type, arguments, 0), str(arguments.get("column"))
+    own, column = build_expectation(expectation.type, arguments, 0), str(arguments.get("column"))
     if how is Combination.COLUMNS:
         return own, schema.empty_table()
     if how in (Combination.ENDS, Combination.VALUES):
@@ -129,7 +132,9 @@ def _question(
     bounds = {name: arguments[name] for name in _RANGE if name in arguments}
     if "value" in arguments:  # the number of rows is to be this
         bounds = {"min_value": arguments["value"], "max_value": arguments["value"]}
-    return like(_RANGED, {"column": "number", **bounds}, 0), _one_value("number", _number(expectation, how, found))
+    return build_expectation(_RANGED, {"column": "number", **bounds}, 0), _one_value(
+        "number", _number(expectation, how, found)
+    )
 
 
 def _number(expectation: Expectation, how: Combination, found: ExpectationMetrics) -> int | float:

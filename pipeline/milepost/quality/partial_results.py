@@ -24,16 +24,16 @@ from milepost.jobspec.job.spec import Expectation, QualitySpec
 from milepost.jobspec.values.expectation_combination import Combination, combination_of
 from milepost.quality.evidence import rows_at
 from milepost.quality.far_dates import FarDate
-from milepost.quality.gate import columns_of, refused, shown_columns
-from milepost.quality.library import (
+from milepost.quality.gate import columns_of, refused_positions, shown_columns
+from milepost.quality.gx import (
     COUNTS,
     POSITIONS,
-    answers,
-    built,
+    build_expectation,
+    build_expectations,
     columns_with_nulls,
     exception_of,
-    like,
-    quiet,
+    silence_library,
+    validate_rows,
 )
 from milepost.quality.partitioning import can_partition_by
 
@@ -150,7 +150,7 @@ def combination_for(expectation: Expectation, schema: pa.Schema) -> Combination:
     return how
 
 
-def columns_needed(expectation: Expectation, key: Sequence[str], schema: pa.Schema) -> list[str]:
+def required_columns(expectation: Expectation, key: Sequence[str], schema: pa.Schema) -> list[str]:
     """Return the columns by which an expectation judges rows, and those that are shown of them."""
     wanted = shown_columns(expectation, key)
     every = not columns_of(expectation) or expectation.arguments.get("row_condition") is not None
@@ -167,16 +167,16 @@ class Tally:
     def __init__(self, suite: QualitySpec, key: Sequence[str], schema: pa.Schema, numbers: Collection[int]) -> None:
         self._suite, self._key = suite, key
         self._hows = {number: combination_for(suite.expectations[number], schema) for number in numbers}
-        with quiet():
-            every = built(suite)
+        with silence_library():
+            every = build_expectations(suite)
             self._own = {number: every[number] for number in numbers}
             asked = (self._asked(number, how) for number, how in self._hows.items())
             self._asks = {one.meta["number"]: one for one in asked if one is not None}
 
     def part(self, rows: pa.Table) -> PartialResult:
         """Return what the expectations find in one piece, which has rows."""
-        with quiet():
-            answered = answers(list(self._asks.values()), rows, COUNTS)
+        with silence_library():
+            answered = validate_rows(list(self._asks.values()), rows, COUNTS)
             found = {number: self._metrics(number, answered.get(number), rows) for number in self._hows}
             seen = self._refused([number for number, one in found.items() if one.refused], rows)
         found |= {number: replace(found[number], rows=shown) for number, shown in seen.items()}
@@ -187,9 +187,9 @@ class Tally:
         expectation = self._suite.expectations[number]
         column = {"column": expectation.arguments.get("column"), "min_value": 0}
         if how is Combination.MEAN:
-            return like("expect_column_sum_to_be_between", column, number)
+            return build_expectation("expect_column_sum_to_be_between", column, number)
         if how is Combination.DISTINCT:
-            return like("expect_column_unique_value_count_to_be_between", column, number)
+            return build_expectation("expect_column_unique_value_count_to_be_between", column, number)
         by_library = (Combination.ROWS, Combination.KEYS, Combination.COUNT, Combination.ENDS, Combination.SUM)
         return self._own[number] if how in by_library else None
 
@@ -223,9 +223,11 @@ class Tally:
         """Return some of the rows that critical expectations refuse."""
         suite = self._suite
         wanted = [one for one in numbers if suite.expectations[one].severity == "critical" and suite.rows]
-        found = answers([self._asks[number] for number in wanted], rows, POSITIONS)
+        found = validate_rows([self._asks[number] for number in wanted], rows, POSITIONS)
         return {
-            number: rows_at(rows, refused(answer)[: suite.rows], shown_columns(suite.expectations[number], self._key))
+            number: rows_at(
+                rows, refused_positions(answer)[: suite.rows], shown_columns(suite.expectations[number], self._key)
+            )
             for number, answer in found.items()
         }
 

@@ -20,7 +20,7 @@ def can_partition_by(types: Sequence[pa.DataType]) -> bool:
     return not any(pa.types.is_nested(one) or isinstance(one, pa.BaseExtensionType) for one in types)
 
 
-def partitions_of(rows: pa.Table, columns: Sequence[str], parts: int) -> list[pa.Table]:
+def partition_rows(rows: pa.Table, columns: Sequence[str], parts: int) -> list[pa.Table]:
     """Cut rows into so many parts, in each the rows keep their order; rows that are equal in the columns stay together.
 
     Numbers are equal as pandas has it: 0.0 and -0.0, and NaN and null.
@@ -38,7 +38,7 @@ def partitions_of(rows: pa.Table, columns: Sequence[str], parts: int) -> list[pa
     return [sorted_rows.slice(end - size, size) for end, size in zip(ends, np.diff(ends, prepend=0), strict=True)]
 
 
-def sample_of(rows: pa.Table, begin: int, size: int, total: int) -> pa.Table:
+def sample_rows(rows: pa.Table, begin: int, size: int, total: int) -> pa.Table:
     """Return those of some rows that are in a sample: `size` of `total` rows, evenly spread.
 
     Args:

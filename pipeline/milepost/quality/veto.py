@@ -64,7 +64,7 @@ class Veto:
         return body
 
 
-def veto_of(
+def build_veto(
     checkpoint_id: int,
     verdict: GateVerdict,
     specs: Sequence[QualitySpec],

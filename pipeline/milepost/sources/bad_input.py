@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from milepost.sources.contract import BadRecord
 
-NAMED_BAD = 5
+MAX_NAMED_BAD_RECORDS = 5
 """So many bad records are named; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class BadPlace:
+class BadRecordLocation:
     """Where a record lies that cannot be read, and why not. line: of a Parquet object, the row."""
 
     object: str
@@ -30,7 +30,7 @@ class BadPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadTogether:
+class TriggerCounts:
     """How many records of a source one trigger had planned could be read, and how many could not.
 
     Attributes:
@@ -57,8 +57,8 @@ class BadInput:
     records: int = 0
     objects: int = 0
     total: int = 0
-    first: tuple[BadPlace, ...] = ()
-    read: tuple[ReadTogether, ...] = ()
+    first: tuple[BadRecordLocation, ...] = ()
+    read: tuple[TriggerCounts, ...] = ()
 
 
 class BadInputCounter:
@@ -66,62 +66,64 @@ class BadInputCounter:
 
     def __init__(self) -> None:
         self.records = self.objects = 0
-        self._first: list[BadPlace] = []
+        self._first: list[BadRecordLocation] = []
         self._read: dict[int | None, list[int]] = {}
 
-    def rows(self, planned_ms: int | None, count: int) -> None:
+    def add_rows(self, planned_ms: int | None, count: int) -> None:
         """Take rows in that could be read."""
         self._read.setdefault(planned_ms, [0, 0])[0] += count
 
-    def bad(self, planned_ms: int | None, count: int, first: Iterable[BadRecord], *, whole: bool = False) -> int:
+    def add_bad(
+        self, planned_ms: int | None, count: int, first: Iterable[BadRecord], *, whole_object: bool = False
+    ) -> int:
         """Take bad records in, or a whole object; return how many of that trigger there are by now.
 
         Args:
             first: as many of them as may be named.
         """
         self.records += count
-        self.objects += whole
+        self.objects += whole_object
         for record in first:
             line = record.line if record.row is None else record.row
-            self._first.append(BadPlace(record.key, line, record.column, record.clause))
-        del self._first[NAMED_BAD:]
+            self._first.append(BadRecordLocation(record.key, line, record.column, record.clause))
+        del self._first[MAX_NAMED_BAD_RECORDS:]
         read = self._read.setdefault(planned_ms, [0, 0])
         read[1] += count
         return read[1]
 
     def result(self) -> BadInput:
         """Return what was counted."""
-        read = tuple(ReadTogether(planned_ms, rows, bad) for planned_ms, (rows, bad) in self._read.items())
+        read = tuple(TriggerCounts(planned_ms, rows, bad) for planned_ms, (rows, bad) in self._read.items())
         return BadInput(self.records, self.objects, self.records, tuple(self._first), read)
 
 
-def together(parts: Sequence[BadInput], before: BadInput | None) -> BadInput:
+def merge_bad_input(parts: Sequence[BadInput], before: BadInput | None) -> BadInput:
     """Return what the subtasks of an epoch counted, in their order, on top of the lineage's total before it."""
     records = sum(part.records for part in parts)
     return BadInput(
         records=records,
         objects=sum(part.objects for part in parts),
         total=records + (before.total if before is not None else 0),
-        first=tuple(place for part in parts for place in part.first)[:NAMED_BAD],
+        first=tuple(place for part in parts for place in part.first)[:MAX_NAMED_BAD_RECORDS],
     )
 
 
-def read_together(parts: Iterable[BadInput]) -> tuple[ReadTogether, ...]:
+def counts_by_trigger(parts: Iterable[BadInput]) -> tuple[TriggerCounts, ...]:
     """Return the records by trigger, over all subtasks."""
     found: dict[int | None, list[int]] = {}
     for one in (one for part in parts for one in part.read):
         counts = found.setdefault(one.planned_ms, [0, 0])
         counts[0] += one.rows
         counts[1] += one.bad
-    return tuple(ReadTogether(planned_ms, rows, bad) for planned_ms, (rows, bad) in found.items())
+    return tuple(TriggerCounts(planned_ms, rows, bad) for planned_ms, (rows, bad) in found.items())
 
 
-def beyond_records(source: str, count: int, limit: int, bad: BadInput) -> str:
+def too_many_bad_records(source: str, count: int, limit: int, bad: BadInput) -> str:
     """Return that too many records of a source cannot be read."""
     return f"source {source}: at least {count} records cannot be read, max_bad_records is {limit}{_named(bad)}"
 
 
-def beyond_ratio(source: str, read: ReadTogether, ratio: float, bad: BadInput) -> str:
+def bad_ratio_too_high(source: str, read: TriggerCounts, ratio: float, bad: BadInput) -> str:
     """Return that too large a share of a source's records cannot be read."""
     records = read.rows + read.bad
     share = f"{read.bad} of {records} records cannot be read ({read.bad / records:.2%})"

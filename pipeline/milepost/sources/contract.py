@@ -16,10 +16,10 @@ from milepost.protocol.records.object_store import ObjectStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_VALUE = 80
+MAX_VALUE_CHARS = 80
 """Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""
 
-MAX_RAW = 1024
+MAX_RAW_BYTES = 1024
 """Bytes of a bad record that a dead letter has."""
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
@@ -73,7 +73,7 @@ class ObjectPart:
         return self.stop - self.start
 
 
-def whole(obj: SourceObject) -> ObjectPart:
+def whole_object(obj: SourceObject) -> ObjectPart:
     """Return all of an object."""
     return ObjectPart(obj, 0, obj.size)
 
@@ -96,20 +96,22 @@ class BadRecord(Exception):
         value: str | None,
         reason: str,
         *,
-        said: str = "",
+        engine_message: str = "",
         row: int | None = None,
         raw: bytes | None = None,
     ) -> None:
-        cut = value if value is None or len(value) <= MAX_VALUE else value[: MAX_VALUE - 1] + "…"
+        cut = value if value is None or len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
         cut = cut if cut is None else printable(cut)
         place = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
         self.key, self.line, self.column, self.value, self.clause = key, line, column, cut, reason
-        self.said, self.row, self.raw = said, row, raw
-        self.reason = reason + (f" ({said})" if said else "") + (f" (row {row:,})" if row is not None else "")
+        self.engine_message, self.row, self.raw = engine_message, row, raw
+        self.reason = (
+            reason + (f" ({engine_message})" if engine_message else "") + (f" (row {row:,})" if row is not None else "")
+        )
         super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + self.reason)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        keywords: dict[str, Any] = {"said": self.said, "row": self.row, "raw": self.raw}
+        keywords: dict[str, Any] = {"engine_message": self.engine_message, "row": self.row, "raw": self.raw}
         return partial(type(self), **keywords), (self.key, self.line, self.column, self.value, self.clause)
 
 

@@ -21,7 +21,7 @@ def dead_letters(records: Iterable[BadRecord]) -> pa.RecordBatch:
             "line": bad.line if bad.row is None else bad.row,
             "column": bad.column,
             "value": bad.value,
-            "reason": bad.clause + (f" ({bad.said})" if bad.said else ""),
+            "reason": bad.clause + (f" ({bad.engine_message})" if bad.engine_message else ""),
             "raw": bad.raw,
         }
         for bad in records

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.contract import PartReader, SourceObject, whole
+from milepost.sources.contract import PartReader, SourceObject, whole_object
 
 _BATCH_ROWS = 65_536
 
@@ -25,7 +25,7 @@ def read_dimension(
     """
     batches, size = [], 0
     for obj in objects:
-        for batch in reader.read_part(store, whole(obj)):
+        for batch in reader.read_part(store, whole_object(obj)):
             batches.append(batch)
             size += batch.nbytes
             if size > limit:
@@ -60,7 +60,7 @@ def decode_dimension(body: bytes) -> pa.Table:
     return pa.ipc.open_file(pa.BufferReader(body)).read_all()
 
 
-def as_declared(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def cast_to_declared(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return recorded rows with the columns that a source declares now.
 
     Raises:

@@ -11,7 +11,7 @@ from milepost.sources.contract import SourceObject
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NAMED_AHEAD = 5
+MAX_NAMED_OBJECTS = 5
 """So many objects with rows ahead are named; all rows are counted."""
 
 _INT64 = 2**63
@@ -31,16 +31,16 @@ class RowsAhead:
     newest_us: int
 
 
-def first_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
+def merge_rows_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
     """Return the first objects with rows ahead, of those of a source's subtasks in order; parts of one are together."""
     found: dict[str, RowsAhead] = {}
     for one in of_subtasks:
         known = found.get(one.key, RowsAhead(one.key, 0, one.newest_us))
         found[one.key] = RowsAhead(one.key, known.rows + one.rows, max(known.newest_us, one.newest_us))
-    return tuple(found.values())[:NAMED_AHEAD]
+    return tuple(found.values())[:MAX_NAMED_OBJECTS]
 
 
-class EventTimes:
+class EventTimeTracker:
     """Takes the event times of one subtask's batches, in order.
 
     A row that is more than `ahead_us` ahead of its object's trigger counts for `ahead`, and never for `newest_us`: one
@@ -90,7 +90,7 @@ class EventTimes:
         if self.ahead and self.ahead[-1].key == key:
             known = self.ahead[-1]
             self.ahead[-1] = RowsAhead(key, known.rows + rows, max(known.newest_us, newest_us))
-        elif len(self.ahead) < NAMED_AHEAD:
+        elif len(self.ahead) < MAX_NAMED_OBJECTS:
             self.ahead.append(RowsAhead(key, rows, newest_us))
 
 

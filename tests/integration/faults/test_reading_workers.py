@@ -18,7 +18,7 @@ from pyspark import cloudpickle
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.build import build_reader
 from milepost.sources.contract import ObjectPart, PartReader
-from milepost.sources.readers.streams import WHOLE_BYTES
+from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 from milepost.spark.task.planning import levels
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -113,7 +113,7 @@ def test_a_worker_that_dies_over_a_part_of_an_object_is_told_with_the_part(
 ) -> None:
     spec.write_text(SPEC.replace("on_missing: skip, ", ""))
     lines = (json.dumps({"k": 7, "ignored": "x" * 100_000}) + "\n") * 400
-    assert len(lines) > WHOLE_BYTES
+    assert len(lines) > MAX_WHOLE_READ_BYTES
     (spec.parent / "landing" / "c.json").write_text(lines)
     with monkeypatch.context() as patch:
         patch.setattr(levels, "build_reader", lambda name, of: Dying(build_reader(name, of), "c.json", signal.SIGKILL))
@@ -146,7 +146,7 @@ def test_an_object_that_goes_while_it_is_read_is_not_skipped_and_counts_once_whe
     """Rows of it were handed on: skipped, it would be half in the table now, and whole as well when it is back."""
     large = spec.parent / "landing" / "c.json"
     lines = (json.dumps({"k": 7, "ignored": "x" * 100_000}) + "\n") * 400
-    assert len(lines) > WHOLE_BYTES, "it is read in parts"
+    assert len(lines) > MAX_WHOLE_READ_BYTES, "it is read in parts"
     large.write_text(lines)
     with monkeypatch.context() as patch:
         patch.setattr(levels, "build_reader", lambda name, of: Losing(build_reader(name, of), large))

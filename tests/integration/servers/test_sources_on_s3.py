@@ -20,9 +20,9 @@ from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
-from milepost.sources.contract import ObjectPart, SourceObject, whole
+from milepost.sources.contract import ObjectPart, SourceObject, whole_object
 from milepost.sources.planning.consumed import ConsumedSet, append, load
-from milepost.sources.planning.objects import Listing, list_objects, split_path
+from milepost.sources.planning.listing import Listing, list_objects, split_path
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.sources.readers import streams
 from milepost.storage.open import open_store
@@ -58,7 +58,7 @@ def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore
         flights.land(landing, range(2 * epoch - 1, 2 * epoch + 1))
         planned = plan(list_objects(landing, PATTERN), consumed, max_files=4)
         for obj in planned.objects:
-            read[obj.key] = sum(batch.num_rows for batch in reader.read_part(landing, whole(obj)))
+            read[obj.key] = sum(batch.num_rows for batch in reader.read_part(landing, whole_object(obj)))
         handles = append(job, f"chk-{epoch}/flights-", handles, planned.consumed, epoch)[0]
         consumed = load(job, handles)
     assert read == {key: fact.rows for key, fact in facts.items()}
@@ -76,16 +76,16 @@ def test_an_object_that_changed_or_vanished_is_noticed(landing: ObjectStore, tmp
     landing.put(first.key, flights.day_body(3))
     landing.delete([second.key])
     with pytest.raises(CommitConflict):
-        list(reader.read_part(landing, whole(first)))
+        list(reader.read_part(landing, whole_object(first)))
     with pytest.raises(NotFound):
-        list(reader.read_part(landing, whole(second)))
+        list(reader.read_part(landing, whole_object(second)))
     consumed = load(job, append(job, "chk-1/flights-", (), [first, second], 1)[0])
     with pytest.raises(SourceChanged, match=first.key):
         plan(list_objects(landing, PATTERN), consumed)
 
 
 def test_parts_of_an_object_are_ranges_of_one_version(landing: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(streams, "MAX_WHOLE_READ_BYTES", 0)
     body = "k,t\n" + "".join(f"{number},text\n" for number in range(10_000))
     stat = landing.put("a.csv", body.encode())
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)

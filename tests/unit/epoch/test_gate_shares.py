@@ -15,7 +15,7 @@ from milepost.jobspec.job.spec import QualitySpec
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.quality.gate import evaluate
-from milepost.quality.merged_verdict import verdict_of
+from milepost.quality.merged_verdict import decide_verdict
 from milepost.quality.verdict import Verdict, VerdictStatus
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.records.committables import Committable, decode_schema
@@ -45,7 +45,7 @@ class Staged:
     def judged(self, spec: QualitySpec) -> Verdict:
         shares = shares_of(spec, self.committable, ("k",), self.config)
         part = judged_here(shares, open_store)["table"]
-        return verdict_of(spec, part, decode_schema(self.committable.schema), ("k",))[0]
+        return decide_verdict(spec, part, decode_schema(self.committable.schema), ("k",))[0]
 
 
 def rows(begin: int, end: int) -> pa.Table:

@@ -30,7 +30,7 @@ from milepost.jobmaster.jobmaster import Session
 from milepost.jobspec.job.spec import QualitySpec
 from milepost.jobspec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from milepost.quality.gate import check_suite, evaluate, resolve_suite
-from milepost.quality.library import begin_loading
+from milepost.quality.gx import start_loading
 from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -350,7 +350,7 @@ def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
     empty = ModuleType("great_expectations")
     empty.__spec__ = ModuleSpec("great_expectations", None)
     monkeypatch.setitem(sys.modules, "great_expectations", empty)
-    thread = begin_loading([suite(IN_RANGE)])
+    thread = start_loading([suite(IN_RANGE)])
     assert thread is not None
     thread.join()
     assert capfd.readouterr() == ("", "")
@@ -362,7 +362,7 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     """And not for an epoch that nothing is to be asked of."""
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
-    monkeypatch.setattr("milepost.quality.library._import", began.set)
+    monkeypatch.setattr("milepost.quality.gx._import", began.set)
     monkeypatch.setattr("milepost.jobmaster.run.trigger.resolve_suite", lambda spec: None)
 
     def look(plan: EpochPlan) -> None:
@@ -375,4 +375,4 @@ def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkey
     with wording.raises(StoreUnavailable):
         job.master.run(Session.cli(), SparklessRunner(before=look))
     began.clear()
-    assert begin_loading(()) is None and not began.is_set()
+    assert start_loading(()) is None and not began.is_set()

@@ -21,10 +21,10 @@ from milepost.jobspec.job.spec import QualitySpec
 from milepost.jobspec.values.expectation_combination import COMBINATIONS, Combination, combination_of
 from milepost.jobspec.values.expectations import ARGUMENTS
 from milepost.quality.evidence import Evidence
-from milepost.quality.gate import columns_of, evaluate, evidence
-from milepost.quality.merged_verdict import verdict_of
-from milepost.quality.partial_results import MAX_VALUES, PartialResult, Tally, columns_needed, combination_for
-from milepost.quality.partitioning import partitions_of, sample_of
+from milepost.quality.gate import collect_evidence, columns_of, evaluate
+from milepost.quality.merged_verdict import decide_verdict
+from milepost.quality.partial_results import MAX_VALUES, PartialResult, Tally, combination_for, required_columns
+from milepost.quality.partitioning import partition_rows, sample_rows
 from milepost.quality.verdict import ExpectationResult, Verdict, VerdictStatus
 from milepost_testkit import profiles, wording
 
@@ -80,14 +80,14 @@ def judged_in_parts(
     whole = pa.concat_tables(pieces)
     for number in [number for number, how in hows.items() if how in by_value]:
         expectation = spec.expectations[number]
-        needed = whole.select(columns_needed(expectation, key, schema))
-        for rows in partitions_of(needed, columns_of(expectation), cuts):
+        needed = whole.select(required_columns(expectation, key, schema))
+        for rows in partition_rows(needed, columns_of(expectation), cuts):
             if rows.num_rows:
                 parts.append(PartialResult(metrics=Tally(spec, key, rows.schema, [number]).part(rows).metrics))
     joined = PartialResult()
     for part in parts:
         joined = joined.with_next(from_json(PartialResult, json.loads(json.dumps(to_json(part))), "a part"), spec.rows)
-    return verdict_of(spec, joined, schema, key)
+    return decide_verdict(spec, joined, schema, key)
 
 
 @st.composite
@@ -195,7 +195,7 @@ def test_refused_rows_are_those_that_the_whole_table_shows_first() -> None:
     rows = pa.table({"k": range(100), "v": [number % 3 for number in range(100)], "w": ["x"] * 100})
     spec = suite({"type": "expect_column_values_to_be_between", "column": "v", "max_value": 1}, rows=5)
     _, found = judged_in_parts(spec, cut(rows, [10, 11, 12]), ("k",))
-    assert found == evidence(spec, [0], rows, ["k"])
+    assert found == collect_evidence(spec, [0], rows, ["k"])
     assert [row["k"] for row in found[0].rows] == [2, 5, 8, 11, 14] and found[0].rows[0].keys() == {"k", "v"}
 
 
@@ -214,16 +214,16 @@ def test_equal_values_are_in_one_part_whatever_stands_beside_them(type_: pa.Data
     through = {pa.binary(): pa.string(), pa.decimal128(9, 2): pa.string(), pa.date32(): pa.int32()}
     values = some.cast(through.get(type_, pa.int64())).cast(type_)
     rows = pa.table({"v": values, "n": range(5)})
-    parts = partitions_of(rows, ["v"], 64)
+    parts = partition_rows(rows, ["v"], 64)
     of_row = {number: at for at, part in enumerate(parts) for number in part["n"].to_pylist()}
     assert of_row[0] == of_row[4] and of_row[1] == of_row[2]
     for number in range(5):
-        (alone,) = [at for at, part in enumerate(partitions_of(rows.slice(number, 1), ["v"], 64)) if part.num_rows]
+        (alone,) = [at for at, part in enumerate(partition_rows(rows.slice(number, 1), ["v"], 64)) if part.num_rows]
         assert alone == of_row[number]
 
 
 def test_both_zeros_are_in_one_part() -> None:
-    parts = partitions_of(pa.table({"v": [0.0, -0.0, float("nan"), None]}), ["v"], 63)
+    parts = partition_rows(pa.table({"v": [0.0, -0.0, float("nan"), None]}), ["v"], 63)
     assert sorted(part.num_rows for part in parts if part.num_rows) in ([4], [2, 2])
 
 
@@ -255,8 +255,8 @@ def test_what_needs_all_rows_vetoes_without_a_sample_and_says_what_to_write() ->
 @pytest.mark.parametrize(("size", "total"), [(1, 1), (1, 10), (3, 10), (10, 10), (50, 10), (100_000, 5_000_000_000)])
 def test_a_sample_is_spread_evenly_and_is_the_same_wherever_rows_are_cut(size: int, total: int) -> None:
     rows = pa.table({"n": range(min(total, 100_000))})
-    whole = sample_of(rows, 0, size, total)
-    cut_up = [sample_of(rows.slice(begin, 7), begin, size, total) for begin in range(0, min(70, total), 7)]
+    whole = sample_rows(rows, 0, size, total)
+    cut_up = [sample_rows(rows.slice(begin, 7), begin, size, total) for begin in range(0, min(70, total), 7)]
     assert pa.concat_tables(cut_up)["n"].to_pylist() == [n for n in whole["n"].to_pylist() if n < 70]
     if total == rows.num_rows:
         assert whole.num_rows == min(size, total)

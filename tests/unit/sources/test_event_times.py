@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.sources.contract import SourceObject
-from milepost.sources.event_times import NAMED_AHEAD, EventTimes, RowsAhead, first_ahead
+from milepost.sources.event_times import MAX_NAMED_OBJECTS, EventTimeTracker, RowsAhead, merge_rows_ahead
 
 PLANNED_MS = 1_800_000_000_123
 AHEAD_US = 7 * 86_400_000_000
@@ -25,8 +25,8 @@ def batch(values: list[int], unit: str = "us", zone: str | None = "UTC") -> pa.R
     return pa.record_batch({"t": pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone))})
 
 
-def times(*batches: tuple[SourceObject, pa.RecordBatch], ahead_us: int | None = AHEAD_US) -> EventTimes:
-    found = EventTimes("t", ahead_us)
+def times(*batches: tuple[SourceObject, pa.RecordBatch], ahead_us: int | None = AHEAD_US) -> EventTimeTracker:
+    found = EventTimeTracker("t", ahead_us)
     for obj, rows in batches:
         found.add(obj, rows)
     return found
@@ -75,18 +75,18 @@ def test_each_object_is_judged_by_the_trigger_that_planned_it() -> None:
 
 
 def test_so_many_objects_are_named_and_all_rows_counted() -> None:
-    found = times(*((planned(f"{n}.csv"), batch([LIMIT_US + 1])) for n in range(NAMED_AHEAD + 3)))
-    assert [one.key for one in found.ahead] == [f"{n}.csv" for n in range(NAMED_AHEAD)]
-    assert found.ahead_rows == NAMED_AHEAD + 3
+    found = times(*((planned(f"{n}.csv"), batch([LIMIT_US + 1])) for n in range(MAX_NAMED_OBJECTS + 3)))
+    assert [one.key for one in found.ahead] == [f"{n}.csv" for n in range(MAX_NAMED_OBJECTS)]
+    assert found.ahead_rows == MAX_NAMED_OBJECTS + 3
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_a_static_source_and_an_empty_batch_have_no_event_time(zone: str | None) -> None:
-    static = EventTimes(None, AHEAD_US)
+    static = EventTimeTracker(None, AHEAD_US)
     static.add(planned(), batch([1], zone=zone))
     assert static.newest_us is None and times((planned(), batch([], zone=zone))).newest_us is None
 
 
 def test_rows_ahead_of_an_object_that_several_subtasks_read_are_counted_together() -> None:
     read = [RowsAhead("a", 2, 50), RowsAhead("b", 1, 70), RowsAhead("b", 3, 60), RowsAhead("c", 1, 10)]
-    assert first_ahead(read) == (RowsAhead("a", 2, 50), RowsAhead("b", 4, 70), RowsAhead("c", 1, 10))
+    assert merge_rows_ahead(read) == (RowsAhead("a", 2, 50), RowsAhead("b", 4, 70), RowsAhead("c", 1, 10))

@@ -14,8 +14,8 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.build import build_reader
-from milepost.sources.contract import whole
-from milepost.sources.planning.objects import list_objects, split_path
+from milepost.sources.contract import whole_object
+from milepost.sources.planning.listing import list_objects, split_path
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.jobs.flights import flights
@@ -103,7 +103,7 @@ def test_the_job_s_reader_reads_every_landed_row(store: ObjectStore) -> None:
     flights.land(store, range(8, 12))
     reader = build_reader("flights", spec)
     objects = list_objects(store, split_path(spec.path)[1]).objects
-    rows = {obj.key: sum(batch.num_rows for batch in reader.read_part(store, whole(obj))) for obj in objects}
+    rows = {obj.key: sum(batch.num_rows for batch in reader.read_part(store, whole_object(obj))) for obj in objects}
     assert rows == {key: fact.rows for key, fact in flights.facts(range(8, 12)).items()}
 
 

@@ -24,7 +24,7 @@ from milepost.protocol.records.ids import CheckpointId, TimelineId
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.consumed import load
-from milepost.sources.planning.objects import list_objects, named_objects
+from milepost.sources.planning.listing import format_object_list, list_objects
 from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 
@@ -387,7 +387,7 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
         ]
         raise SourceChanged(
             f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
-            f"{named_objects(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
+            f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
             hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
             f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",
             objects=faults,

@@ -31,7 +31,7 @@ from milepost.protocol.records.locations import child_url
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.sources.planning.objects import split_path
+from milepost.sources.planning.listing import split_path
 from milepost.state.cache.node_cache import node_cache
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.log.manifest_log import Decide, ManifestLog

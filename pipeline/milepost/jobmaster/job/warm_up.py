@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milepost.quality.library import load_quietly
+from milepost.quality.gx import preload
 
 
 def warm_up() -> None:
     """Do it, without a connection or a look for credentials. Raises ImportError: the extra `s3` is missing."""
-    load_quietly()
+    preload()
     from milepost.storage.s3.store import read_service_model
 
     read_service_model()

@@ -22,7 +22,7 @@ from milepost.protocol.records.reasons import QUALITY_GATE_REASONS
 from milepost.protocol.retention.retention import veto_retention_ms
 from milepost.quality.evidence import Evidence
 from milepost.quality.verdict import GateVerdict
-from milepost.quality.veto import decode_veto, veto_of
+from milepost.quality.veto import build_veto, decode_veto
 from milepost.storage.object_handles import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def stage_veto(
     Args:
         found: what was seen, by sink and place in its suite.
     """
-    veto = veto_of(int(pending.checkpoint_id), verdict, context.spec.quality, found)
+    veto = build_veto(int(pending.checkpoint_id), verdict, context.spec.quality, found)
     try:
         context.store.put(staged_veto_key(pending.checkpoint_id, pending.token), veto.encode())
     except CheckpointError as error:

@@ -9,7 +9,7 @@ from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.sources.planning.objects import list_objects
+from milepost.sources.planning.listing import list_objects
 from milepost.storage.open import open_store
 
 Versions = dict[tuple[str, str], int]

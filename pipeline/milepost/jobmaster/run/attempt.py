@@ -47,7 +47,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.quality.library import begin_loading
+from milepost.quality.gx import start_loading
 from milepost.quality.verdict import GateVerdict
 from milepost.sinks.records.committables import Committable, StagedRows
 from milepost.sinks.records.contents import TableContents
@@ -88,7 +88,7 @@ def run_opened_epoch(
     plan = attempt.plan()
     clock("session")
     runner.prepare(plan)
-    begin_loading(context.spec.quality if judged else ())
+    start_loading(context.spec.quality if judged else ())
     with Heartbeat(context, opened.pending, runner.stop):
         clock("data plane", _planned_text(opened.record))
         clock.expect(partial(expected_job_ms, context, opened))

@@ -10,7 +10,13 @@ from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.bad_input import BadInput, beyond_ratio, beyond_records, read_together, together
+from milepost.sources.bad_input import (
+    BadInput,
+    bad_ratio_too_high,
+    counts_by_trigger,
+    merge_bad_input,
+    too_many_bad_records,
+)
 
 
 def bad_input(verified: VerifiedAnswers, source: str) -> tuple[BadInput, ...]:
@@ -37,12 +43,12 @@ def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: V
 
 
 def _limit_exceeded(name: str, spec: SourceSpec, parts: tuple[BadInput, ...]) -> str | None:
-    for read in read_together(parts):
+    for read in counts_by_trigger(parts):
         if spec.max_bad_records is not None and read.bad > spec.max_bad_records:
-            return beyond_records(name, read.bad, spec.max_bad_records, together(parts, None))
+            return too_many_bad_records(name, read.bad, spec.max_bad_records, merge_bad_input(parts, None))
         records = read.rows + read.bad
         if spec.max_bad_ratio is None or records < spec.min_rows:
             continue
         if read.bad > spec.max_bad_ratio * records:
-            return beyond_ratio(name, read, spec.max_bad_ratio, together(parts, None))
+            return bad_ratio_too_high(name, read, spec.max_bad_ratio, merge_bad_input(parts, None))
     return None

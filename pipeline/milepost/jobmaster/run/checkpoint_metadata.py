@@ -38,8 +38,8 @@ from milepost.sinks.contract import PreparedTable
 from milepost.sinks.records.committables import Committable
 from milepost.sinks.records.contents import ContentsRecords, TableContents
 from milepost.sinks.records.table_address import TableAddress
-from milepost.sources.bad_input import together
-from milepost.sources.event_times import RowsAhead, first_ahead
+from milepost.sources.bad_input import merge_bad_input
+from milepost.sources.event_times import RowsAhead, merge_rows_ahead
 from milepost.sources.planning.consumed import append
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
@@ -249,7 +249,7 @@ def _source_snapshot(
         finished=plan.alignment.final,
         newest_event_us=latest(before.newest_event_us if before else None, newest_us),
         ahead_rows=sum(ack["ahead_rows"] for ack in acks),
-        ahead=first_ahead(from_json(RowsAhead, rows, item.name) for ack in acks for rows in ack["ahead"]),
+        ahead=merge_rows_ahead(from_json(RowsAhead, rows, item.name) for ack in acks for rows in ack["ahead"]),
         furthest_us=latest(before.furthest_us if before else None, furthest_us),
         ahead_since=ahead_since,
         skipped=dict(sorted(item.skipped.items())),
@@ -258,7 +258,7 @@ def _source_snapshot(
         overdue=item.overdue,
         active_ms=item.active_ms,
         idle=item.idle,
-        bad=together(bad_input(verified, item.name), before.bad if before else None),
+        bad=merge_bad_input(bad_input(verified, item.name), before.bad if before else None),
     )
 
 

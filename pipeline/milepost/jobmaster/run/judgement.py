@@ -14,8 +14,8 @@ from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobspec.job.spec import QualitySpec
 from milepost.protocol.records.checkpoints import PendingCheckpoint
 from milepost.quality.evidence import Evidence
-from milepost.quality.gate import check_suite, evaluate, evidence
-from milepost.quality.merged_verdict import verdict_of
+from milepost.quality.gate import check_suite, collect_evidence, evaluate
+from milepost.quality.merged_verdict import decide_verdict
 from milepost.quality.partial_results import PartialResult
 from milepost.quality.verdict import GateVerdict, Verdict
 from milepost.sinks.records.committables import Committable, decode_schema
@@ -56,7 +56,7 @@ def _judge_on_driver(
     verdicts: dict[str, SinkVerdict] = {}
     for suite, table in zip(suites, tables, strict=True):
         verdict = evaluate(suite, table)
-        verdicts[suite.sink] = verdict, evidence(suite, verdict.vetoing, table, _key(context, suite))
+        verdicts[suite.sink] = verdict, collect_evidence(suite, verdict.vetoing, table, _key(context, suite))
     return verdicts
 
 
@@ -73,7 +73,7 @@ def _judge_in_tasks(
         shares += shares_of(suite, committables[suite.sink], _key(context, suite), store)
     parts = judge_in_tasks(shares)
     return {
-        suite.sink: verdict_of(
+        suite.sink: decide_verdict(
             suite, parts[suite.sink], decode_schema(committables[suite.sink].schema), _key(context, suite)
         )
         for suite in suites

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.planning.objects import matches
+from milepost.sources.planning.listing import matches
 
 
 def require_outside(context: JobContext, root: ObjectStore) -> None:

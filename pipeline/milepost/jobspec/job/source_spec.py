@@ -136,7 +136,7 @@ class SourceSpec(SpecModel):
         return types
 
     @property
-    def whole_because(self) -> str | None:
+    def indivisible_reason(self) -> str | None:
         """The setting that forces one reader per object. None: several readers share a large object."""
         if self.format == "csv" and (because := csv_whole_because(self.options)) is not None:
             return f"options.{because}"

@@ -49,7 +49,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         "event_time_shift_us": node.shift_us,
         "holds_back": _holds_back(spec, node),
         "sources": list(node.sources),
-        "whole_because": spec.sources[node.uid].whole_because if node.kind == "source" else None,
+        "whole_because": spec.sources[node.uid].indivisible_reason if node.kind == "source" else None,
         "state": [
             {
                 "table": bound.table,

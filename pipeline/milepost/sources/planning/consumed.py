@@ -20,7 +20,7 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.retention.handle_check import MISSING, handle_fault
 from milepost.sources.contract import SourceObject
-from milepost.sources.planning.forgetting import Forgotten
+from milepost.sources.planning.forgetting import ForgottenRows
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 
 MAX_RUNS = 8
@@ -52,7 +52,7 @@ class ConsumedSet:
 
     table: pa.Table
     horizon_ms: int | None = None
-    compacts: bool = False
+    needs_compaction: bool = False
 
     @staticmethod
     def empty() -> ConsumedSet:
@@ -101,7 +101,7 @@ def append(
     handles: Sequence[ObjectHandle],
     objects: Sequence[SourceObject],
     checkpoint_id: int,
-    forgets: Forgotten | None = None,
+    forgets: ForgottenRows | None = None,
     *,
     read: Callable[[Sequence[ObjectHandle]], ConsumedSet] | None = None,
 ) -> tuple[tuple[ObjectHandle, ...], pa.Table | None]:
@@ -135,7 +135,7 @@ def append(
         schema=SCHEMA,
     )
     kept = tuple(handles)
-    if forgets is not None or compacts(kept):
+    if forgets is not None or needs_compaction(kept):
         before = (load(store, kept) if read is None else read(kept)).table
         run = pa.concat_tables([before if forgets is None else _without(before, forgets), run]).combine_chunks()
         kept = ()
@@ -148,12 +148,12 @@ def append(
     return (*kept, handle), run
 
 
-def compacts(handles: Sequence[ObjectHandle]) -> bool:
+def needs_compaction(handles: Sequence[ObjectHandle]) -> bool:
     """Return whether the next run replaces those that there are."""
     return len(handles) + 1 > MAX_RUNS
 
 
-def _without(consumed: pa.Table, forgets: Forgotten) -> pa.Table:
+def _without(consumed: pa.Table, forgets: ForgottenRows) -> pa.Table:
     fault = forgets.fault(consumed)
     if fault is not None:
         raise ProtocolViolation(f"what a source was to forget is not of its set of consumed objects: {fault}")

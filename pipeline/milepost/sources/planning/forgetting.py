@@ -22,7 +22,7 @@ MAX_RANGES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgottenRows:
     """What leaves a set of consumed versions.
 
     Attributes:
@@ -56,7 +56,7 @@ class Forgotten:
         return leaves
 
 
-def forgettable(consumed: pa.Table, listed: Iterable[str], before_ms: int) -> Forgotten | None:
+def find_forgettable(consumed: pa.Table, listed: Iterable[str], before_ms: int) -> ForgottenRows | None:
     """Return what may leave a set now; None: nothing.
 
     Args:
@@ -72,4 +72,4 @@ def forgettable(consumed: pa.Table, listed: Iterable[str], before_ms: int) -> Fo
         return None
     leaves[rows[-1][1] :] = False
     ranges = tuple((first, end) for first, end in rows)
-    return Forgotten(ranges, consumed.num_rows, int(modified[leaves].max()) + 1)
+    return ForgottenRows(ranges, consumed.num_rows, int(modified[leaves].max()) + 1)

@@ -18,8 +18,8 @@ from milepost.errors import InvalidRequest, SourceChanged
 from milepost.sources.contract import SourceObject
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet
-from milepost.sources.planning.forgetting import Forgotten, forgettable
-from milepost.sources.planning.objects import BadName, Listing, escaped, named_objects
+from milepost.sources.planning.forgetting import ForgottenRows, find_forgettable
+from milepost.sources.planning.listing import BadName, Listing, escape_name, format_object_list
 
 ON_CHANGE = ("fail", "ignore", "reprocess")
 _NAMED_IN_AN_ERROR = 5
@@ -96,7 +96,7 @@ class SourcePlan:
     newest_ms: int | None
     newest_seen_ms: int | None
     overdue: bool
-    forgets: Forgotten | None
+    forgets: ForgottenRows | None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -200,13 +200,13 @@ def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> 
 
 def _forgotten(
     listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_new_ms: int | None
-) -> Forgotten | None:
+) -> ForgottenRows | None:
     """Return what the set forgets: nothing that is as young as something unread, which must stay new."""
-    if rules.forget_after_ms is None or not consumed.compacts:
+    if rules.forget_after_ms is None or not consumed.needs_compaction:
         return None
     before_ms = newest_ms - rules.forget_after_ms
     before_ms = before_ms if oldest_new_ms is None else min(before_ms, oldest_new_ms)
-    forgets = forgettable(consumed.table, (obj.key for obj in listing.objects), before_ms)
+    forgets = find_forgettable(consumed.table, (obj.key for obj in listing.objects), before_ms)
     if forgets is None or consumed.horizon_ms is None:
         return forgets
     return replace(forgets, horizon_ms=max(forgets.horizon_ms, consumed.horizon_ms))
@@ -261,7 +261,7 @@ def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObje
             faults[directory] = partitions.fault(obj)
         fault = faults[directory]
         if fault is not None:
-            found[obj.key] = BadName(escaped(obj.key), fault)
+            found[obj.key] = BadName(escape_name(obj.key), fault)
     return found
 
 
@@ -269,7 +269,7 @@ def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
     lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
     return InvalidRequest(
         f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
-        f"{named_objects(lines, len(bad_names))}\nNothing was planned.",
+        f"{format_object_list(lines, len(bad_names))}\nNothing was planned.",
         hint=f"Rename or remove them, narrow the source's path, or set sources.{name}.on_bad_name to skip.",
         source=name,
         names=[bad.name for bad in bad_names],
@@ -281,7 +281,7 @@ def _unknown(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> Sou
     return SourceChanged(
         f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)} and are not remembered: "
         "what is as old, and gone, was forgotten (`forget_after`), so nobody knows whether they were read."
-        f"{named_objects(lines, len(objects))}\nNothing was planned.",
+        f"{format_object_list(lines, len(objects))}\nNothing was planned.",
         hint="Land a new copy, modified now, of what was not read, and move what was read out of the source's path; or "
         f"set sources.{name}.on_change to ignore: such objects are left out, and counted.",
         source=name,
@@ -304,7 +304,7 @@ def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) 
         )
     return SourceChanged(
         f"source {name}: {len(objects)} object(s) changed after they were consumed."
-        f"{named_objects(lines, len(objects))}\n"
+        f"{format_object_list(lines, len(objects))}\n"
         "Nothing was planned; what is published still holds the consumed versions.",
         hint="Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set "
         f"sources.{name}.on_change to ignore or reprocess.",

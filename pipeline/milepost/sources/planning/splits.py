@@ -16,7 +16,7 @@ import numpy as np
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
-from milepost.sources.readers.streams import CODECS, WHOLE_BYTES
+from milepost.sources.readers.streams import CODECS, MAX_WHOLE_READ_BYTES
 
 UNIT_BYTES = 16 << 20
 """A part of an object has at least about so many bytes."""
@@ -27,17 +27,17 @@ _UNITS_PER_SUBTASK = 16
 
 def is_divisible(source: SourceSpec, obj: SourceObject) -> bool:
     """Return whether several subtasks may read an object: one that can be read from its middle, and is large."""
-    return obj.size > WHOLE_BYTES and whole_because(source, obj) is None
+    return obj.size > MAX_WHOLE_READ_BYTES and indivisible_reason(source, obj) is None
 
 
-def whole_because(source: SourceSpec, obj: SourceObject) -> str | None:
+def indivisible_reason(source: SourceSpec, obj: SourceObject) -> str | None:
     """Return why an object has one reader, however large it is; None: it has several where it is large."""
-    return "compressed" if obj.key.endswith(tuple(CODECS)) else source.whole_because
+    return "compressed" if obj.key.endswith(tuple(CODECS)) else source.indivisible_reason
 
 
-def whole_objects(source: SourceSpec, objects: Iterable[SourceObject]) -> dict[str, int]:
+def count_indivisible_objects(source: SourceSpec, objects: Iterable[SourceObject]) -> dict[str, int]:
     """Return how many large objects have one reader each, by why."""
-    reasons = (whole_because(source, obj) for obj in objects if obj.size > WHOLE_BYTES)
+    reasons = (indivisible_reason(source, obj) for obj in objects if obj.size > MAX_WHOLE_READ_BYTES)
     return dict(Counter(reason for reason in reasons if reason is not None))
 
 

@@ -30,10 +30,10 @@ from milepost.sources.readers.diagnosis import (
     Lines,
     RawRecord,
     chunks,
-    first_refused,
-    size_of,
-    told_apart,
-    too_long,
+    first_rejected,
+    split_bad_records,
+    too_long_record,
+    utf8_size,
 )
 from milepost.sources.readers.streams import ObjectBody, ObjectStream, open_object
 from milepost.sources.readers.whole_lines import RecordLines
@@ -103,7 +103,7 @@ class CsvReader:
             NotFound: the object is gone.
         """
         obj = part.object
-        values = self._declared.in_path.values(obj)
+        values = self._declared.path_columns.values(obj)
         body = open_object(store, obj)
         header = self._header(obj.key, body)
         if header is None:
@@ -116,7 +116,7 @@ class CsvReader:
             for batch in self._open(stream) if lines is None else self._open(lines, names):
                 rows += batch.num_rows
                 if batch.num_rows:
-                    yield self._declared.in_path.append(self._declared.timed(batch), values)
+                    yield self._declared.path_columns.append(self._declared.timed(batch), values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
             if lines is not None and lines.is_blank:  # of the part: nothing begins in it
                 return
@@ -124,7 +124,7 @@ class CsvReader:
             if isinstance(found, BadRecord):
                 raise found from error
             if found > 0:  # records exist and each is fine: the engine's own words are all there is
-                raise BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
+                raise BadRecord(obj.key, None, None, None, "it cannot be read", engine_message=str(error)) from error
             return
         if lines is not None:
             if rows != lines.count:
@@ -147,7 +147,7 @@ class CsvReader:
             CommitConflict, NotFound: as `read_part`.
         """
         key = part.object.key
-        values = self._declared.in_path.values(part.object)
+        values = self._declared.path_columns.values(part.object)
         body = open_object(store, part.object)
         header = self._header(key, body)
         if header is None:
@@ -156,11 +156,11 @@ class CsvReader:
         last: RawRecord | None = None
         for chunk in chunks(self._records(part, body, header)):
             last = chunk[-1]
-            good, bad = told_apart(
-                chunk, lambda records: self._accepts(names, self._declared.in_file.names, records, alone=True)
+            good, bad = split_bad_records(
+                chunk, lambda records: self._accepts(names, self._declared.file_schema.names, records, alone=True)
             )
-            for batch in self._parsed(names, self._declared.in_file.names, good).to_batches():
-                yield self._declared.in_path.append(self._declared.timed(batch), values)
+            for batch in self._parsed(names, self._declared.file_schema.names, good).to_batches():
+                yield self._declared.path_columns.append(self._declared.timed(batch), values)
             for record in bad:
                 yield self._judged(key, record, names)
         if last is not None and self._text.is_unclosed(last):
@@ -181,7 +181,7 @@ class CsvReader:
         if record.spans_lines:
             reason = "cannot be read and goes over several lines: what follows a quote out of place is doubtful"
             raise BadObject(key, record.line, None, record.text, reason, raw=record.raw)
-        return too_long(key, record) if record.is_too_long else self._explain(key, record, names)
+        return too_long_record(key, record) if record.is_too_long else self._explain(key, record, names)
 
     # -- the engine ---------------------------------------------------------------------------------------------
 
@@ -223,12 +223,12 @@ class CsvReader:
                 column_names=names or self._column_names,
             ),
             parse_options=self._parse,
-            convert_options=self._convert(self._declared.in_file.names),
+            convert_options=self._convert(self._declared.file_schema.names),
         )
 
     def _convert(self, names: list[str]) -> pacsv.ConvertOptions:
         return pacsv.ConvertOptions(
-            column_types={name: self._declared.in_file.field(name).type for name in names},
+            column_types={name: self._declared.file_schema.field(name).type for name in names},
             include_columns=names,
             include_missing_columns=True,  # of which only those are missing that may be
             **self._convert_options,
@@ -280,7 +280,7 @@ class CsvReader:
         names = self._column_names or [printable(field) for field in fields]
         # With given names there is no header line to point at.
         line = None if self._column_names else record.line
-        for name in self._declared.in_file.names:
+        for name in self._declared.file_schema.names:
             if names.count(name) > 1:
                 raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
             if name not in names and name in self._declared.required:
@@ -290,13 +290,13 @@ class CsvReader:
                 raise self._declared.lacking(
                     key, name, problem, names, there=there, hint=hint, line=line, raw=record.raw
                 )
-        return _Header(names, lines.bytes - (size_of(record.text) if self._column_names else 0))
+        return _Header(names, lines.bytes - (utf8_size(record.text) if self._column_names else 0))
 
     def _other_delimiter(self, header: str, names: Sequence[str]) -> str:
         """Return the option that a header asks for whose names are all in one field; "" where it does not."""
         if len(names) != 1:
             return ""
-        declared = set(self._declared.in_file.names)
+        declared = set(self._declared.file_schema.names)
         counts = {mark: len(declared & {part.strip(' "\r\n') for part in header.split(mark)}) for mark in ",;\t|:"}
         mark = max(counts, key=lambda one: counts[one])
         return (
@@ -324,7 +324,9 @@ class CsvReader:
                 yield record
 
         try:
-            refused = first_refused(records(), lambda chunk: self._accepts(names, self._declared.in_file.names, chunk))
+            refused = first_rejected(
+                records(), lambda chunk: self._accepts(names, self._declared.file_schema.names, chunk)
+            )
         except BadRecord as bad:
             return bad
         if last is not None and (refused is None or refused == last) and self._text.is_unclosed(last):
@@ -332,7 +334,7 @@ class CsvReader:
         if refused is not None:
             return self._explain(key, refused, names)
         if suspect is not None:
-            return too_long(key, suspect)
+            return too_long_record(key, suspect)
         return count
 
     def _explain(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
@@ -346,7 +348,7 @@ class CsvReader:
             return bad(None, text, "goes over several lines, and options.newlines_in_values is false")
         if len(fields) != len(names):
             return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
-        for name in self._declared.in_file.names:
+        for name in self._declared.file_schema.names:
             if self._accepts(names, [name], [record]):
                 continue
             value = fields[names.index(name)]
@@ -354,8 +356,8 @@ class CsvReader:
                 return bad(name, value, "is not valid UTF-8")
             if self._accepts(names, [name], [record], untimed=True):
                 return bad(name, value, self._declared.fault(self._parsed(names, [name], [record])[name][0]))
-            unlike = self._declared.unlike(name, value)
-            return bad(name, value, f"is not {_article(self._declared.types[name])}{unlike}")
+            mismatch = self._declared.type_mismatch(name, value)
+            return bad(name, value, f"is not {_article(self._declared.types[name])}{mismatch}")
         return bad(None, text, "cannot be read")
 
     def _lines(self, key: str, body: ObjectBody) -> Lines:

@@ -77,7 +77,9 @@ class CsvText:
             except csv.Error as error:
                 text = lines.take()
                 raw = RawRecord(start, text).raw
-                raise BadObject(lines.key, start, None, text, "is not CSV", said=str(error), raw=raw) from error
+                raise BadObject(
+                    lines.key, start, None, text, "is not CSV", engine_message=str(error), raw=raw
+                ) from error
             if fields is None:
                 return
             if fields:

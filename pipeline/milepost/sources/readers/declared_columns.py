@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from milepost.jobspec.job.event_time_spec import EventTimeSpec
 from milepost.jobspec.values.types import ColumnType, to_arrow
-from milepost.sources.contract import MAX_VALUE, BadObject, printable
+from milepost.sources.contract import MAX_VALUE_CHARS, BadObject, printable
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.readers.time_column import TimeColumn
 
@@ -41,12 +41,12 @@ class DeclaredColumns:
             partitions: columns taken from the key.
         """
         self.source, self.types = source, dict(columns)
-        self.in_file = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.file_schema = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
         self.required = [name for name in columns if name not in optional]
-        self.in_path = PathColumns(partitions or {})
+        self.path_columns = PathColumns(partitions or {})
         self.time = None if event_time is None else TimeColumn(event_time, self.types[event_time.column])
         self.event_time = None if event_time is None else event_time.column
-        self.schema = pa.schema([*self.timed_schema(self.in_file), *self.in_path.fields])
+        self.schema = pa.schema([*self.timed_schema(self.file_schema), *self.path_columns.fields])
 
     def timed_schema(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of `timed` rows."""
@@ -95,10 +95,10 @@ class DeclaredColumns:
             advice = ", nor any other of `schema`"
         elif column == self.event_time:
             advice = ""
-        said = printable(there if len(there) <= MAX_VALUE else there[: MAX_VALUE - 1] + "…")
-        return BadObject(key, line, column, None, problem + advice + hint, said=said, raw=raw)
+        engine_message = printable(there if len(there) <= MAX_VALUE_CHARS else there[: MAX_VALUE_CHARS - 1] + "…")
+        return BadObject(key, line, column, None, problem + advice + hint, engine_message=engine_message, raw=raw)
 
-    def unlike(self, column: str, value: object) -> str:
+    def type_mismatch(self, column: str, value: object) -> str:
         """Return why a value is not of a column's type where that is easily missed: a clause behind it, or nothing."""
         type_ = self.types[column]
         if type_.kind != "timestamp" or not isinstance(value, str):

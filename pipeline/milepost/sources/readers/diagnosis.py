@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from milepost.sources.contract import MAX_RAW, BadObject, BadRecord
+from milepost.sources.contract import MAX_RAW_BYTES, BadObject, BadRecord
 from milepost.sources.readers.streams import ObjectStream
 
 BLOCK_BYTES = 1 << 20
@@ -40,7 +40,7 @@ class RawRecord:
     @property
     def raw(self) -> bytes:
         """Its first bytes, without its line end: those of a dead letter."""
-        return self.encoded().rstrip(b"\r\n")[:MAX_RAW]
+        return self.encoded().rstrip(b"\r\n")[:MAX_RAW_BYTES]
 
     @property
     def spans_lines(self) -> bool:
@@ -82,10 +82,10 @@ class Lines:
             if self._taken_size >= 2 * BLOCK_BYTES:
                 first = self.count + 1 - len(self._taken)
                 text = (self._taken or [line])[0]
-                bad = too_long(self.key, RawRecord(first, text[:BLOCK_BYTES]))
+                bad = too_long_record(self.key, RawRecord(first, text[:BLOCK_BYTES]))
                 raise BadObject(bad.key, bad.line, bad.column, bad.value, bad.reason, raw=bad.raw)
             self.count += 1
-            self.bytes += size_of(line)
+            self.bytes += utf8_size(line)
             if self.count == 1:
                 line = line.removeprefix("\ufeff")
             self._taken.append(line)
@@ -98,18 +98,18 @@ class Lines:
         return text
 
 
-def size_of(text: str) -> int:
+def utf8_size(text: str) -> int:
     """Return the bytes of a text."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
-def too_long(key: str, record: RawRecord) -> BadRecord:
+def too_long_record(key: str, record: RawRecord) -> BadRecord:
     """Return the error of a record beyond the bound."""
     reason = f"begins a record longer than {BLOCK_BYTES:,} bytes"
     return BadRecord(key, record.line, None, record.text[:200], reason, raw=record.raw)
 
 
-def first_refused(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord | None:
+def first_rejected(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord | None:
     """Return the first record, in object order, that makes the engine refuse, or None when it accepts all."""
     for chunk in chunks(records):
         if not accepts(chunk):
@@ -117,34 +117,34 @@ def first_refused(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord |
     return None
 
 
-def _all_refused(
-    records: list[RawRecord], accepts: Accepts, seems_bad: Callable[[RawRecord], bool] | None
+def _find_rejected(
+    records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None
 ) -> list[RawRecord]:
     """Return every record that the engine refuses by itself."""
     if not records or accepts(records):
         return []
     if len(records) == 1:
         return records
-    if seems_bad is not None and len(records) <= _GUESSED_RECORDS:
-        guessed = [one for one in records if seems_bad(one)]
+    if looks_bad is not None and len(records) <= _GUESSED_RECORDS:
+        guessed = [one for one in records if looks_bad(one)]
         if 0 < len(guessed) <= len(records) // 2:  # else the guess is not worth a call for each
             lines = {one.line for one in guessed}
             others = [one for one in records if one.line not in lines]
-            return _all_refused(others, accepts, None) + [one for one in guessed if not accepts([one])]
-        seems_bad = None
+            return _find_rejected(others, accepts, None) + [one for one in guessed if not accepts([one])]
+        looks_bad = None
     half = len(records) // 2
-    return _all_refused(records[:half], accepts, seems_bad) + _all_refused(records[half:], accepts, seems_bad)
+    return _find_rejected(records[:half], accepts, looks_bad) + _find_rejected(records[half:], accepts, looks_bad)
 
 
-def told_apart(
-    records: list[RawRecord], accepts: Accepts, seems_bad: Callable[[RawRecord], bool] | None = None
+def split_bad_records(
+    records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None = None
 ) -> tuple[list[RawRecord], list[RawRecord]]:
     """Return the records that can be read and those that cannot, too long ones among them, each in order.
 
     Args:
         seems_bad: a guess at what the engine refuses, which saves it calls and decides nothing; None: there is none.
     """
-    refused = _all_refused(records, accepts, seems_bad)
+    refused = _find_rejected(records, accepts, looks_bad)
     bad = {record.line for record in [*refused, *(one for one in records if one.is_too_long)]}
     return [one for one in records if one.line not in bad], [one for one in records if one.line in bad]
 

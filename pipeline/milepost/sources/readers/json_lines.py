@@ -24,9 +24,9 @@ from milepost.sources.readers.diagnosis import (
     Lines,
     RawRecord,
     chunks,
-    first_refused,
-    told_apart,
-    too_long,
+    first_rejected,
+    split_bad_records,
+    too_long_record,
 )
 from milepost.sources.readers.json_values import ExpectedValues
 from milepost.sources.readers.object_lines import ObjectLines
@@ -51,20 +51,22 @@ class JsonLinesReader:
             CommitConflict: the object's version differs. NotFound: the object is gone.
         """
         obj = part.object
-        values = self._declared.in_path.values(obj)
+        values = self._declared.path_columns.values(obj)
         body = open_object(store, obj)
         content = ObjectStream(obj.key, body, lines=None if part.is_whole else (part.start, part.stop))
         unseen = set(self._declared.required)
         rows = 0
         try:
-            for batch in self._batches(content, self._declared.in_file, first=part.start == 0):
+            for batch in self._batches(content, self._declared.file_schema, first=part.start == 0):
                 rows += batch.num_rows
                 unseen = _all_null(batch, unseen)
                 if batch.num_rows:
-                    yield self._declared.in_path.append(batch, values)
+                    yield self._declared.path_columns.append(batch, values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
             found = self._diagnose(obj.key, body)
-            raise found or BadRecord(obj.key, None, None, None, "it cannot be read", said=str(error)) from error
+            raise found or BadRecord(
+                obj.key, None, None, None, "it cannot be read", engine_message=str(error)
+            ) from error
         if rows:
             self._refuse_missing(part, body, unseen)
 
@@ -76,23 +78,23 @@ class JsonLinesReader:
             CommitConflict, NotFound: as `read_part`.
         """
         obj = part.object
-        values = self._declared.in_path.values(obj)
+        values = self._declared.path_columns.values(obj)
         body = open_object(store, obj)
         unseen = set(self._declared.required)
         rows = 0
         for chunk in chunks(_records_of(part, body)):
-            good, bad = told_apart(
+            good, bad = split_bad_records(
                 chunk,
-                lambda records: self._complaint(self._declared.in_file, records) is None,
-                lambda record: self._expected.seems_bad(record.text),
+                lambda records: self._complaint(self._declared.file_schema, records) is None,
+                lambda record: self._expected.looks_bad(record.text),
             )
             content = _content(good)
-            for batch in self._batches(io.BytesIO(content), self._declared.in_file, block_size=len(content) + 1):
+            for batch in self._batches(io.BytesIO(content), self._declared.file_schema, block_size=len(content) + 1):
                 rows += batch.num_rows
                 unseen = _all_null(batch, unseen)
-                yield self._declared.in_path.append(batch, values)
+                yield self._declared.path_columns.append(batch, values)
             for record in bad:
-                yield too_long(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
+                yield too_long_record(obj.key, record) if record.is_too_long else self._explain(obj.key, record)
         if rows:
             self._refuse_missing(part, body, unseen)
 
@@ -163,18 +165,20 @@ class JsonLinesReader:
                 yield record
 
         try:
-            refused = first_refused(records(), lambda chunk: self._complaint(self._declared.in_file, chunk) is None)
+            refused = first_rejected(
+                records(), lambda chunk: self._complaint(self._declared.file_schema, chunk) is None
+            )
         except BadRecord as bad:
             return bad
         if refused is not None:
             return self._explain(key, refused)
-        return None if suspect is None else too_long(key, suspect)
+        return None if suspect is None else too_long_record(key, suspect)
 
     def _explain(self, key: str, record: RawRecord) -> BadRecord:
         text = record.encoded().decode("utf-8", "replace").strip(_BLANK)
 
-        def bad(column: str | None, value: str, reason: str, said: str = "") -> BadRecord:
-            return BadRecord(key, record.line, column, value, reason, said=said, raw=record.raw)
+        def bad(column: str | None, value: str, reason: str, engine_message: str = "") -> BadRecord:
+            return BadRecord(key, record.line, column, value, reason, engine_message=engine_message, raw=record.raw)
 
         try:
             fields = json.loads(text, parse_int=_integer)
@@ -188,10 +192,10 @@ class JsonLinesReader:
         of_record = self._complaint(pa.schema([]), [record])
         if of_record is not None:  # it would be said against each column, too
             return bad(None, text, "cannot be read", of_record)
-        likely = self._expected.first_unlike(fields)
-        before = pa.schema([*self._declared.in_file][:likely])
+        likely = self._expected.first_mismatch(fields)
+        before = pa.schema([*self._declared.file_schema][:likely])
         begin = likely if likely and self._complaint(before, [record]) is None else 0
-        for column in [*self._declared.in_file][begin:]:
+        for column in [*self._declared.file_schema][begin:]:
             alone = pa.schema([column])
             complaint = self._complaint(alone, [record])
             if complaint is None:
@@ -205,14 +209,14 @@ class JsonLinesReader:
             elif "specified twice" in complaint:
                 reason = "is in the record twice"
             else:
-                unlike = self._declared.unlike(column.name, value)
-                reason = f"is not of type {self._declared.types[column.name]}{unlike}"
+                mismatch = self._declared.type_mismatch(column.name, value)
+                reason = f"is not of type {self._declared.types[column.name]}{mismatch}"
             return bad(column.name, shown, reason)
         return bad(None, text, "cannot be read")
 
     def _without_value(self, key: str, body: ObjectBody, columns: set[str]) -> set[str]:
         """Return those of a part's columns that have no value anywhere in the object, as far as it can be read."""
-        schema = pa.schema([field for field in self._declared.in_file if field.name in columns])
+        schema = pa.schema([field for field in self._declared.file_schema if field.name in columns])
         with suppress(*DATA_ERRORS, UnicodeDecodeError):
             for batch in self._batches(ObjectStream(key, body), schema, untimed=True):
                 columns = _all_null(batch, columns)

@@ -27,15 +27,15 @@ class ExpectedValues:
     def __init__(self, columns: Mapping[str, ColumnType], event_time: str | None) -> None:
         self._checks = [(name, _check_of(type_), name != event_time) for name, type_ in columns.items()]
 
-    def seems_bad(self, text: str) -> bool:
+    def looks_bad(self, text: str) -> bool:
         """Return whether the parser will probably refuse a line."""
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError):
             return True
-        return not isinstance(fields, dict) or self.first_unlike(fields) < len(self._checks)
+        return not isinstance(fields, dict) or self.first_mismatch(fields) < len(self._checks)
 
-    def first_unlike(self, fields: Mapping[str, Any]) -> int:
+    def first_mismatch(self, fields: Mapping[str, Any]) -> int:
         """Return the place of the first column whose value does not look like its type; behind the last: none."""
         for at, (name, looks_right, may_be_null) in enumerate(self._checks):
             value = fields.get(name)

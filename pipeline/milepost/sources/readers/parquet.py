@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
-from milepost.sources.readers.allocation import TooLarge, at_most
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.sources.readers.declared_columns import DeclaredColumns
+from milepost.sources.readers.memory_limit import MemoryLimitExceeded, limit_memory
 from milepost.sources.readers.streams import (
     EXPANSION_FREE_BYTES,
     MAX_EXPANSION,
@@ -81,24 +81,24 @@ class ParquetReader:
 
     def _read(self, store: ObjectStore, part: ObjectPart, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         obj = part.object
-        values = self._declared.in_path.values(obj)
+        values = self._declared.path_columns.values(obj)
         stored = open_object(store, obj)
         try:
-            with at_most(_CONTENT_BYTES):
+            with limit_memory(_CONTENT_BYTES):
                 body = decompressed(obj.key, stored)
             for item in self._batches(part, body, apart=apart):
                 if isinstance(item, BadRecord):
                     yield item
                     continue
                 if item.num_rows:
-                    yield self._declared.in_path.append(item, values)
-        except TooLarge as error:
-            raise _cannot_be_held(obj.key, 0, error) from error
+                    yield self._declared.path_columns.append(item, values)
+        except MemoryLimitExceeded as error:
+            raise _too_large_error(obj.key, 0, error) from error
         except UnicodeDecodeError as error:
             raise BadObject(obj.key, None, None, None, "the name of a column is not valid UTF-8") from error
         except (*DATA_ERRORS, OSError) as error:
             reason = "it is not a readable Parquet file"
-            raise BadObject(obj.key, None, None, None, reason, said=str(error)) from error
+            raise BadObject(obj.key, None, None, None, reason, engine_message=str(error)) from error
 
     def _batches(self, part: ObjectPart, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read_part`, and TooLarge.
@@ -107,26 +107,26 @@ class ParquetReader:
             apart: a row that does not fit is yielded, and not raised.
         """
         key, bound = part.object.key, max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
-        with at_most(_DECODING_BYTES):
+        with limit_memory(_DECODING_BYTES):
             at_once = 0 if body.held else _COLUMN_BYTES
             file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
             self._check(key, file)
             pages_bytes, widest = self._sizes(file.metadata, at_once)
-            groups = _groups_of(part, file.metadata)
+            groups = _row_groups_of(part, file.metadata)
             row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
-            present = [name for name in self._declared.in_file.names if name in file.schema_arrow.names]
+            present = [name for name in self._declared.file_schema.names if name in file.schema_arrow.names]
             rows, seen_bytes = min(_FIRST_ROWS if present else _BATCH_ROWS, _rows_of(widest)), 0
             raw_batches = file.iter_batches(rows, groups, columns=present)
         while True:
             try:
-                with at_most(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
+                with limit_memory(_DECODING_BYTES + min(pages_bytes, _PAGES_BYTES)):
                     raw = next(raw_batches, None)
                     if raw is None:
                         return
                     raw = self._with_nulls(raw)
-                    batch, bad = self._apart(key, raw, row) if apart else (self._converted(key, raw, row), [])
-            except TooLarge as error:
-                raise _cannot_be_held(key, row, error) from error
+                    batch, bad = self._split_bad_rows(key, raw, row) if apart else (self._converted(key, raw, row), [])
+            except MemoryLimitExceeded as error:
+                raise _too_large_error(key, row, error) from error
             yield batch
             yield from bad
             row += raw.num_rows
@@ -153,7 +153,7 @@ class ParquetReader:
 
     def _check(self, key: str, file: pq.ParquetFile) -> None:
         found = file.schema_arrow
-        for column in self._declared.in_file:
+        for column in self._declared.file_schema:
             at = found.get_all_field_indices(column.name)
             if len(at) > 1:
                 raise BadObject(key, None, column.name, None, "the file has it twice")
@@ -170,7 +170,7 @@ class ParquetReader:
 
     def _with_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with each declared column: null where the file lacks it."""
-        for column in self._declared.in_file:
+        for column in self._declared.file_schema:
             if column.name not in raw.schema.names:
                 raw = raw.append_column(column, pa.nulls(raw.num_rows, column.type))
         return raw
@@ -178,12 +178,12 @@ class ParquetReader:
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the declared columns. Raises BadRecord: the first value of the first column that does not fit."""
         arrays = []
-        for column in self._declared.in_file:
+        for column in self._declared.file_schema:
             array, bad = self._column(key, raw[column.name], column, first_row)
             if bad is not None:
                 raise bad
             arrays.append(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._declared.timed_schema(self._declared.in_file))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._declared.timed_schema(self._declared.file_schema))
 
     def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
         """Return a column as rows have it, and its first value that does not fit; None when all do."""
@@ -212,10 +212,10 @@ class ParquetReader:
         time = self._declared.time
         return time.times(array) if time is not None and time.field.name == column.name else None
 
-    def _apart(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
+    def _split_bad_rows(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
         """Return the rows that fit, and the others with what is wrong in their first column that does not."""
         refused: dict[int, BadRecord] = {}
-        for column in self._declared.in_file:
+        for column in self._declared.file_schema:
             waiting = [range(raw.num_rows)]
             while waiting:
                 rows = waiting.pop()
@@ -243,11 +243,11 @@ class ParquetReader:
         return times is None or not times.null_count
 
 
-def _cannot_be_held(key: str, rows_read: int, error: TooLarge) -> BadObject:
+def _too_large_error(key: str, rows_read: int, error: MemoryLimitExceeded) -> BadObject:
     return BadObject(key, None, None, None, f"its rows from {rows_read + 1:,} on cannot be held: {error}")
 
 
-def _groups_of(part: ObjectPart, metadata: pq.FileMetaData) -> range:
+def _row_groups_of(part: ObjectPart, metadata: pq.FileMetaData) -> range:
     """Return the row groups of a part, by index: those of all parts are those of the file, in its order.
 
     Of four of 10 bytes each, in an object of 48, the part [0, 24) has the first two: their middles are at 6 and 18.

@@ -26,7 +26,7 @@ EXPANSION_FREE_BYTES = 64 << 20
 _CHUNK = 1 << 20
 
 
-WHOLE_BYTES = 32 << 20
+MAX_WHOLE_READ_BYTES = 32 << 20
 """An object of at most so many bytes is read in one request and held; of a larger one only blocks are."""
 
 _BLOCK = 8 << 20
@@ -55,7 +55,7 @@ class ObjectBody:
         if isinstance(self._content, bytes):
             return pa.BufferReader(self._content)
         raw = self._content()
-        raw.slow_from = 0 if beginning else None
+        raw.small_reads_from = 0 if beginning else None
         return pa.PythonFile(io.BufferedReader(raw, _BLOCK), mode="r")
 
     def part(self, start: int, stop: int) -> pa.NativeFile:
@@ -65,7 +65,7 @@ class ObjectBody:
             return pa.PythonFile(TextPart(io.BytesIO(self._content[first:]), start, stop), mode="r")
         raw = self._content()
         raw.seek(first)
-        raw.slow_from = stop
+        raw.small_reads_from = stop
         return pa.PythonFile(TextPart(io.BufferedReader(raw, _BLOCK), start, stop), mode="r")
 
     def lines_before(self, start: int) -> int:
@@ -94,7 +94,7 @@ class RangeReader(io.RawIOBase):
 
     def __init__(self, store: ObjectStore, obj: SourceObject) -> None:
         super().__init__()
-        self.slow_from: int | None = None
+        self.small_reads_from: int | None = None
         self._store, self._object, self._position = store, obj, 0
 
     def readable(self) -> bool:
@@ -115,8 +115,8 @@ class RangeReader(io.RawIOBase):
         stop = min(self._position + len(target), self._object.size)
         if stop <= self._position:
             return 0
-        if self.slow_from is not None:
-            stop = min(stop, max(self._position, self.slow_from) + _TAIL)
+        if self.small_reads_from is not None:
+            stop = min(stop, max(self._position, self.small_reads_from) + _TAIL)
         part = self._store.get_range(self._object.key, self._object.etag, self._position, stop)
         target[: len(part)] = part
         self._position = stop
@@ -129,7 +129,7 @@ def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
     Raises:
         CommitConflict: it has another version now. NotFound: it is gone. So does each read of a large one.
     """
-    if obj.size > WHOLE_BYTES:
+    if obj.size > MAX_WHOLE_READ_BYTES:
         return ObjectBody(obj.size, lambda: RangeReader(store, obj))
     body = store.get_if_match(obj.key, obj.etag)
     return ObjectBody(len(body), body)

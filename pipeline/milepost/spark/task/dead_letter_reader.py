@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.bad_input import NAMED_BAD
+from milepost.sources.bad_input import MAX_NAMED_BAD_RECORDS
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader
 from milepost.sources.dead_letters import dead_letters
 from milepost.spark.worker.task_memory import Memory
@@ -100,7 +100,7 @@ class DeadLetterReader:
 
 
 def _bad_rows(bad: list[BadRecord]) -> BadRows:
-    return BadRows(dead_letters(bad), tuple(bad[:NAMED_BAD]))
+    return BadRows(dead_letters(bad), tuple(bad[:MAX_NAMED_BAD_RECORDS]))
 
 
 class _Waiting:

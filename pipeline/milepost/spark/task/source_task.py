@@ -14,10 +14,10 @@ from milepost.jobspec.graph.edges import BAD
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.bad_input import BadInputCounter, beyond_records
+from milepost.sources.bad_input import BadInputCounter, too_many_bad_records
 from milepost.sources.contract import BadRecord, ObjectPart, PartReader
-from milepost.sources.event_times import EventTimes
-from milepost.sources.readers.streams import WHOLE_BYTES
+from milepost.sources.event_times import EventTimeTracker
+from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
@@ -66,27 +66,27 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     """
     rows = 0
     bad = BadInputCounter()
-    times = EventTimes(split.event_time, split.max_ahead_us)
+    times = EventTimeTracker(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     small = _Joined(split.source)
     wanted = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
-    store = prefetching_store(store, wanted, min(WHOLE_BYTES, memory.budget.held_bytes))
+    store = prefetching_store(store, wanted, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
     for part in split.parts:
         obj, begun = part.object, False
         try:
             for piece in split.read(store, part, memory):
                 begun = True
                 if isinstance(piece, BadRows):
-                    count = bad.bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole=piece.whole)
+                    count = bad.add_bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole_object=piece.whole)
                     yield Rows(split.source + BAD, pa.Table.from_batches([piece.rows]))
                     assert split.dead_letters is not None
                     if (limit := split.dead_letters.max_records) is not None and count > limit:
-                        detail = beyond_records(split.source, count, limit, bad.result())
+                        detail = too_many_bad_records(split.source, count, limit, bad.result())
                         yield _declined(split, CheckpointFailureReason.BAD_RECORD, detail)
                         return
                     continue
                 rows += piece.num_rows
-                bad.rows(obj.planned_ms, piece.num_rows)
+                bad.add_rows(obj.planned_ms, piece.num_rows)
                 times.add(obj, piece)
                 yield from small.add(piece)
         except BadRecord as error:

@@ -14,7 +14,7 @@ import pytest
 
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
-from milepost.sources.readers.streams import WHOLE_BYTES
+from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 from milepost_testkit.runners.planes import Plane
 
 SPEC = """\
@@ -65,7 +65,7 @@ def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it
         (tmp_path / folder).mkdir()
     relation = write(tmp_path / "landing" / "all", table)
     (file,) = (tmp_path / "landing").iterdir()
-    assert file.stat().st_size > WHOLE_BYTES
+    assert file.stat().st_size > MAX_WHOLE_READ_BYTES
     (tmp_path / "config" / "large.yaml").write_text(SPEC.replace("FORMAT", format_))
     master = JobMaster(load_job(tmp_path / "config" / "large.yaml"))
     report = master.run(Session.cli(), plane())

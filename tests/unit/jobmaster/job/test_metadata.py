@@ -18,7 +18,7 @@ from milepost.errors import StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.records.committables import encode_schema
-from milepost.sources.bad_input import BadInput, BadPlace
+from milepost.sources.bad_input import BadInput, BadRecordLocation
 from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.object_cache import ObjectCache
@@ -107,8 +107,8 @@ def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
     ahead = (RowsAhead("a.csv", 2, 253_402_300_799_000_000), RowsAhead("b.csv", 1, 9_300_000_000))
     assert (source.ahead, source.ahead_rows, source.ahead_since) == (ahead, 3, 1)
     places = (
-        BadPlace("a.csv", 7, "k", "is not an int64"),
-        BadPlace("b.csv", None, None, "opens a quote that is never closed"),
+        BadRecordLocation("a.csv", 7, "k", "is not an int64"),
+        BadRecordLocation("b.csv", None, None, "opens a quote that is never closed"),
     )
     assert source.bad == BadInput(records=2, objects=1, total=9, first=places)
     assert source.skipped == {"hidden": 1, "bad_names": 1} and "dt=x/a.csv" in source.bad_names[0]

@@ -23,7 +23,7 @@ from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.consumed import MAX_RUNS
-from milepost.sources.planning.forgetting import Forgotten
+from milepost.sources.planning.forgetting import ForgottenRows
 from milepost.spark.driver import runner as spark_runner
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.state.runs.handles import StateHandle
@@ -308,7 +308,7 @@ def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused
 
 
 def test_an_input_record_says_what_leaves_and_one_from_before_says_nothing() -> None:
-    source = SourceInput("rows", (), (), {}, 0, 0, None, forgets=Forgotten(((0, 2), (5, 6)), 9, 1_000))
+    source = SourceInput("rows", (), (), {}, 0, 0, None, forgets=ForgottenRows(((0, 2), (5, 6)), 9, 1_000))
     body = encode_input_record(InputRecord((source,)))
     assert decode_input_record(body).sources == (source,)
     document = json.loads(body)

@@ -27,7 +27,7 @@ EDIT = {"landing/*.csv": "landing/*", "max_files: 1": "max_files: 9"}
 def test_large_objects_that_one_task_read_are_counted_by_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, found: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(splits, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(splits, "MAX_WHOLE_READ_BYTES", 100)
     monkeypatch.setattr(splits, "UNIT_BYTES", 50)
     job = SparklessJob.create(tmp_path, {**EDIT, "format: csv": f"format: csv\n    options: {{{option}}}"})
     rows = "k,v\n" + "".join(f"{number},{number * 7919 % 1000}\n" for number in range(100))
@@ -50,7 +50,7 @@ def test_dead_letters_of_a_large_object_are_counted_once_and_have_its_lines(
     """Whoever reads which part of it: the tables are those of an object that one task has read."""
     tables = []
     for whole_bytes in (100, 10_000):
-        monkeypatch.setattr(splits, "WHOLE_BYTES", whole_bytes)
+        monkeypatch.setattr(splits, "MAX_WHOLE_READ_BYTES", whole_bytes)
         monkeypatch.setattr(splits, "UNIT_BYTES", 50)
         folder = tmp_path / str(whole_bytes)
         folder.mkdir()

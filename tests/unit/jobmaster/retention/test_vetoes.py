@@ -17,9 +17,9 @@ from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.protocol.log.entry_codec import encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
-from milepost.quality.gate import evaluate, evidence
+from milepost.quality.gate import collect_evidence, evaluate
 from milepost.quality.verdict import GateVerdict
-from milepost.quality.veto import MAX_BYTES, decode_veto, veto_of
+from milepost.quality.veto import MAX_BYTES, build_veto, decode_veto
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
@@ -157,7 +157,7 @@ def test_a_failing_row_with_a_time_that_python_lacks_is_shown_and_refuses_the_ep
     rows = pa.table({"v": [-5], "at": far})
     specs = [suite({"type": "expect_column_values_to_be_between", "column": "v", "min_value": 0})]
     verdict = GateVerdict.of((evaluate(specs[0], rows),))
-    (refusal,) = veto_of(7, verdict, specs, {"carriers": evidence(specs[0], [0], rows, ["at"])}).refusals
+    (refusal,) = build_veto(7, verdict, specs, {"carriers": collect_evidence(specs[0], [0], rows, ["at"])}).refusals
     assert refusal.rows == ({"v": -5, "at": "33658-09-27T01:46:40.000000Z"},)
 
 
@@ -168,8 +168,8 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     expectations = [{"type": "expect_column_values_to_be_null", "column": name} for name in names]
     specs = [suite(*expectations)]
     verdict = GateVerdict.of((evaluate(specs[0], rows),))
-    seen = {"carriers": evidence(specs[0], verdict.verdicts[0].vetoing, rows, names[:5])}
-    body = veto_of(7, verdict, specs, seen).encode()
+    seen = {"carriers": collect_evidence(specs[0], verdict.verdicts[0].vetoing, rows, names[:5])}
+    body = build_veto(7, verdict, specs, seen).encode()
     document = decode_veto(body, "veto")
     assert len(body) <= MAX_BYTES == 64_000
     assert document["shortened"] and document["checkpoint_id"] == 7

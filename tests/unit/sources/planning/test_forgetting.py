@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from milepost.errors import ProtocolViolation, SourceChanged
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.sources.contract import SourceObject
-from milepost.sources.planning.consumed import MAX_RUNS, ConsumedSet, append, compacts, load
-from milepost.sources.planning.forgetting import MAX_RANGES, Forgotten, forgettable
-from milepost.sources.planning.objects import Listing
+from milepost.sources.planning.consumed import MAX_RUNS, ConsumedSet, append, load, needs_compaction
+from milepost.sources.planning.forgetting import MAX_RANGES, ForgottenRows, find_forgettable
+from milepost.sources.planning.listing import Listing
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.memory_store import MemoryStore
@@ -41,7 +41,7 @@ class Feed:
 
     def plan(self, **rules: Any) -> SourcePlan:
         table = load(self.store, self.handles).table
-        known = ConsumedSet(table, self.horizon_ms, compacts(self.handles))
+        known = ConsumedSet(table, self.horizon_ms, needs_compaction(self.handles))
         found = Listing(tuple(self.objects[key] for key in sorted(self.objects)))
         rules = {"forget_after_ms": AFTER, "on_change": "reprocess"} | rules
         return plan_source("f", found, known, SourceRules(**rules), self.now_ms, first_epoch=not self.epochs)
@@ -79,7 +79,7 @@ def test_what_is_old_and_gone_is_forgotten_when_runs_are_replaced_anyway() -> No
     feed.land("08")
     plan = feed.epoch()
     # Objects are of 10,050 and every 50 from there; the newest consumed one is of 10,400.
-    assert plan.forgets == Forgotten(((0, 5),), 8, 10_251)
+    assert plan.forgets == ForgottenRows(((0, 5),), 8, 10_251)
     assert feed.remembered() == ["05", "06", "07", "08"]
     assert len(feed.handles) == 1
 
@@ -204,10 +204,10 @@ def test_no_more_ranges_than_a_record_holds_leave_at_once() -> None:
     feed.epoch()
     table = load(feed.store, feed.handles).table
     listed = [key for key in feed.objects if int(key) % 2]
-    forgets = forgettable(table, listed, 10**9)
+    forgets = find_forgettable(table, listed, 10**9)
     assert forgets is not None and len(forgets.rows) == MAX_RANGES
     assert forgets.horizon_ms == 2 * MAX_RANGES - 1, "of what leaves now"
-    left = forgettable(forgets.remaining(table), listed, 10**9)
+    left = find_forgettable(forgets.remaining(table), listed, 10**9)
     assert left is not None and len(left.rows) == 1
 
 

@@ -18,7 +18,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet, append, load
-from milepost.sources.planning.objects import Listing
+from milepost.sources.planning.listing import Listing
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.storage.open import open_store
 from milepost_testkit import wording

@@ -12,7 +12,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
 from milepost.sources.planning.splits import UNIT_BYTES, assign_splits
-from milepost.sources.readers.streams import WHOLE_BYTES
+from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 
 GB = 10**9
 
@@ -31,7 +31,7 @@ def sizes_of(splits: tuple[tuple[ObjectPart, ...], ...]) -> list[int]:
 
 
 @given(
-    sizes=st.lists(st.integers(1, 10**9) | st.integers(1, 2 * WHOLE_BYTES), max_size=40),
+    sizes=st.lists(st.integers(1, 10**9) | st.integers(1, 2 * MAX_WHOLE_READ_BYTES), max_size=40),
     parallelism=st.integers(1, 12),
     divisible=st.booleans(),
 )
@@ -48,7 +48,7 @@ def test_splits_are_contiguous_never_empty_and_cover_the_plan(
         assert (of_object[0].start, of_object[-1].stop) == (0, one.size)
         assert all(before.stop == after.start for before, after in pairwise(of_object))
         assert divisible or [part.is_whole for part in of_object] == [True]
-        assert one.size > WHOLE_BYTES or [part.is_whole for part in of_object] == [True]
+        assert one.size > MAX_WHOLE_READ_BYTES or [part.is_whole for part in of_object] == [True]
         assert len(of_object) == 1 or min(part.size for part in of_object) >= UNIT_BYTES
     assert all(len({part.object for part in split}) == len(split) for split in splits), "units that follow are one part"
     assert min(parallelism, len(objects)) <= len(splits) <= parallelism
@@ -66,7 +66,7 @@ def test_however_large_the_objects_are_no_subtask_has_much_more_than_its_share(
 ) -> None:
     splits = assign_splits(source(), [obj(f"{n}", size) for n, size in enumerate(sizes)], parallelism)
     share = sum(sizes) / parallelism
-    assert max(sizes_of(splits)) <= share + max(max(sizes) / (16 * parallelism), 2 * UNIT_BYTES) + WHOLE_BYTES
+    assert max(sizes_of(splits)) <= share + max(max(sizes) / (16 * parallelism), 2 * UNIT_BYTES) + MAX_WHOLE_READ_BYTES
 
 
 def test_one_large_object_is_read_by_all() -> None:
@@ -78,7 +78,7 @@ def test_one_large_object_is_read_by_all() -> None:
 @pytest.mark.parametrize(
     ("key", "size", "keys"),
     [
-        ("a.parquet", WHOLE_BYTES, {}),
+        ("a.parquet", MAX_WHOLE_READ_BYTES, {}),
         ("a.parquet.gz", GB, {}),
         ("a.json.zst", GB, {"format": "json"}),
         ("a.csv", GB, {"format": "csv"}),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from milepost.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.jobspec.values.types import parse_type
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord, whole
+from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers import streams
 from milepost.sources.readers.csv import CsvReader
 from milepost.sources.readers.declared_columns import DeclaredColumns
@@ -81,7 +81,7 @@ def test_every_type_of_a_spec_that_csv_can_hold_is_read(landing: Landing) -> Non
 def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
     body = HEADER + "".join(f"{n},name {n},{T}\n" for n in range(100_000)).encode()
     reader = build_reader("f", source("csv", SCHEMA, event_time="at"))
-    batches = list(reader.read_part(landing.store, whole(landing.put("a.csv", body))))
+    batches = list(reader.read_part(landing.store, whole_object(landing.put("a.csv", body))))
     assert len(batches) >= 3
     assert max(batch.nbytes for batch in batches) < 3 * BLOCK_BYTES
     assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(100_000))
@@ -175,7 +175,7 @@ def test_rows_before_the_bad_one_are_read_and_its_error_is_the_same_each_time(la
     texts = set()
     for _ in range(2):
         with wording.raises(BadRecord) as raised:
-            list(reader.read_part(landing.store, whole(obj)))
+            list(reader.read_part(landing.store, whole_object(obj)))
         texts.add(str(raised.value))
     assert len(texts) == 1
 
@@ -366,14 +366,14 @@ def test_only_the_planned_version_is_read(landing: Landing) -> None:
     obj = landing.put("a.csv", HEADER)
     landing.put("a.csv", HEADER + f"1,a,{T}\n".encode())
     with pytest.raises(CommitConflict):
-        list(reader.read_part(landing.store, whole(obj)))
+        list(reader.read_part(landing.store, whole_object(obj)))
     landing.store.delete(["a.csv"])
     with pytest.raises(NotFound):
-        list(reader.read_part(landing.store, whole(obj)))
+        list(reader.read_part(landing.store, whole_object(obj)))
 
 
 def test_a_reader_goes_to_other_processes(landing: Landing) -> None:
     spec = source("csv", SCHEMA, event_time="at", options={"delimiter": ";"}, partitions={"dt": "date"})
     reader = pickle.loads(pickle.dumps(build_reader("f", spec)))
     obj = landing.put("dt=2013-01-01/a.csv", f"n;name;at\n1;a;{T}\n".encode())
-    assert pa.Table.from_batches(reader.read_part(landing.store, whole(obj))).num_rows == 1
+    assert pa.Table.from_batches(reader.read_part(landing.store, whole_object(obj))).num_rows == 1

@@ -19,7 +19,7 @@ from milepost.jobspec.values.times.time_zones import zone_data, zone_of
 from milepost.jobspec.values.times.timestamps import EPOCH
 from milepost.jobspec.values.types import parse_type, to_arrow
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord, whole
+from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers.time_column import TimeColumn
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
@@ -68,7 +68,7 @@ def test_rows_have_the_event_time_as_a_timestamp(landing: Landing, form: str, fo
     type_, event_time, values, first, _ = FORMS[form]
     spec = source(format_, {"n": "int64", "at": type_}, event_time=event_time)
     reader = pickle.loads(pickle.dumps(build_reader("s", spec)))
-    obj = whole(landing.put("a", encoded(format_, type_, values)))
+    obj = whole_object(landing.put("a", encoded(format_, type_, values)))
     rows = pa.Table.from_batches(reader.read_part(landing.store, obj), reader.schema)
     assert rows.schema.field("at").type == UTC_US and str(spec.row_types["at"]) == "timestamp[us, UTC]"
     assert rows["at"][0].as_py() == datetime.fromisoformat(first).replace(tzinfo=UTC)
@@ -83,7 +83,7 @@ def test_a_value_that_is_no_time_is_a_bad_record_with_its_place(landing: Landing
     spec = source(format_, {"n": "int64", "at": type_}, event_time=event_time)
     reader = build_reader("s", spec)
     value = int(bad) if bad.isdigit() and format_ == "json" else bad
-    obj = whole(landing.put("a", encoded(format_, type_, [values[0], value, values[0]])))
+    obj = whole_object(landing.put("a", encoded(format_, type_, [values[0], value, values[0]])))
     with pytest.raises(BadRecord) as caught:
         list(reader.read_part(landing.store, obj))
     found = list(reader.salvage_part(landing.store, obj))
@@ -118,7 +118,7 @@ def test_a_time_that_no_timestamp_holds_is_a_bad_row_of_a_parquet_object(
     reader = build_reader("s", source("parquet", {"at": type_}, event_time=event_time))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"at": values}), sink)
-    obj = whole(landing.put("a", bytes(sink.getvalue())))
+    obj = whole_object(landing.put("a", bytes(sink.getvalue())))
     with wording.raises(BadRecord) as caught:
         list(reader.read_part(landing.store, obj))
     assert bad in str(caught.value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord, whole
+from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers.diagnosis import BLOCK_BYTES
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
@@ -68,7 +68,7 @@ def test_every_type_of_a_spec_that_json_can_hold_is_read(landing: Landing) -> No
 def test_rows_keep_their_order_over_many_batches(landing: Landing) -> None:
     body = "".join(GOOD.replace('"n": 1', f'"n": {n}') for n in range(60_000)).encode()
     reader = build_reader("f", source("json", SCHEMA, event_time="at"))
-    batches = list(reader.read_part(landing.store, whole(landing.put("a.json.gz", gzip.compress(body)))))
+    batches = list(reader.read_part(landing.store, whole_object(landing.put("a.json.gz", gzip.compress(body)))))
     assert len(batches) >= 3
     assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(60_000))
 

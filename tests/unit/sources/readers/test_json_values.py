@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from milepost.jobspec.values.types import parse_type
-from milepost.sources.readers.diagnosis import RawRecord, told_apart
+from milepost.sources.readers.diagnosis import RawRecord, split_bad_records
 from milepost.sources.readers.json_values import ExpectedValues
 
 COLUMNS = {"n": "int32", "x": "float64", "name": "string", "ok": "bool", "at": "timestamp[us, UTC]", "l": "list<int64>"}
@@ -29,17 +29,17 @@ BAD = [
 
 @pytest.mark.parametrize("line", FINE)
 def test_a_line_that_is_fine_seems_so(line: str) -> None:
-    assert not EXPECTED.seems_bad(line)
+    assert not EXPECTED.looks_bad(line)
 
 
 @pytest.mark.parametrize("line", BAD, ids=lambda line: line[:30])
 def test_a_line_that_is_bad_seems_so(line: str) -> None:
-    assert EXPECTED.seems_bad(line)
+    assert EXPECTED.looks_bad(line)
 
 
 def test_the_first_column_that_is_unlike_its_type_is_named_by_its_place() -> None:
-    assert EXPECTED.first_unlike({"n": 1, "name": 5, "ok": 5}) == 2
-    assert EXPECTED.first_unlike({"at": "2026-01-01T10:00:00Z"}) == len(COLUMNS)
+    assert EXPECTED.first_mismatch({"n": 1, "name": 5, "ok": 5}) == 2
+    assert EXPECTED.first_mismatch({"at": "2026-01-01T10:00:00Z"}) == len(COLUMNS)
 
 
 def chosen(seed: int) -> Callable[[RawRecord], bool]:
@@ -54,7 +54,7 @@ def chosen(seed: int) -> Callable[[RawRecord], bool]:
 def test_what_is_told_apart_is_the_same_whatever_is_guessed(guess: Callable[[RawRecord], bool] | None) -> None:
     at_random = random.Random(3)
     records = [RawRecord(line, at_random.choice(["good"] * 30 + ["bad"])) for line in range(3_000)]
-    good, bad = told_apart(records, lambda some: all(one.text == "good" for one in some), guess)
+    good, bad = split_bad_records(records, lambda some: all(one.text == "good" for one in some), guess)
     assert good == [one for one in records if one.text == "good"]
     assert bad == [one for one in records if one.text == "bad"]
 
@@ -68,5 +68,5 @@ def test_the_right_guess_asks_the_engine_once_for_each_bad_record() -> None:
         asked[0] += 1
         return all(one.text == "good" for one in some)
 
-    assert len(told_apart(records, accepts, lambda record: record.text == "bad")[1]) == 41
+    assert len(split_bad_records(records, accepts, lambda record: record.text == "bad")[1]) == 41
     assert asked[0] == 15 + 8 + 41

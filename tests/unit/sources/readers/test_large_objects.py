@@ -18,7 +18,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.contract import BadRecord, ObjectPart, ObjectReader, PartReader, SourceObject, whole
+from milepost.sources.contract import BadRecord, ObjectPart, ObjectReader, PartReader, SourceObject, whole_object
 from milepost.sources.readers import parquet, streams
 from milepost.sources.readers.csv import CsvReader
 from milepost.sources.readers.declared_columns import DeclaredColumns
@@ -57,7 +57,7 @@ class Largest(CalledStore):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "WHOLE_BYTES", HELD)
+    monkeypatch.setattr(streams, "MAX_WHOLE_READ_BYTES", HELD)
     monkeypatch.setattr(streams, "_BLOCK", HELD)
     monkeypatch.setattr(parquet, "_COLUMN_BYTES", HELD)
     monkeypatch.setattr(streams, "_CHUNK", HELD // 2)
@@ -107,7 +107,7 @@ def test_no_more_than_a_part_is_asked_for_at_once(
 ) -> None:
     obj = landed(store, key, body())
     assert obj.size > 3 * HELD
-    assert pa.Table.from_batches(reader.read_part(store, whole(obj))).equals(TABLE)
+    assert pa.Table.from_batches(reader.read_part(store, whole_object(obj))).equals(TABLE)
     assert store.requests > 3
     assert 0 < store.largest <= 2 * HELD, "a page of Parquet may follow what was buffered"
 
@@ -122,7 +122,7 @@ def test_an_object_that_changes_between_two_parts_is_refused(
     store.before = lambda count: None if count != 3 else store.inner.put(key, content) and None
     reader = CsvReader(DECLARED) if key == "a.csv" else ParquetReader(DECLARED)
     with pytest.raises(CommitConflict):
-        list(reader.read_part(store, whole(obj)))
+        list(reader.read_part(store, whole_object(obj)))
 
 
 @each_format
@@ -131,7 +131,7 @@ def test_an_object_that_is_still_written_while_it_is_read_declines_the_epoch(
 ) -> None:
     """Size and time are compared after each part, the last one included: no half of a file is ever all of it."""
     obj = landed(store, key, body())
-    list(reader.read_part(store, whole(obj)))
+    list(reader.read_part(store, whole_object(obj)))
     last = store.requests - 1
 
     def grow(count: int) -> None:
@@ -150,7 +150,7 @@ def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> 
     lines[75_000] = b"x,bad"
     obj = landed(store, "a.csv", b"\n".join(lines))
     with pytest.raises(BadRecord) as caught:
-        list(CsvReader(DECLARED).read_part(store, whole(obj)))
+        list(CsvReader(DECLARED).read_part(store, whole_object(obj)))
     assert (caught.value.line, caught.value.column) == (75_001, "k")
     assert store.largest <= HELD
 
@@ -160,7 +160,7 @@ def answers(
 ) -> list[Rows | Declined | OperatorStageEnd]:
     """What a source subtask hands on with `on_missing: skip`, in order."""
     identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
-    split = SourceSplit("s", identity, store.config, tuple(map(whole, objects)), reader, None, on_missing="skip")
+    split = SourceSplit("s", identity, store.config, tuple(map(whole_object, objects)), reader, None, on_missing="skip")
     with task_memory(store.config.url.removeprefix("file://")) as memory:
         found = list(run_source(split, store, TaskMetrics(0, 0, 0), memory))
     return [item for item in found if isinstance(item, Rows | Declined | OperatorStageEnd)]
@@ -247,6 +247,6 @@ def test_no_range_ends_beyond_the_planned_size(store: Largest) -> None:
     store.inner.get_range = get_range  # type: ignore[method-assign]
     planned = content.index(b"\n", HELD + 1_000) + 1
     obj = SourceObject("a.csv", stat.etag, planned, stat.last_modified_ms)
-    read = pa.Table.from_batches(CsvReader(DECLARED).read_part(store, whole(obj)))
+    read = pa.Table.from_batches(CsvReader(DECLARED).read_part(store, whole_object(obj)))
     assert read.equals(TABLE.slice(0, content[:planned].count(b"\n") - 1))
     assert len(stops) > 1 and max(stops) == planned

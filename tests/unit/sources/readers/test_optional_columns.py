@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadObject, BadRecord, ObjectPart, whole
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, whole_object
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
@@ -47,8 +47,8 @@ def read_both_ways(landing: Landing, format_: str, content: bytes, **keys: Any) 
     """The rows of an object as a whole: read, and read with bad records told apart, are the same."""
     reader = build_reader("s", source(format_, keys.pop("schema", SCHEMA), **keys))
     obj = landing.put("a", content)
-    read = pa.Table.from_batches(reader.read_part(landing.store, whole(obj)), reader.schema)
-    kept = [one for one in reader.salvage_part(landing.store, whole(obj)) if not isinstance(one, BadRecord)]
+    read = pa.Table.from_batches(reader.read_part(landing.store, whole_object(obj)), reader.schema)
+    kept = [one for one in reader.salvage_part(landing.store, whole_object(obj)) if not isinstance(one, BadRecord)]
     assert pa.Table.from_batches(kept, reader.schema).equals(read)
     if format_ != "csv" or keys["options"]:
         parts = [ObjectPart(obj, 0, obj.size // 3), ObjectPart(obj, obj.size // 3, obj.size)]
@@ -112,9 +112,9 @@ def test_bad_records_beside_a_column_that_is_lacking_are_named_by_their_own_colu
 ) -> None:
     reader = build_reader("s", source(format_, {"note": "string", "n": "int8"}, optional_columns=["note"]))
     obj = landing.put("a", body(format_, [{"n": 1}, {"n": 400}, {"n": 3}]))
-    found = list(reader.salvage_part(landing.store, whole(obj)))
+    found = list(reader.salvage_part(landing.store, whole_object(obj)))
     (bad,) = (one for one in found if isinstance(one, BadRecord))
     assert (bad.column, bad.value) == ("n", "400")
     assert [row["n"] for one in found if isinstance(one, pa.RecordBatch) for row in one.to_pylist()] == [1, 3]
     with wording.raises(BadRecord):
-        list(reader.read_part(landing.store, whole(obj)))
+        list(reader.read_part(landing.store, whole_object(obj)))

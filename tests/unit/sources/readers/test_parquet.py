@@ -15,7 +15,7 @@ import pytest
 
 from milepost.jobspec.values.types import parse_type, to_arrow
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord, whole
+from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers import parquet
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
@@ -133,7 +133,7 @@ def test_nested_types_are_read(landing: Landing) -> None:
 
 def test_batches_are_bounded_and_in_order(landing: Landing) -> None:
     reader = build_reader("f", source("parquet", SCHEMA, event_time="at"))
-    batches = list(reader.read_part(landing.store, whole(landing.put("a.parquet", encoded(table(200_000))))))
+    batches = list(reader.read_part(landing.store, whole_object(landing.put("a.parquet", encoded(table(200_000))))))
     assert max(batch.num_rows for batch in batches) <= 65_536
     assert pa.Table.from_batches(batches)["n"].to_pylist() == list(range(200_000))
 
@@ -171,7 +171,7 @@ def test_a_few_bytes_that_hold_long_texts_never_fill_the_memory(landing: Landing
     before = pa.total_allocated_bytes()
     largest = 0
     try:
-        for batch in reader.read_part(landing.store, whole(landing.put("a.parquet", body))):
+        for batch in reader.read_part(landing.store, whole_object(landing.put("a.parquet", body))):
             largest = max(largest, batch.nbytes)
     except BadRecord as bad:
         wording.matches("bad_rows", bad.reason)
@@ -205,13 +205,16 @@ def test_wide_rows_behind_narrow_ones_are_refused_before_they_fill_the_memory(la
 def test_a_batch_of_wide_rows_has_few_of_them(landing: Landing) -> None:
     body = encoded(pa.table({"name": [f"{n:06}" + "x" * 1_000_000 for n in range(100)]}), use_dictionary=False)
     reader = build_reader("f", source("parquet", {"name": "string"}))
-    assert max(batch.num_rows for batch in reader.read_part(landing.store, whole(landing.put("a.parquet", body)))) <= 4
+    assert (
+        max(batch.num_rows for batch in reader.read_part(landing.store, whole_object(landing.put("a.parquet", body))))
+        <= 4
+    )
 
 
 def test_the_memory_that_a_reader_may_take_is_the_process_s_again_when_it_is_done(landing: Landing) -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     reader = build_reader("f", source("parquet", {"name": "string"}))
-    for _ in reader.read_part(landing.store, whole(landing.put("a.parquet", bomb(40, 1 << 20, "dictionary")))):
+    for _ in reader.read_part(landing.store, whole_object(landing.put("a.parquet", bomb(40, 1 << 20, "dictionary")))):
         assert resource.getrlimit(resource.RLIMIT_AS) == before
     refused(landing, b"no Parquet")
     assert resource.getrlimit(resource.RLIMIT_AS) == before

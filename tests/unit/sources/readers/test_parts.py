@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.jobspec.values.types import parse_type
 from milepost.sources.build import build_reader
-from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole_object
 from milepost.sources.planning import splits
 from milepost.sources.readers import csv, streams
 from milepost.sources.readers.csv import CsvReader
@@ -78,9 +78,9 @@ def test_parts_of_json_lines_have_its_lines_each_once_and_in_order(text: str, at
     store, obj = landed(text.encode())
     reader = JsonLinesReader(DECLARED)
     with pytest.MonkeyPatch.context() as patched:
-        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
+        for name, size in (("MAX_WHOLE_READ_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
             patched.setattr(streams, name, size)
-        assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole(obj)))
+        assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole_object(obj)))
 
 
 TEXTS = DeclaredColumns("s", {"k": parse_type("string"), "t": parse_type("string")})
@@ -127,13 +127,13 @@ def test_parts_of_csv_have_its_records_each_once_and_in_order_or_are_refused(
     store, obj = landed(text.encode())
     parts = parts_of(obj, at)
     with pytest.MonkeyPatch.context() as patched:
-        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
+        for name, size in (("MAX_WHOLE_READ_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
             patched.setattr(streams, name, size)
         patched.setattr(csv, "BLOCK_BYTES", parsed)
         in_parts = read_or_refused(CsvReader(TEXTS, LINES), store, parts)
-        assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole(obj)])
+        assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole_object(obj)])
         patched.setattr(csv, "BLOCK_BYTES", 1 << 20)
-        assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read_part(store, whole(obj)))
+        assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read_part(store, whole_object(obj)))
 
 
 def salvaged(
@@ -175,9 +175,9 @@ def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
     store, obj = landed(text.encode())
     reader = CsvReader(DECLARED, LINES) if is_csv else JsonLinesReader(DECLARED)
     with pytest.MonkeyPatch.context() as patched:
-        for name, size in (("WHOLE_BYTES", 0), ("_BLOCK", block), ("_TAIL", block), ("_CHUNK", block)):
+        for name, size in (("MAX_WHOLE_READ_BYTES", 0), ("_BLOCK", block), ("_TAIL", block), ("_CHUNK", block)):
             patched.setattr(streams, name, size)
-        assert salvaged(reader, store, parts_of(obj, at)) == salvaged(reader, store, [whole(obj)])
+        assert salvaged(reader, store, parts_of(obj, at)) == salvaged(reader, store, [whole_object(obj)])
 
 
 @given(
@@ -195,7 +195,7 @@ def test_parts_of_csv_without_a_header_and_without_quotes_have_its_records(
     body = "\ufeff" * mark + end.join(f"{k},{t}" for k, t in texts)
     store, obj = landed(body.encode())
     reader = CsvReader(DECLARED, options)
-    assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole(obj)))
+    assert read(reader, store, parts_of(obj, at)) == rows(reader.read_part(store, whole_object(obj)))
     if len(end.splitlines()) == 1:  # of empty lines some were passed over as well
         assert [row["k"] for row in read(reader, store, parts_of(obj, at))] == [k for k, _ in texts[2:]]
 
@@ -211,7 +211,7 @@ def test_a_record_over_several_lines_is_refused_where_options_say_that_there_is_
         read(reader, store, parts_of(obj, at))
     assert caught.value.line == 301
     with wording.raises(BadObject):
-        list(reader.salvage_part(store, whole(obj)))
+        list(reader.salvage_part(store, whole_object(obj)))
 
 
 def test_a_bad_value_of_a_part_is_named_by_its_line_in_the_object() -> None:
@@ -248,7 +248,7 @@ def test_a_part_of_text_asks_for_its_own_bytes_and_the_end_of_its_last_line() ->
 
     store.get_range = get_range  # type: ignore[method-assign]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(streams, "WHOLE_BYTES", 0)
+        patched.setattr(streams, "MAX_WHOLE_READ_BYTES", 0)
         third = parts_of(obj, [1 / 3, 2 / 3])[1]
         found = rows(JsonLinesReader(DECLARED).read_part(store, third))
     assert len(found) == pytest.approx(50_000 / 3, rel=0.05)
@@ -366,7 +366,7 @@ def test_the_rows_of_all_subtasks_in_their_order_are_those_of_the_plan_whatever_
         planned.append(SourceObject(f"{place}", stat.etag, stat.size, 0))
         first += sum(groups)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(splits, "WHOLE_BYTES", 0)
+        patched.setattr(splits, "MAX_WHOLE_READ_BYTES", 0)
         patched.setattr(splits, "UNIT_BYTES", 2)
         dealt = splits.assign_splits(source, planned, parallelism)
     assert len(dealt) == (parallelism if planned else 0)

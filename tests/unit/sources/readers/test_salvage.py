@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.sources.build import build_reader
-from milepost.sources.contract import MAX_RAW, BadObject, BadRecord, whole
+from milepost.sources.contract import MAX_RAW_BYTES, BadObject, BadRecord, whole_object
 from milepost.sources.readers.diagnosis import BLOCK_BYTES
 from milepost.spark.worker.worker_memory import is_out_of_memory
 from milepost_testkit import wording
@@ -38,7 +38,7 @@ def salvaged(
     """The rows that can be read, and the records that cannot, each in order."""
     keys = {"event_time": "at", **keys}
     reader = build_reader("s", source(format_, keys.pop("schema", SCHEMA), **keys))
-    found = list(reader.salvage_part(landing.store, whole(landing.put(key, body))))
+    found = list(reader.salvage_part(landing.store, whole_object(landing.put(key, body))))
     batches = [one for one in found if not isinstance(one, BadRecord)]
     assert all(batch.schema.equals(reader.schema) for batch in batches)
     return pa.Table.from_batches(batches, reader.schema), [one for one in found if isinstance(one, BadRecord)]
@@ -117,11 +117,11 @@ def test_what_is_salvaged_is_what_duckdb_reads_of_an_object_that_is_broken_at_ra
     lines = []
     for n in range(2_500):
         number, name = chance.choice([f"{n}"] * 9 + ["x", "", "1.5", "99999999999"]), chance.choice(["a", "b c", ""])
-        whole = json.dumps({"n": int(number) if number.isdigit() else number, "name": name, "id": n})
+        whole_object = json.dumps({"n": int(number) if number.isdigit() else number, "name": name, "id": n})
         if format_ == "csv":
             lines.append(f"{number},{name},{n}{chance.choice([''] * 20 + [',more'])}" if n % 50 else "only")
         else:
-            lines.append(whole if n % 50 else whole[: chance.randrange(1, len(whole))])
+            lines.append(whole_object if n % 50 else whole_object[: chance.randrange(1, len(whole_object))])
     body = "\n".join((["n,name,id"] if format_ == "csv" else []) + lines) + "\n"
     path = tmp_path / f"oracle.{format_}"
     path.write_text(body)
@@ -184,7 +184,7 @@ def test_a_record_beyond_the_bound_is_bad_and_its_raw_bytes_are_cut(landing: Lan
     body = csv if format_ == "csv" else "\n".join(map(json.dumps, rows))
     table, (bad,) = salvaged(landing, format_, body.encode())
     assert table["n"].to_pylist() == [1, 3]
-    assert "longer than" in bad.clause and len(bad.raw or b"") == MAX_RAW
+    assert "longer than" in bad.clause and len(bad.raw or b"") == MAX_RAW_BYTES
 
 
 def test_a_clause_quotes_nothing_of_its_record(landing: Landing) -> None:
@@ -213,7 +213,7 @@ def test_no_record_is_bad_because_its_reader_has_no_memory(
 ) -> None:
     """It would be left out, or an epoch would end by data with which nothing is wrong."""
     reader = build_reader("s", source(format_, {"n": "int32"}))
-    at = whole(landing.put("a", body))
+    at = whole_object(landing.put("a", body))
 
     def refused(*_: Any, **__: Any) -> Any:
         raise short

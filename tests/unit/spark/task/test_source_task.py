@@ -16,8 +16,8 @@ from milepost.jobspec.values.types import parse_type
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.contract import whole
-from milepost.sources.planning.objects import list_objects
+from milepost.sources.contract import whole_object
+from milepost.sources.planning.listing import list_objects
 from milepost.sources.readers.declared_columns import DeclaredColumns
 from milepost.sources.readers.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
@@ -55,7 +55,7 @@ def _read(
         source="bids",
         identity=SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0),
         store=config,
-        parts=tuple(map(whole, list_objects(store, "*.parquet").objects)),
+        parts=tuple(map(whole_object, list_objects(store, "*.parquet").objects)),
         reader=ParquetReader(DeclaredColumns("bids", {"value": parse_type(declared)})),
         event_time=event_time,
         on_missing="fail",

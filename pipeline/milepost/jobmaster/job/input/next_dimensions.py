@@ -11,7 +11,7 @@ from milepost.jobmaster.job.input.next_input import no_match, settling_message
 from milepost.jobspec.values.times.durations import in_ms
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet
-from milepost.sources.planning.objects import list_objects
+from milepost.sources.planning.listing import list_objects
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.storage.open import open_store
 

@@ -23,8 +23,8 @@ from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.jobspec.values.times.durations import format_duration, in_ms
 from milepost.protocol.exchange.watermarks import operator_watermark, output_watermark
 from milepost.sources.path_columns import PathColumns
-from milepost.sources.planning.consumed import ConsumedSet, compacts
-from milepost.sources.planning.objects import list_objects
+from milepost.sources.planning.consumed import ConsumedSet, needs_compaction
+from milepost.sources.planning.listing import list_objects
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
 from milepost.storage.concurrency.background import prefetch
 from milepost.storage.concurrency.parallel_map import parallel_map
@@ -139,7 +139,7 @@ def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str)
     consumed = ConsumedSet.empty()
     if snapshot is not None:
         known = context.consumed(name, snapshot.consumed)
-        consumed = ConsumedSet(known.table, snapshot.horizon_ms, compacts(snapshot.consumed))
+        consumed = ConsumedSet(known.table, snapshot.horizon_ms, needs_compaction(snapshot.consumed))
     rules = _rules(name, context.spec.sources[name], local=config.is_local)
     listed = listing()
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms

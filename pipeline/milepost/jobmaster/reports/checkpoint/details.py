@@ -27,7 +27,7 @@ from milepost.protocol.exchange.declines import find_recreated_subtasks
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import GateVerdict
-from milepost.sources.bad_input import BadPlace
+from milepost.sources.bad_input import BadRecordLocation
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.requests import StoreRequests
 
@@ -56,7 +56,7 @@ class BadInputReport:
     records: int
     objects: int
     total: int
-    first: tuple[BadPlace, ...]
+    first: tuple[BadRecordLocation, ...]
 
 
 @dataclass(frozen=True, slots=True)

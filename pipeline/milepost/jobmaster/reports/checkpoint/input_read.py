@@ -12,7 +12,7 @@ from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.sources.planning.splits import whole_objects
+from milepost.sources.planning.splits import count_indivisible_objects
 from milepost.storage.object_handles import read_handle
 
 NAMED_OBJECTS = 100
@@ -67,5 +67,5 @@ def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
         left=item.pending_objects,
         left_bytes=item.pending_bytes,
         first=tuple(PlannedObject(one.key, one.etag, one.size, iso_ms(one.last_modified_ms)) for one in named),
-        whole={} if source is None else whole_objects(source, item.objects),
+        whole={} if source is None else count_indivisible_objects(source, item.objects),
     )

@@ -24,7 +24,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import checkpoint_of_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.dimension import as_declared, decode_dimension
+from milepost.sources.dimension import cast_to_declared, decode_dimension
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
@@ -63,7 +63,7 @@ class LookupPlan:
         tables = MappedTables(self.cache_directory, self.lookup.uid, self.base)
 
         def make() -> pa.Table:
-            rows = as_declared(self.lookup.dimension, read_copy(store, self.dimension), self.schema)
+            rows = cast_to_declared(self.lookup.dimension, read_copy(store, self.dimension), self.schema)
             return prepare(self.lookup, rows, self.hasher)
 
         table = tables.mapped(identity, checkpoint_of_key(copy.key) or 0, make)

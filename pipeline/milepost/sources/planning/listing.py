@@ -77,7 +77,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
     """
     static, hidden = static_prefix(pattern), hidden_by(pattern)
-    is_meant = matcher(pattern)
+    matches_pattern = matcher(pattern)
     objects: list[SourceObject] = []
     invalid_names: list[str] = []
     bad_names: list[BadName] = []
@@ -85,31 +85,31 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     skipped_hidden = 0
     for stat in store.list(static, invalid_names=invalid_names):
         key = stat.key
-        if not is_meant(key):
+        if not matches_pattern(key):
             continue
         if hidden(key):
             skipped_hidden += 1
         elif stat.size == 0:
-            empty.append(escaped(key))
+            empty.append(escape_name(key))
         elif _UNREADABLE.search(key) is not None:
-            bad_names.append(BadName(escaped(key), "it has an empty part, a part . or .., or a control character"))
+            bad_names.append(BadName(escape_name(key), "it has an empty part, a part . or .., or a control character"))
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
     deep = "/" in pattern[len(static) :] or "**" in pattern
     for name in invalid_names:  # of a directory nobody knows what lies in it
-        wanted = deep if name.endswith("/") else is_meant(name)
+        wanted = deep if name.endswith("/") else matches_pattern(name)
         if wanted and not hidden(name):
-            bad_names.append(BadName(escaped(name), "it is not UTF-8, or has a control character, or is too long"))
+            bad_names.append(BadName(escape_name(name), "it is not UTF-8, or has a control character, or is too long"))
     return Listing(tuple(objects), skipped_hidden, tuple(empty), tuple(bad_names))
 
 
-def named_objects(lines: Sequence[str], count: int) -> str:
+def format_object_list(lines: Sequence[str], count: int) -> str:
     """Return the lines of the first of `count` objects for an error, each on its own, and how many more there are."""
     more = [f"and {count - len(lines)} more"] if count > len(lines) else []
     return "".join(f"\n  {line}" for line in (*lines, *more))
 
 
-def escaped(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return a name as printable text: other characters, and bytes that are no UTF-8, as their escapes."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -11,7 +11,7 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.contract import BadRecord
-from milepost.sources.planning.objects import list_objects, split_path
+from milepost.sources.planning.listing import list_objects, split_path
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 

@@ -12,12 +12,12 @@ import psutil
 _PROCESS_LIMIT = threading.Lock()
 
 
-class TooLarge(Exception):
+class MemoryLimitExceeded(Exception):
     """A step needed more memory than it was given."""
 
 
 @contextmanager
-def at_most(size_bytes: int) -> Iterator[None]:
+def limit_memory(size_bytes: int) -> Iterator[None]:
     """Let this process map at most so many bytes more in the block, one block at a time.
 
     No library that decodes Parquet takes a limit, and what a page expands to is known only when it has been decoded: a
@@ -37,6 +37,6 @@ def at_most(size_bytes: int) -> Iterator[None]:
         try:
             yield
         except MemoryError as error:
-            raise TooLarge(f"more than {size_bytes >> 20:,} MiB were needed at once") from error
+            raise MemoryLimitExceeded(f"more than {size_bytes >> 20:,} MiB were needed at once") from error
         finally:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

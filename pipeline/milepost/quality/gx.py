@@ -47,7 +47,7 @@ _IMPORT_ERRORS = (ImportError, AttributeError, TypeError, ValueError)
 """What the import of a library raises that does not fit to the others that are installed."""
 
 
-def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
+def start_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
     """Import Great Expectations in a thread beside what comes before the gate: seconds, most of which is waited for.
 
     Why it cannot be imported is told by the gate, whose own import fails for the same reason.
@@ -60,9 +60,9 @@ def begin_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
     return thread
 
 
-def load_quietly() -> None:
+def preload() -> None:
     """Import Great Expectations ahead of its use; that it cannot be is told by the gate."""
-    with quiet():
+    with silence_library():
         _load()
 
 
@@ -74,13 +74,13 @@ def _load() -> None:
 
 
 def _import() -> None:
-    """What judging needs, in the order in which `built` and `answers` need it."""
+    """What judging needs, in the order in which `build_expectations` and `validate_rows` need it."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import
     import great_expectations.data_context.types.base
     import great_expectations.expectations  # noqa: F401  (registers the expectation types)
 
 
-def built(spec: QualitySpec) -> list[Any]:
+def build_expectations(spec: QualitySpec) -> list[Any]:
     """Return the library's expectations, numbered in `meta`: it answers in an order of its own."""
     require("quality", f"the quality gate of sink {spec.sink}")
     try:
@@ -112,14 +112,14 @@ def built(spec: QualitySpec) -> list[Any]:
     return every
 
 
-def like(type_: str, arguments: Mapping[str, Any], number: int) -> Any:
+def build_expectation(type_: str, arguments: Mapping[str, Any], number: int) -> Any:
     """Return an expectation of the library that stands for the one with this number in a suite; it is loaded."""
     from great_expectations.expectations import registry
 
     return registry.get_expectation_impl(type_)(**arguments, meta={"number": number})
 
 
-def answers(
+def validate_rows(
     expectations: Sequence[Any],
     rows: pa.Table,
     result_format: Mapping[str, Any],
@@ -137,18 +137,20 @@ def answers(
         return {}
     frame = to_pandas(rows, nullable)
     of_floats = [one for one in expectations if one.expectation_type in _OF_FLOATS]
-    found = _answers([one for one in expectations if one.expectation_type not in _OF_FLOATS], frame, result_format)
+    found = _validate_frame(
+        [one for one in expectations if one.expectation_type not in _OF_FLOATS], frame, result_format
+    )
     if of_floats:
         for name in [field.name for field in rows.schema if pa.types.is_decimal(field.type)]:
             frame[name] = frame[name].map(float, na_action="ignore").astype("float64")
-        found |= _answers(of_floats, frame, result_format)
+        found |= _validate_frame(of_floats, frame, result_format)
     # The library's objects refer to one another and to the frame: they stay until a collection of all garbage, which is
     # rare where much is imported. The rows of epoch after epoch would stay with them.
     frame.drop(columns=frame.columns, inplace=True)
     return found
 
 
-def _answers(expectations: list[Any], frame: Any, result_format: Mapping[str, Any]) -> dict[int, Any]:
+def _validate_frame(expectations: list[Any], frame: Any, result_format: Mapping[str, Any]) -> dict[int, Any]:
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -228,7 +230,7 @@ def _first_problem(error: Exception) -> str:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_library() -> Iterator[None]:
     """Keep the library's warnings and log lines off stderr; what matters is in its answer."""
     logger = logging.getLogger("great_expectations")
     level = logger.level
