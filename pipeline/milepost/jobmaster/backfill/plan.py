@@ -173,7 +173,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         code,
         loaded,
         allow_non_restored_state=request.allow_non_restored_state,
-        again=command,
+        retry_command=command,
     )
     _check_continuable(context, state, base, loaded)
     check_switched_tables(context, context.base_metadata(state, state.timeline().head), loaded.graph, command)

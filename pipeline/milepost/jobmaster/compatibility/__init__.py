@@ -1,1 +1,1 @@
-"""Compatibility decides whether recorded state continues under a changed spec or changed code."""
+"""Decide whether recorded state can continue under a changed spec or changed code."""

@@ -13,58 +13,71 @@ Row = dict[str, str]
 
 
 def advice(
-    spec: JobSpec, graph: JobGraph, refused: Sequence[Row], *, rebuild: bool = True, again: str | None = None
+    spec: JobSpec,
+    graph: JobGraph,
+    refused: Sequence[Row],
+    *,
+    can_rebuild: bool = True,
+    retry_command: str | None = None,
 ) -> str:
-    """Return the steps that help with at least one refused row of a report.
+    """Return the recovery steps that resolve at least one refused row of a pre-flight report.
 
     Args:
-        rebuild: whether the job has recorded input that a backfill could make its state of.
-        again: the command that was refused; None: `milepost run`.
+        can_rebuild: whether a backfill could rebuild the job's state from recorded input.
+        retry_command: the command that was refused; None: `milepost run`.
     """
-    return "; or ".join(_ways(spec, graph, refused, rebuild, again or f"milepost run {spec.name}"))
+    return "; or ".join(_steps(spec, graph, refused, can_rebuild, retry_command or f"milepost run {spec.name}"))
 
 
-def _ways(spec: JobSpec, graph: JobGraph, refused: Sequence[Row], rebuild: bool, again: str) -> Iterator[str]:
-    lost = [row for row in refused if row["verdict"] == NON_RESTORED]
-    renamed = [row for row in lost if "renamed_to" in row]
-    changed = [row["name"] for row in refused if row["kind"] == "operator" and row["verdict"] == NEW_UID]
-    moved = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
+def _steps(
+    spec: JobSpec, graph: JobGraph, refused: Sequence[Row], can_rebuild: bool, retry_command: str
+) -> Iterator[str]:
+    non_restored = [row for row in refused if row["verdict"] == NON_RESTORED]
+    renamed = [row for row in non_restored if "renamed_to" in row]
+    changed_operators = [row["name"] for row in refused if row["kind"] == "operator" and row["verdict"] == NEW_UID]
+    moved_sinks = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
     new_tables = [row["name"] for row in refused if row["verdict"] == NEW_TABLE]
-    other_rows = [row["name"] for row in refused if row["verdict"] == NEW_TABLE_OR_BACKFILL]
+    changed_rows = [row["name"] for row in refused if row["verdict"] == NEW_TABLE_OR_BACKFILL]
     if renamed:
         lines = "; ".join(f"write `renamed_from: {row['name']}` at operator {row['renamed_to']}" for row in renamed)
-        yield f"if only the name is new, {lines}: its state goes on"
-    yield "write in the sink the lines of the table that it has" if len(moved) == len(refused) else "undo the change"
-    for row in moved:
+        yield f"if the operator was only renamed, {lines}: its state continues"
+    yield (
+        "restore the lines of the current table in the sink" if len(moved_sinks) == len(refused) else "undo the change"
+    )
+    for row in moved_sinks:
         if row["verdict"] == OTHER_TABLE_OR_MIGRATION:
-            yield f"undo it, and then move the table: {migration_command(spec, row['name'])}"
+            yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] != NON_RESTORED for row in refused):
-        yield "give the changed source a new name: what it has read is not known under another path"
-    rebuildable = bool(changed or other_rows or any(row["kind"] == "job" for row in refused))
-    if rebuild and rebuildable:
+        yield "give the changed source a new name: its recorded position does not apply to another path"
+    rebuildable = bool(changed_operators or changed_rows or any(row["kind"] == "job" for row in refused))
+    if can_rebuild and rebuildable:
         first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
-    if changed:
-        latest = (name for name, rows in graph.sink_inputs.items() if _shows(graph, rows.mode, rows.uid, changed))
-        with_sinks = list(dict.fromkeys([*new_tables, *other_rows, *latest]))
-        sinks = f" and {_sinks(with_sinks)} a new name and path" if with_sinks else ""
-        operators = f"operator{'s' * (len(changed) > 1)} {', '.join(changed)}"
+    if changed_operators:
+        latest_row_sinks = (
+            name
+            for name, rows in graph.sink_inputs.items()
+            if _publishes_state_of(graph, rows.mode, rows.uid, changed_operators)
+        )
+        sinks_to_rename = list(dict.fromkeys([*new_tables, *changed_rows, *latest_row_sinks]))
+        sinks = f" and {_sinks(sinks_to_rename)} a new name and path" if sinks_to_rename else ""
+        operators = f"operator{'s' * (len(changed_operators) > 1)} {', '.join(changed_operators)}"
         yield (
-            f"begin empty from now on: give {operators} a new uid{sinks}, then {again} --allow-non-restored-state, "
-            "which forgets the state under the old uid"
+            f"start with empty state: give {operators} a new uid{sinks}, then "
+            f"{retry_command} --allow-non-restored-state, which discards the state under the old uid"
         )
         return
-    with_sinks = [*new_tables, *other_rows, *(row["name"] for row in moved)]
-    first = f"give {_sinks(with_sinks)} a new name and path, then " if with_sinks else ""
-    if lost:
-        forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in lost if "forgets" in row))
-        forgets = f", which forgets {forgotten}" if forgotten else ""
-        yield f"leave the state behind for good: {first}{again} --allow-non-restored-state{forgets}"
-    elif with_sinks:
-        yield f"begin a new table: {first}{again}"
+    sinks_to_rename = [*new_tables, *changed_rows, *(row["name"] for row in moved_sinks)]
+    first = f"give {_sinks(sinks_to_rename)} a new name and path, then " if sinks_to_rename else ""
+    if non_restored:
+        forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in non_restored if "forgets" in row))
+        forgets = f", which discards {forgotten}" if forgotten else ""
+        yield f"discard the state permanently: {first}{retry_command} --allow-non-restored-state{forgets}"
+    elif sinks_to_rename:
+        yield f"start a new table: {first}{retry_command}"
 
 
-def _shows(graph: JobGraph, mode: str, uid: str, operators: Sequence[str]) -> bool:
+def _publishes_state_of(graph: JobGraph, mode: str, uid: str, operators: Sequence[str]) -> bool:
     return mode == "upsert" and graph.keyed_by(uid) in operators
 
 

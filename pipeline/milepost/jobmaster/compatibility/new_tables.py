@@ -1,4 +1,4 @@
-"""The place of a table that a sink is to begin may be another's: that is told before an epoch is opened for it."""
+"""Check, before an epoch starts, that sinks can create their new tables."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 
-_NOT_BEGUN = ""
+_NO_IDENTITY = ""
 
 
 def check_new_tables(context: JobContext, base: CheckpointMetadata | None) -> None:
-    """Refuse a sink's new table whose place is another's, or not to be had as the spec says.
+    """Refuse a new table whose location belongs to another sink, or cannot be used as the spec says.
 
-    Raises: InvalidRequest: no epoch was opened.
+    Raises: InvalidRequest: no epoch was started.
     """
-    for name in _new(context, base):
+    for name in _sinks_without_table(context, base):
         context.sink(name).check_reservable(context.identity)
 
 
 def refused_tables(context: JobContext, base: CheckpointMetadata | None) -> Iterator[CheckpointError]:
-    """Why a run would be refused new tables now, or could not ask for them; also of a job that has not begun."""
-    identity = context.identity if context.log.head() is not None else _NOT_BEGUN
-    for name in _new(context, base):
+    """Yield why a run could not create its new tables now; works for a job that has never run, too."""
+    identity = context.identity if context.log.head() is not None else _NO_IDENTITY
+    for name in _sinks_without_table(context, base):
         try:
             context.sink(name).check_reservable(identity)
         except CheckpointError as error:
             yield error
 
 
-def _new(context: JobContext, base: CheckpointMetadata | None) -> list[str]:
-    """The sinks whose tables the base checkpoint does not have."""
+def _sinks_without_table(context: JobContext, base: CheckpointMetadata | None) -> list[str]:
+    """Return the sinks that have no table in the base checkpoint."""
     return [sink.name for sink in context.spec.sinks if base is None or sink.name not in base.tables]

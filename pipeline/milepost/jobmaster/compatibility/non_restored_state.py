@@ -1,4 +1,4 @@
-"""State that no operator of the spec restores: its likely new operator, and what the job forgets without it."""
+"""State that no operator of the spec restores: likely renames, and what is lost."""
 
 from __future__ import annotations
 
@@ -9,44 +9,47 @@ from typing import Any
 from milepost.jobspec.graph.compatibility import can_continue, with_updates_of
 
 LOST_STATE = {
-    "aggregate": "the totals so far: they begin at nothing",
-    "window": "the rows of windows that have not fired: those windows will miss them",
-    "deduplicate": "which rows were seen: duplicates will count",
-    "latest": "the latest row of each key: an older row that comes later will count",
-    "top": "the rows that rank now: only later ones will",
-    "join": "the rows that wait for their partners: their pairs will be missing",
-    "asof": "the rows to pair with: later ones will find no partner among them",
-    "process": "what its function keeps for each key",
+    "aggregate": "the totals so far: they restart at nothing",
+    "window": "the rows of windows that have not fired: those windows will lack them",
+    "deduplicate": "which rows were seen: duplicates will pass",
+    "latest": "the latest row of each key: an older row that arrives later will replace it",
+    "top": "the rows that rank now: only later rows will rank",
+    "join": "the rows that wait for a match: their pairs will be missing",
+    "asof": "the rows to match: later rows will not match them",
+    "process": "the state of its function for each key",
 }
-"""What `--allow-non-restored-state` forgets with the state of an operator, by its kind."""
+"""What `--allow-non-restored-state` discards, by kind of operator."""
 
-SOURCE_POSITION_KEPT = "its position is kept, so that nothing is read twice if it comes back"
+SOURCE_POSITION_KEPT = "its position is retained, so that nothing is read twice if the source returns"
 
 
 def renamed_operators(
     recorded: Mapping[str, Mapping[str, Any]], current: Mapping[str, Mapping[str, Any]], order: Sequence[str]
 ) -> dict[str, str]:
-    """Guess which operators of the spec are those of the checkpoint under another uid.
+    """Guess which operators of the checkpoint were renamed in the spec.
+
+    Example: the checkpoint has `totals`, the spec has `daily_totals` and `top10`. Only `daily_totals` has a signature
+    that can continue the state of `totals`, so the result is `{"totals": "daily_totals"}`.
 
     Args:
         recorded, current: signatures by uid. order: the uids of `current`, upstream first.
     Returns:
-        The new uid by the former one, of operators whose state would go on with `renamed_from`. Of several that could
-        be, the one with the most similar uid.
+        The new uid by the former one. Each pair could continue with `renamed_from`. Of several candidates, the one
+        with the most similar uid.
     """
     removed = {uid: signature for uid, signature in recorded.items() if uid not in current}
-    found: dict[str, str] = {}
-    for uid in (one for one in order if one in current and one not in recorded):
-        fits = [former for former in removed if can_continue(_with_names(removed[former], found), current[uid])]
-        if fits:
-            former = max(fits, key=lambda name: SequenceMatcher(None, name, uid).ratio())
-            found[former] = uid
+    renames: dict[str, str] = {}
+    for uid in (name for name in order if name in current and name not in recorded):
+        candidates = [former for former in removed if can_continue(_renamed(removed[former], renames), current[uid])]
+        if candidates:
+            former = max(candidates, key=lambda name: SequenceMatcher(None, name, uid).ratio())
+            renames[former] = uid
             del removed[former]
-    return found
+    return renames
 
 
-def _with_names(signature: Mapping[str, Any], renames: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return a signature as it is once the operators that it reads have their new uids."""
+def _renamed(signature: Mapping[str, Any], renames: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a signature in which the operators that it reads have their new uids."""
     for former, uid in renames.items():
         signature = with_updates_of(signature, former, uid)
     return signature

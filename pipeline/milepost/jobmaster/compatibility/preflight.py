@@ -1,8 +1,8 @@
-"""The pre-flight compares spec and code with the state they are to continue, operator by operator.
+"""Compare spec and code with the state that they continue, operator by operator.
 
-Each operator of the spec is restored, converted (columns added, wider, or left behind), new, or refused; one that is
-gone from the spec is dropped. Sources, sinks and the job are told alike. `lint` shows it, `run` prints it when spec or
-code differ from the head's, and nothing is planned while anything is refused.
+Each operator of the spec is restored, converted (columns added, widened or dropped), new, or refused. An operator that
+the spec no longer has is dropped. Sources, sinks and the job get the same outcomes. `lint` shows the report, `run`
+prints it when spec or code differ from the head's. Nothing is planned while any row is refused.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from milepost.state.runs.evolution import SchemaChange, compare_schemas
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 
 CHANGED = "changed"
-"""Of a source, or of SQL, that makes other rows of the same input now, or times them otherwise."""
+"""Outcome of a source, SQL or lookup that now produces other rows, or other event times, from the same input."""
 
-_OLD_ROWS = "what was read by then stays as it was made, unless a backfill reads it again"
+_OLD_ROWS = "rows read before stay as they are, unless a backfill reads them again"
 
-Tell = Callable[[list[dict[str, str]]], None]
-"""Gets the report of a spec or code that differs from the head's, before anything is planned."""
+OnReport = Callable[[list[dict[str, str]]], None]
+"""Receives the report of a spec or code that differs from the head's, before anything is planned."""
 
 
 def preflight(
@@ -74,15 +74,15 @@ def preflight(
     *,
     allow_non_restored_state: bool = False,
 ) -> list[dict[str, str]]:
-    """Return one row per operator, source, sink and the job, in the order of the spec, then what is gone from it.
+    """Return one row per operator, source, sink and the job, in the order of the spec, then the removed ones.
 
     Args:
         base: the checkpoint to continue, with the names of the spec (`JobContext.base_metadata`); None: none.
-        loaded: None: no class of a process operator was loaded; what depends on one is not judged.
-        allow_non_restored_state: state that nothing restores may be left behind.
+        loaded: None: no process class was loaded. What depends on one is not checked.
+        allow_non_restored_state: whether state that no operator restores may be discarded.
     Returns:
-        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. At the end a row for each
-        source and SQL that is another one now, which stops nothing.
+        ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. The last rows are the
+        sources, SQL and lookups whose definition changed, which refuses nothing.
     """
     if base is None:
         return []
@@ -91,38 +91,38 @@ def preflight(
     rows = compare_signatures(recorded, signatures)
     order = [node.uid for node in graph.stateful]
     renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
-    stuck = refusals(context.job.spec, base, graph, loaded)
+    refused_operators = refusals(context.job.spec, base, graph, loaded)
     retimed = retimed_sources(recorded, signatures)
-    filled, begin = filled_sinks(base, graph), seeded_operators(base, graph)
+    filled, seeded = filled_sinks(base, graph), seeded_operators(base, graph)
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
             outcome = NEW
         elif row["detail"].endswith(REMOVED):
             outcome = DROPPED
-            _left_behind(row, recorded, renamed)
+            _describe_loss(row, recorded, renamed)
         if row["kind"] == "operator":
-            outcome = _operator(row, outcome, context, base, graph, loaded)
-            if row["verdict"] == COMPATIBLE and row["name"] in stuck:
-                row |= {"verdict": NEW_UID, "detail": stuck[row["name"]].full_message()}
+            outcome = _check_operator(row, outcome, context, base, graph, loaded)
+            if row["verdict"] == COMPATIBLE and row["name"] in refused_operators:
+                row |= {"verdict": NEW_UID, "detail": refused_operators[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _sink(row, context, base, graph)
+            _check_sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
             row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]]["root"])
         elif row["kind"] == "source" and row["name"] in retimed:
-            outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark begins anew; {_OLD_ROWS}"
+            outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {_OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
-        if row["kind"] == "operator" and row["name"] in begin and row["detail"] == BEGINS_EMPTY:
-            read = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
-            row["detail"] = f"begins with the rows that {' and '.join(read)} has now"
+        if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
+            upstream = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
+            row["detail"] = f"starts with the current rows of {' and '.join(upstream)}"
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
-    return [*rows, *_other_rules(context, base)]
+    return [*rows, *_changed_definitions(context, base)]
 
 
 def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
-    """Return the signatures to compare with: of sinks that were gone already, those alone that come back."""
+    """Return the recorded signatures to compare with, without sinks that neither the checkpoint nor the spec has."""
     sinks = base.signatures.get("sinks", {})
     return {
         **base.signatures,
@@ -131,43 +131,45 @@ def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
     }
 
 
-def _rules_of(operator: RowWiseSpec) -> dict[str, Any]:
-    """Return what an operator makes of its input, as its spec has it."""
+def _definition(operator: RowWiseSpec) -> dict[str, Any]:
+    """Return the part of a spec that determines an operator's output for a given input."""
     return operator.model_dump(mode="json", exclude={"uid", "inputs"})
 
 
-def _other_rules(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
-    """A row for each source, SQL and lookup that makes other rows of the same input now: compatible, easily missed."""
+def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
+    """Yield a row for each source, SQL and lookup that now produces other rows: compatible, but easily missed."""
     if base.spec_hash == context.job.spec_hash:
         return
     try:
         before = from_text(base.spec_text, context.job.path).spec
-    except InvalidRequest:  # a spec of another version: what it made of its input is not known
+    except InvalidRequest:  # a spec of another version cannot be compared
         return
-    now = context.job.spec
-    former = {one.uid: _rules_of(one) for one in before.operators if isinstance(one, RowWiseSpec)}
-    found: list[tuple[str, str, str, str]] = [
+    current = context.job.spec
+    recorded = {one.uid: _definition(one) for one in before.operators if isinstance(one, RowWiseSpec)}
+    changes: list[tuple[str, str, str, str]] = [
         (one.kind, one.uid, one.uid, "its SQL" if one.kind == "sql" else "how it looks up")
-        for one in now.operators
-        if isinstance(one, RowWiseSpec) and former.get(one.uid, _rules_of(one)) != _rules_of(one)
+        for one in current.operators
+        if isinstance(one, RowWiseSpec) and recorded.get(one.uid, _definition(one)) != _definition(one)
     ]
-    for name, source in now.sources.items():
+    for name, source in current.sources.items():
         if name not in before.sources:
             continue
         if before.sources[name].options != source.options:
-            found.append(("source", name, f"source {name}", "how it reads its objects"))
+            changes.append(("source", name, f"source {name}", "how it reads its objects"))
         elif _is_reordered(before.sources[name], base.dimensions.get(name), source):
-            found.append(("source", name, f"source {name}", f"the order of its columns{_tied_lookups(now, name)}"))
-    for kind, name, uid, what in found:
-        detail = f"{what} was another one at checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
+            changes.append(
+                ("source", name, f"source {name}", f"the order of its columns{_tied_lookups(current, name)}")
+            )
+    for kind, name, uid, what in changes:
+        detail = f"{what} changed after checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
         yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
 
 
 def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: SourceSpec) -> bool:
-    """Return whether a source has columns in another order than at a checkpoint.
+    """Return whether a source has its columns in another order than at a checkpoint.
 
     Args:
-        held: of a static source what was looked up in. It records how that was read, whatever the spec said.
+        held: the recorded content of a static source. It states how that was read, whatever the spec said.
     """
     orders = [[*one.columns, *one.partitions] for one in (before, now)]
     former, current = [[name for name in order if all(name in other for other in orders)] for order in orders]
@@ -176,14 +178,14 @@ def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: Sourc
 
 
 def _tied_lookups(spec: JobSpec, source: str) -> str:
-    """Return, as a clause, the lookups that choose among equal rows of a static source by the order of its columns."""
+    """Return, as a clause, the lookups that break ties by the order of a static source's columns."""
     lookups = [one for one in spec.operators if isinstance(one, LookupOperator)]
     tied = [one.uid for one in lookups if one.dimension == source and one.order_by]
     return f", which breaks ties of {' and '.join(tied)}," if tied else ""
 
 
 def report_lines(report: list[dict[str, str]]) -> list[str]:
-    """Return the report as people read it, one line each; what did not change is counted."""
+    """Format the report, one line per changed row and one line that lists the unchanged ones."""
     lines = ["spec or code differ from the head's; what is continued:"]
     for row in report:
         if row["detail"] != UNCHANGED:
@@ -200,32 +202,33 @@ def check_compatible(
     loaded: LoadedCode,
     *,
     allow_non_restored_state: bool = False,
-    tell: Tell | None = None,
-    rebuild: bool = True,
-    again: str | None = None,
+    on_report: OnReport | None = None,
+    can_rebuild: bool = True,
+    retry_command: str | None = None,
 ) -> bool:
-    """Refuse a spec whose state, or whose functions' state, is not that of the checkpoint to continue.
+    """Refuse a spec or functions that cannot continue the state of a checkpoint.
 
-    Returns: whether the next epoch leaves state behind. Raises: InvalidRequest.
+    Returns: whether the next epoch discards state. Raises: InvalidRequest.
     Args:
-        allow_non_restored_state: state that nothing restores, and positions of sources that are gone, may be left.
-        tell: gets the report, refused or not, when spec or code are not those of the checkpoint.
-        rebuild, again: as `advice` takes them.
+        allow_non_restored_state: whether state that no operator restores, and positions of removed sources, may be
+            discarded.
+        on_report: receives the report, refused or not, if spec or code differ from the checkpoint's.
+        can_rebuild, retry_command: as in `advice`.
     """
     if base is None:
         return False
     check_locations(context, base)
     report = preflight(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
-    if tell is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
-        tell(report)
-    stuck = refusals(context.job.spec, base, loaded.graph, loaded)  # these have hints of their own
-    refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in stuck]
+    if on_report is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
+        on_report(report)
+    refused_operators = refusals(context.job.spec, base, loaded.graph, loaded)  # these errors have their own hints
+    refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in refused_operators]
     if refused:
         raise InvalidRequest(
             f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
             f"{'; '.join(mismatches(refused))}. "
             "Nothing was written.",
-            hint=advice(context.spec, loaded.graph, refused, rebuild=rebuild, again=again),
+            hint=advice(context.spec, loaded.graph, refused, can_rebuild=can_rebuild, retry_command=retry_command),
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
@@ -233,12 +236,12 @@ def check_compatible(
 
 
 def mismatches(report: list[dict[str, str]]) -> list[str]:
-    """Return what of a report the next epoch would refuse, for people, a text for each row."""
+    """Format the rows that the next epoch refuses, one text per row."""
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
-def _left_behind(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-    """Complete the row of a removed operator or source: what would be forgotten, and its likely new name."""
+def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
+    """Complete the row of a removed operator or source: what is lost, and its likely new name."""
     if row["kind"] == "source":
         row["detail"] += f"; {SOURCE_POSITION_KEPT}"
     elif row["kind"] == "operator":
@@ -246,10 +249,10 @@ def _left_behind(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapp
             row["renamed_to"] = renamed[row["name"]]
             row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
         row["forgets"] = LOST_STATE[recorded["operators"][row["name"]]["kind"]]
-        row["detail"] += f"; --allow-non-restored-state forgets {row['forgets']}"
+        row["detail"] += f"; --allow-non-restored-state discards {row['forgets']}"
 
 
-def _operator(
+def _check_operator(
     row: dict[str, str],
     outcome: str,
     context: JobContext,
@@ -257,15 +260,15 @@ def _operator(
     graph: JobGraph,
     loaded: LoadedCode | None,
 ) -> str:
-    """Judge the columns of an operator's state; complete its row."""
+    """Compare the columns of an operator's state and complete its row. Returns its outcome."""
     uid = row["name"]
     spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
     if spec is None or isinstance(spec, RowWiseSpec) or row["verdict"] != COMPATIBLE:
         return outcome
     if outcome == NEW:
         if spec.renamed_from is not None:
-            detail = f"checkpoint {base.checkpoint_id} has no state of {spec.renamed_from}, which it is renamed from"
-            row |= {"verdict": NON_RESTORED, "detail": f"{detail}: begins empty"}
+            detail = f"checkpoint {base.checkpoint_id} has no state of {spec.renamed_from}, its former name"
+            row |= {"verdict": NON_RESTORED, "detail": f"{detail}: starts empty"}
         return outcome
     origin = base.signatures["operators"][uid].get(RENAMED_FROM)
     notes = [] if origin is None else [f"renamed from {origin}"]
@@ -274,7 +277,7 @@ def _operator(
         recorded = {name: table.schema for name, table in snapshot.tables.items()}
         operator = expected_operator(recorded, spec, graph, loaded)
         if operator is None:
-            notes.append("its columns are compared by `run`, which loads the classes of process operators")
+            notes.append("`run` compares its columns, because it loads the classes of process operators")
             changes = []
         elif not are_continued(snapshot.tables, operator.tables):
             row |= {"verdict": NEW_UID, "detail": "; ".join([*notes, other_tables(snapshot.tables, operator.tables)])}
@@ -283,7 +286,7 @@ def _operator(
             changes = _changes(snapshot, operator)
             if snapshot.tables.keys() != operator.tables.keys():
                 row["verdict"] = NON_RESTORED
-                notes.append("no operator reads its updates any more: the rows that it has put out are left behind")
+                notes.append("no operator reads its updates now: the rows that it has emitted are discarded")
         problems = [problem for change in changes for problem in change.problems]
         converted = [change for change in changes if change.converts]
         if problems:
@@ -294,42 +297,42 @@ def _operator(
             notes += [change.words() for change in converted]
             if any(change.added and change.dropped for change in converted):
                 row["verdict"] = NON_RESTORED
-                notes.append("a column that only got another name would begin empty")
+                notes.append("a renamed column would start empty")
     row["detail"] = "; ".join(notes) or UNCHANGED
     return outcome
 
 
 def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[SchemaChange]:
-    """Return how each table of recorded state becomes the operator's."""
+    """Return how each recorded state table converts to the operator's."""
     return [
         compare_schemas(snapshot.tables[name].schema, table.schema, table.key, table.tie_break)
         for name, table in operator.tables.items()
     ]
 
 
-def _sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:
-    """Refuse a sink whose table is elsewhere, or cannot take the rows that it would get now, as far as is known."""
+def _check_sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:
+    """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row."""
     sink = graph.sink_inputs[row["name"]]
-    before = base.tables.get(row["name"])
-    said = context.sink_address(row["name"])
-    here = said.format, context.sink_location(row["name"])
-    if before is not None and before.address != said and (before.address.format, before.location) != here:
-        lines = "; ".join(before.address.spec_lines())
-        detail = f"its table is of {before.address}, the spec says {said}: write {lines}"
-        if before.address.format == said.format:  # else it was migrated: its path is another one for that
-            detail += resolved_path_note(context, before.address.path)
-        goes = may_go(before.address.format, said.format)
-        row |= {"verdict": OTHER_TABLE_OR_MIGRATION if goes else OTHER_TABLE, "detail": detail}
+    table = base.tables.get(row["name"])
+    address = context.sink_address(row["name"])
+    location = address.format, context.sink_location(row["name"])
+    if table is not None and table.address != address and (table.address.format, table.location) != location:
+        lines = "; ".join(table.address.spec_lines())
+        detail = f"its table is {table.address}, the spec says {address}: write {lines}"
+        if table.address.format == address.format:  # else a migration moved it to another path
+            detail += resolved_path_note(context, table.address.path)
+        can_migrate = may_go(table.address.format, address.format)
+        row |= {"verdict": OTHER_TABLE_OR_MIGRATION if can_migrate else OTHER_TABLE, "detail": detail}
         return
-    if before is None:
+    if table is None:
         return
-    if before.rows and sink.mode == "upsert" and graph.keyed_by(sink.uid) not in base.signatures["operators"]:
+    if table.rows and sink.mode == "upsert" and graph.keyed_by(sink.uid) not in base.signatures["operators"]:
         uid = graph.keyed_by(sink.uid)
-        detail = f"its table has rows of {uid} as it was before, and {uid} begins empty"
+        detail = f"its table has rows of the former {uid}, and {uid} starts empty"
         row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
         return
     if not sink.columns_known:
         return
-    problems = [*missing_columns(before.schema, sink), *changed_types(before.schema, sink, graph)]
+    problems = [*missing_columns(table.schema, sink), *changed_types(table.schema, sink, graph)]
     if problems:
         row |= {"verdict": NEW_TABLE, "detail": "; ".join(problems)}

@@ -1,8 +1,7 @@
-"""Rows in flight, or an ended event time, bind the spec that continues a checkpoint.
+"""Refuse a spec that cannot continue a checkpoint's rows in flight or ended event time.
 
-A spec that does not fit is refused before anything is planned, with what to do: rows in flight belong to the spec that
-made them, and after the last epoch of `run --drain` every new row would be late where event time has ended: in what
-has late rows, and in functions with timers.
+Rows in flight belong to the spec that produced them. After the last epoch of `run --drain` event time has ended, so
+every new row would be late in an operator with late rows or timers. Both are checked before anything is planned.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:
-    """Raises InvalidRequest unless rows in flight fit the spec, and no operator's event time has ended."""
+    """Refuse rows in flight of another spec, and operators whose event time has ended. Raises InvalidRequest."""
     if base is not None:
         for refusal in refusals(context.job.spec, base, loaded.graph, loaded).values():
             raise refusal
@@ -29,17 +28,17 @@ def check_continuable(context: JobContext, base: CheckpointMetadata | None, load
 def refusals(
     spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
 ) -> dict[str, InvalidRequest]:
-    """Return why operators cannot go on behind their rows in flight, or behind the end of their event time, by uid.
+    """Return, by uid, why operators cannot continue: rows in flight of another spec, or ended event time.
 
     Args:
-        loaded: None: no class was loaded; what depends on one is not judged.
+        loaded: None: no process class was loaded. What depends on one is not checked.
     """
-    found = _rows_in_flight(spec, base, graph, loaded)
-    return found | _event_time(spec, base, graph, loaded) if base.final else found
+    refused = _rows_in_flight(spec, base, graph, loaded)
+    return refused | _ended_event_time(spec, base, graph, loaded) if base.final else refused
 
 
 def is_drained(state: ManifestState, base: CheckpointMetadata | None) -> bool:
-    """Return whether the head was the last epoch of the running incarnation, which has only to be finished."""
+    """Return whether the head is the last epoch of the running incarnation, so that the job only has to be finished."""
     if base is None or not base.final:
         return False
     return all(result.head != base.checkpoint_id for result in state.results)
@@ -48,7 +47,7 @@ def is_drained(state: ManifestState, base: CheckpointMetadata | None) -> bool:
 def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | None, ...]:
     """Return the firing watermarks that an operator's subtasks continue.
 
-    After the last epoch of an earlier incarnation they begin anew: the operators that may continue it fire nothing.
+    They restart after the last epoch of an earlier incarnation: operators that may continue it have no timers.
     """
     snapshot = base.operators.get(uid) if base is not None else None
     if base is None or snapshot is None:
@@ -59,50 +58,49 @@ def restored_firing(base: CheckpointMetadata | None, uid: str) -> tuple[int | No
 def _rows_in_flight(
     spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
 ) -> dict[str, InvalidRequest]:
-    now, found = input_signatures(spec, graph), {}
+    current, refused = input_signatures(spec, graph), {}
     for uid, snapshot in base.operators.items():
-        made_by = {channel.signature for channel in snapshot.channels if channel is not None}
-        if uid not in now or not has_known_columns(graph, uid) or not made_by - {now[uid]}:
+        recorded = {channel.signature for channel in snapshot.channels if channel is not None}
+        if uid not in current or not has_known_columns(graph, uid) or not recorded - {current[uid]}:
             continue
-        if made_by - {now[uid], _sorted_signature(spec, loaded, uid)}:
-            found[uid] = InvalidRequest(
+        if recorded - {current[uid], _sorted_signature(spec, loaded, uid)}:
+            refused[uid] = InvalidRequest(
                 f"operator {uid}: checkpoint {base.checkpoint_id} has {snapshot.in_flight_bytes} bytes of its input in "
-                "flight, and the spec has changed what makes them: the columns of its producers, or the SQL between. "
-                "Nothing was written.",
-                hint=f"put the spec back and let it work them off: milepost run {spec.name} --until-caught-up; or end "
+                "flight, and the spec changes what produces them: the columns of an upstream operator, or the SQL in "
+                "between. Nothing was written.",
+                hint=f"restore the spec and process them: milepost run {spec.name} --until-caught-up; or end "
                 f"the job with that spec: milepost run {spec.name} --drain",
                 uid=uid,
             )
-    return found
+    return refused
 
 
 def _sorted_signature(spec: JobSpec, loaded: LoadedCode | None, uid: str) -> str:
-    """Return the signature of an operator's input as earlier versions recorded it in Airflow: of sorted columns.
+    """Return the signature of an operator's input with sorted columns, as earlier versions recorded it in Airflow.
 
-    The rows are the same: an operator takes their columns by name.
+    The rows are the same, because an operator reads columns by name.
     """
-    outputs = {} if loaded is None else {name: one.declared.output for name, one in loaded.functions.items()}
-    former = sorted_spec(spec)
-    graph, _ = analyse(former, outputs)
-    return "" if graph is None else input_signatures(former, graph)[uid]
+    outputs = {} if loaded is None else {name: function.declared.output for name, function in loaded.functions.items()}
+    sorted_columns = sorted_spec(spec)
+    graph, _ = analyse(sorted_columns, outputs)
+    return "" if graph is None else input_signatures(sorted_columns, graph)[uid]
 
 
 def has_known_columns(graph: JobGraph, uid: str) -> bool:
-    """Return whether the columns of everything that an operator's input descends from are."""
+    """Return whether the columns of all nodes upstream of an operator are known."""
     return all(graph.nodes[name].columns_known and has_known_columns(graph, name) for name in graph.nodes[uid].inputs)
 
 
-def _event_time(
+def _ended_event_time(
     spec: JobSpec, base: CheckpointMetadata, graph: JobGraph, loaded: LoadedCode | None
 ) -> dict[str, InvalidRequest]:
     timed = {uid for uid, _ in late_outputs(spec).values()}
     return {
         node.uid: InvalidRequest(
             f"operator {node.uid}: its event time ended with checkpoint {base.checkpoint_id}, the last one of a "
-            "drained job: all that waited for it has come out, and every new row would be late. Nothing was "
-            "written.",
-            hint=f"go back to before it: milepost rollback {spec.name} --to {base.base}; or give it a new uid, which "
-            "begins empty, and add --allow-non-restored-state",
+            "drained job. All its timers have fired, and every new row would be late. Nothing was written.",
+            hint=f"roll back to the checkpoint before it: milepost rollback {spec.name} --to {base.base}; or give the "
+            "operator a new uid, which starts empty, and add --allow-non-restored-state",
             uid=node.uid,
         )
         for node in graph.stateful

@@ -1,6 +1,7 @@
-"""Columns that a sink's format cannot hold are refused before a job has run, as far as their types are known.
+"""Refuse columns that a sink's format cannot hold, before the job runs.
 
-Types that only Spark or a process class knows are looked at in each epoch, before its commit point, in these words.
+Types that only Spark or a process class can resolve are checked in each epoch before its commit point, with the same
+messages.
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from milepost.jobspec.values.types import to_arrow
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:
-    """Ask each sink's format whether it can hold the columns whose types the spec says. Nothing is contacted.
+    """Check that each sink's format can hold the columns whose types the spec states. Contacts no store.
 
-    Returns: of the sinks that could not be asked, why, one line each: the format's library is not installed.
-    Raises: InvalidRequest: it cannot, in the words of an epoch that is refused for that.
+    Returns: one line per sink that could not be checked because the format's library is not installed.
+    Raises: InvalidRequest: a format cannot hold a column.
     """
-    unasked = []
+    unchecked = []
     if all(sink.format == "parquet" for sink in context.spec.sinks):
-        return ()  # it holds whatever there is, and nothing is loaded for that
+        return ()  # Parquet holds every type, so Arrow need not be imported
     import pyarrow as pa
 
     for name, rows in context.graph.sink_inputs.items():
-        known = {column: type_ for column, type_ in rows.columns.items() if type_ is not None}
-        if not known or not set(rows.key) <= known.keys():
+        typed_columns = {column: type_ for column, type_ in rows.columns.items() if type_ is not None}
+        if not typed_columns or not set(rows.key) <= typed_columns.keys():
             continue
-        schema = pa.schema([(column, to_arrow(type_)) for column, type_ in known.items()])
+        schema = pa.schema([(column, to_arrow(type_)) for column, type_ in typed_columns.items()])
         try:
             context.sink(name).check_columns(schema)
         except EnvironmentUnusable as error:
-            unasked.append(error.message.splitlines()[0])
-    return tuple(unasked)
+            unchecked.append(error.message.splitlines()[0])
+    return tuple(unchecked)

@@ -1,4 +1,4 @@
-"""Compare the columns of existing tables with the rows that the spec would write, as far as their types are known."""
+"""Compare the columns of existing tables with the rows that the spec writes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from milepost.sinks.records.table_address import OWN_FORMAT
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
-    """Yield a line for each column of a table that its rows would no longer have."""
+    """Yield a line for each column of a table that the rows lack."""
     for name in decode_schema(schema).names:
         if name not in rows.columns:
             yield f"the table's column {name} would be missing from the rows"
 
 
 def changed_types(schema: SchemaText, rows: SinkInput, graph: JobGraph) -> Iterator[str]:
-    """Yield a line for each column of a table whose type would change."""
+    """Yield a line for each column of a table whose type would change, as far as the new type is known."""
     for field in decode_schema(schema):
-        now = resolved_type(graph, rows.uid, rows.columns.get(field.name))
-        # Of nested types two texts may mean the same; the sink compares them when it prepares.
-        if now is not None and not pa.types.is_nested(now) and now != field.type:
-            yield f"the table's column {field.name} is {field.type}, the rows would have {now}"
+        row_type = resolved_type(graph, rows.uid, rows.columns.get(field.name))
+        # Two spellings of a nested type may be equal. The sink compares those when it prepares the commit.
+        if row_type is not None and not pa.types.is_nested(row_type) and row_type != field.type:
+            yield f"the table's column {field.name} is {field.type}, the rows would have {row_type}"
 
 
 def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, graph: JobGraph, command: str) -> None:
-    """Refuse a backfill whose rows the tables of the head could not show after the switch.
+    """Refuse a backfill whose rows do not fit the head's tables, which would show them after the switch.
 
-    A table of Delta, Iceberg or Postgres keeps the types of its columns; our own format has none of its own.
+    A table of Delta, Iceberg or Postgres cannot change the type of a column; the managed Parquet table can.
 
     Args:
-        command: the backfill, as it is typed.
+        command: the backfill command, as typed.
     Raises: InvalidRequest.
     """
     for name, rows in graph.sink_inputs.items():
@@ -48,7 +48,7 @@ def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, 
             faults := [*changed_types(contents.schema, rows, graph)]
         ):
             raise InvalidRequest(
-                f"sink {name}: {'; '.join(faults)}. Its table keeps its types. Nothing was changed.",
+                f"sink {name}: {'; '.join(faults)}. Its table cannot change the type of a column. Nothing was changed.",
                 hint=f"give sink {name} a new name and path, then: {command}",
                 sink=name,
             )

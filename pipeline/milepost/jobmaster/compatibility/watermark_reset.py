@@ -1,4 +1,4 @@
-"""The watermark of a source begins anew when its event time is read in another way."""
+"""Reset the watermark of a source whose event time is parsed differently."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from milepost.jobspec.job.spec import JobSpec
 
 
 def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:
-    """Return the checkpoint to continue, without watermarks that were made of other event times than the spec's.
+    """Return the checkpoint to continue, without watermarks of sources whose event time is parsed differently now.
 
-    Times that were read in seconds say nothing about the same numbers in milliseconds: below the former watermark every
-    row would be late. The operators that go on downstream have nothing to fire.
+    Example: a source read 1_700_000_000 as seconds, so its watermark is in 2023. If the spec now reads the column as
+    milliseconds, the same number is in January 1970 and every row would be late. The firing watermarks of operators
+    downstream of such a source are reset as well.
     """
     if base is None:
         return None
@@ -24,13 +25,15 @@ def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | 
     downstream = {node.uid for node in graph.stateful if retimed.keys() & {*node.sources}}
     return replace(
         base,
-        sources={name: _without_times(source) if name in retimed else source for name, source in base.sources.items()},
+        sources={
+            name: _without_event_times(source) if name in retimed else source for name, source in base.sources.items()
+        },
         operators={
-            uid: replace(one, firing=(None,) * len(one.firing)) if uid in downstream else one
-            for uid, one in base.operators.items()
+            uid: replace(snapshot, firing=(None,) * len(snapshot.firing)) if uid in downstream else snapshot
+            for uid, snapshot in base.operators.items()
         },
     )
 
 
-def _without_times(source: SourceSnapshot) -> SourceSnapshot:
+def _without_event_times(source: SourceSnapshot) -> SourceSnapshot:
     return replace(source, watermark_us=None, newest_event_us=None, furthest_us=None, ahead_since=None)

@@ -22,7 +22,7 @@ from functools import partial
 from milepost.epoch.answers import EpochReport, EpochRunner
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.errors import CheckpointError
-from milepost.jobmaster.compatibility.preflight import Tell
+from milepost.jobmaster.compatibility.preflight import OnReport
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import post_commit_times, store_post_commit_times
@@ -237,7 +237,7 @@ class Epochs:
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
-        tell: Tell | None = None,
+        tell: OnReport | None = None,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
     ) -> CheckpointReport | NothingToDo:

@@ -16,7 +16,7 @@ from milepost.epoch.plan import InputRecord
 from milepost.epoch.timing.step_clock import PlanTimes, StepClock
 from milepost.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
-from milepost.jobmaster.compatibility.preflight import Tell, check_compatible
+from milepost.jobmaster.compatibility.preflight import OnReport, check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
@@ -61,7 +61,7 @@ class _TriggerCall:
     session: Session
     allow_non_restored_state: bool
     drain: bool
-    tell: Tell | None
+    tell: OnReport | None
     clock: StepClock
 
 
@@ -108,7 +108,7 @@ class Trigger:
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
-        tell: Tell | None = None,
+        tell: OnReport | None = None,
     ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch, after finishing the work of earlier sessions.
 
@@ -249,7 +249,7 @@ class Trigger:
                 resolve_suite(suite)
         loaded = code.load(context)
         allow, tell = call.allow_non_restored_state, call.tell
-        leaves_state = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, tell=tell)
+        leaves_state = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, on_report=tell)
         check_continuable(context, base, loaded)
         return code, loaded, leaves_state
 

@@ -223,7 +223,7 @@ class Restores:
             )
         own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
         # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
-        check_compatible(context, own, code, loaded, allow_non_restored_state=True, rebuild=False)
+        check_compatible(context, own, code, loaded, allow_non_restored_state=True, can_rebuild=False)
         check_continuable(context, own, loaded)
 
     def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> ClaimedSavepoint:
