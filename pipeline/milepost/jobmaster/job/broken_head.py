@@ -1,4 +1,7 @@
-"""The error of a broken head names the rollback to type: nothing is skipped silently, a person goes back."""
+"""Add the rollback command to the error of a corrupt head checkpoint.
+
+A corrupt head is never skipped automatically. A person decides to roll back.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ M = TypeVar("M", bound=_HasContext)
 def suggest_rollback(
     method: Callable[Concatenate[M, P], R],
 ) -> Callable[Concatenate[M, P], R]:
-    """Let the method's StateCorrupt name the rollback to type, when it is the head that is broken."""
+    """Decorate a method so that its StateCorrupt names the rollback command, if the head is corrupt."""
 
     @functools.wraps(method)
     def wrapper(self: M, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -44,47 +47,48 @@ def suggest_rollback(
 
 
 def newest_intact_ancestor(context: JobContext, state: ManifestState) -> CheckpointId | None:
-    """Return the newest checkpoint before the head that is whole, 0 for the empty state; None: the head is.
+    """Return the newest intact checkpoint before the head; 0: none, only the empty state; None: the head is intact.
 
-    Reads every object of the head, and of each candidate what is its own. Published files need to be there.
+    Reads every object of the head and, per candidate, the objects that were not read yet. Published files only have
+    to exist.
     """
-    from milepost.jobmaster.job.table_contents import table_problems  # which only what reads tables has loaded
+    from milepost.jobmaster.job.table_contents import table_problems  # imports Arrow
 
-    whole: dict[ObjectHandle, bool] = {}
+    checked: dict[ObjectHandle, bool] = {}
 
-    def is_whole(checkpoint: CompletedCheckpoint) -> bool:
+    def is_intact(checkpoint: CompletedCheckpoint) -> bool:
         try:
             metadata = context.stored_metadata(checkpoint)
         except StateCorrupt:
             return False
         tables = metadata.tables.items()
-        return all(_is_whole(context, handle, whole) for handle in metadata.handles()) and not any(
+        return all(_is_intact(context, handle, checked) for handle in metadata.handles()) and not any(
             table_problems(context, name, contents) for name, contents in tables
         )
 
     newest_first = timeline_ancestry(state, state.timeline())[::-1]
-    if not newest_first or is_whole(newest_first[0]):
+    if not newest_first or is_intact(newest_first[0]):
         return None
-    return next((one.checkpoint_id for one in newest_first[1:] if is_whole(one)), NO_CHECKPOINT)
+    return next((candidate.checkpoint_id for candidate in newest_first[1:] if is_intact(candidate)), NO_CHECKPOINT)
 
 
-def _is_whole(context: JobContext, handle: ObjectHandle, known: dict[ObjectHandle, bool]) -> bool:
-    if handle not in known:
+def _is_intact(context: JobContext, handle: ObjectHandle, checked: dict[ObjectHandle, bool]) -> bool:
+    if handle not in checked:
         try:
             read_handle(context.store, handle)
-            known[handle] = True
+            checked[handle] = True
         except StateCorrupt:
-            known[handle] = False
-    return known[handle]
+            checked[handle] = False
+    return checked[handle]
 
 
 def _suggest_rollback(context: JobContext, error: StateCorrupt) -> None:
     try:
         state = context.head().state
         target = newest_intact_ancestor(context, state)
-    except CheckpointError as failure:  # the first error is the one to report
+    except CheckpointError as failure:  # the original error is the one to report
         if failure.message != error.message:
-            _LOG.warning("no checkpoint to go back to could be looked for: %s", failure.message)
+            _LOG.warning("cannot search for a checkpoint to roll back to: %s", failure.message)
         return
     if target is None:
         return

@@ -1,6 +1,7 @@
-"""One job, opened: its spec, its stores, its manifest log. What every use case starts from.
+"""An opened job: its spec, stores and manifest log. Every use case starts from it.
 
-What reads metadata, tables or what was consumed imports Arrow; a use case of the log alone does not wait for that.
+Methods that read metadata, tables or consumed sets import Arrow when called, so that a use case of the log alone does
+not pay for the import.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
 
 _METADATA_BYTES = 16 << 20
-"""How much metadata of checkpoints one opened job keeps in memory: each step asks for that of all retained ones."""
+"""Bytes of checkpoint metadata that one opened job caches: each step reads that of all retained checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class JobContext:
     """A job's spec with its environment resolved, and lazily opened stores.
 
     Attributes:
-        listeners: told each transition of the manifest that this process makes; they neither wait nor raise.
-        clocks: of the checkpoint, if any, whose epoch this process runs as a whole.
+        listeners: called with each manifest transition of this process. They must neither block nor raise.
+        clocks: step clock of the checkpoint whose whole epoch this process runs, if any.
     """
 
     job: LoadedJob
@@ -69,9 +70,9 @@ class JobContext:
     clocks: dict[CheckpointId, StepClock] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Look each Connection up once: nobody may edit one in the middle of a use case, which would use two stores."""
-        found = functools.cache(self.job.find_connection)
-        object.__setattr__(self, "job", replace(self.job, find_connection=found))
+        """Cache Connection lookups: one that is edited during a use case must not switch it to another store."""
+        find_connection = functools.cache(self.job.find_connection)
+        object.__setattr__(self, "job", replace(self.job, find_connection=find_connection))
 
     @cached_property
     def spec(self) -> JobSpec:
@@ -83,7 +84,7 @@ class JobContext:
 
     @property
     def timeout_ms(self) -> int:
-        """How long an epoch may take, from its trigger or the last try of `run_epoch` to its commit point."""
+        """Time limit of an epoch, from its trigger or the last try of `run_epoch` to its commit point."""
         return in_ms(self.spec.checkpointing.timeout)
 
     @cached_property
@@ -97,31 +98,31 @@ class JobContext:
 
     @cached_property
     def log(self) -> ManifestLog:
-        return ManifestLog(self.store, lambda: uuid.uuid4().hex, self._tell)
+        return ManifestLog(self.store, lambda: uuid.uuid4().hex, self._notify_listeners)
 
-    def _tell(self, landed: LandedTransition) -> None:
+    def _notify_listeners(self, landed: LandedTransition) -> None:
         for listener in self.listeners:
             listener(landed)
 
     @cached_property
     def identity(self) -> str:
-        """Which life of the job this is: the write id of its first manifest version."""
+        """Identifies this life of the job: the write id of its first manifest version."""
         return self.log.entry(1).write_id
 
     def store_at(self, location: str) -> ObjectStore:
-        """Return a store elsewhere, reached with this job's connection: a URL, or a path relative to the spec.
+        """Open a store at a URL, or at a path relative to the spec, with this job's connection.
 
-        Raises: InvalidRequest: it is no location.
+        Raises: InvalidRequest: not a location.
         """
         return open_store(self.job.store_config(self.job.url(location)))
 
     def source(self, name: str) -> tuple[StoreConfig, str]:
-        """Return a source's store, and the pattern of its objects below it."""
+        """Return a source's store and the pattern of its objects, relative to the store."""
         url, pattern = split_path(self.job.url(self.spec.sources[name].path))
         return self.job.store_config(url), pattern
 
     def sink_address(self, name: str) -> TableAddress:
-        """Return where a sink's table is by the spec, with `${env:…}` unresolved."""
+        """Return the address of a sink's table in the spec, with `${env:…}` unresolved."""
         from milepost.sinks.records.table_address import address_of
 
         return address_of(self.job.spec.sink(name))
@@ -130,8 +131,8 @@ class JobContext:
         """Return a sink of the spec, resolved.
 
         Args:
-            address: of a table that the spec may no longer, or not yet, name; None: the spec's.
-        Raises: InvalidRequest: a variable that it refers to is not set.
+            address: of the table, which the spec may not name (yet, or any more); None: the spec's.
+        Raises: InvalidRequest: a referenced variable is not set.
         """
         if address is None or address == self.sink_address(name):
             return self.spec.sink(name)
@@ -141,46 +142,46 @@ class JobContext:
         return self.job.with_catalog_file(sink)
 
     def sink_config(self, name: str, address: TableAddress | None = None) -> StoreConfig:
-        """Return where a sink's files are staged: its path, or a place below the job's own folder."""
+        """Return the store in which a sink stages files: its path, or a folder below the job's own."""
         path = self.sink_spec(name, address).path
         return self._staged_config(name) if path is None else self.job.store_config(self.job.url(path))
 
     def staged_files(self, name: str) -> ObjectStore:
-        """Return where the files of a sink lie whose table is in a database, also of one that the spec has no more."""
-        return self._opened(name, self._staged_config(name))
+        """Return the store with the staged files of a database sink, which the spec need not have any more."""
+        return self._sink_store(name, self._staged_config(name))
 
     def _staged_config(self, name: str) -> StoreConfig:
         url = child_url(self.store_config.url, staged_files_prefix(name).rstrip("/"))
         return replace(self.store_config, url=url)
 
     def sink_location(self, name: str, address: TableAddress | None = None) -> str:
-        """Return a digest of a sink's path with `${env:…}` resolved (the text may hold a secret), and of its table.
+        """Return a digest of a sink's resolved path and table. The path itself may contain a secret.
 
-        Of a table in a database its name alone: host and user may change, and each commit compares its identity. Of
-        the path as it is written: a folder that moves with its relative paths, or an endpoint with another port, is
-        the same place. That the table there is the right one is checked before the commit point.
+        For a table in a database only the name counts: host and user may change, and each commit checks the table's
+        identity. The path counts as it is written, so a folder that moves together with its relative paths, or an
+        endpoint with another port, is the same location. Each commit checks that the table there is the right one.
         """
         sink = self.sink_spec(name, address)
-        place = sink.location if sink.path is None or sink.table is None else f"{sink.path}\n{sink.table}"
-        return hashlib.sha256(place.encode()).hexdigest()
+        location = sink.location if sink.path is None or sink.table is None else f"{sink.path}\n{sink.table}"
+        return hashlib.sha256(location.encode()).hexdigest()
 
     def sink(self, name: str, address: TableAddress | None = None) -> Sink:
-        """Return a sink, opened for the table at an address; None: for the one that the spec names.
+        """Open a sink for the table at an address; None: the table that the spec names.
 
-        Raises: NotFound: the spec does not have such a sink.
+        Raises: NotFound: the spec has no such sink.
         """
         from milepost.sinks.build import build_sink
 
-        known = {sink.name for sink in self.spec.sinks}
-        if name not in known:
+        names = {sink.name for sink in self.spec.sinks}
+        if name not in names:
             raise NotFound(
-                f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(known)) or 'none'}", sink=name
+                f"job {self.spec.name} has no sink {name}; it has {', '.join(sorted(names)) or 'none'}", sink=name
             )
         return build_sink(
             self.sink_spec(name, address),
             self.graph.sink_inputs[name],
             job=self.spec.name,
-            store=self._opened(name, self.sink_config(name, address)),
+            store=self._sink_store(name, self.sink_config(name, address)),
             job_store=self.store,
             records=self.table_records,
             retention_ms=self.spec.checkpointing.retained.reach_ms + minimum_grace_ms(self.timeout_ms),
@@ -190,7 +191,7 @@ class JobContext:
 
     @cached_property
     def table_records(self) -> ContentsRecords:
-        """The records that the contents of the job's tables are folded from; each is read once."""
+        """Records from which the contents of the job's tables are folded. Each record is read once."""
         from milepost.sinks.records.contents import ContentsRecords
 
         return ContentsRecords(self.store)
@@ -199,23 +200,23 @@ class JobContext:
     def _sink_stores(self) -> dict[tuple[str, StoreConfig], ObjectStore]:
         return {}
 
-    def _opened(self, name: str, config: StoreConfig) -> ObjectStore:
-        """A sink's store, the same one for as long as this context lives: it knows which head was the newest."""
-        place = name, config
-        if place not in self._sink_stores:
-            self._sink_stores[place] = open_store(config)
-        return self._sink_stores[place]
+    def _sink_store(self, name: str, config: StoreConfig) -> ObjectStore:
+        """Return a sink's store, always the same object, because it caches the newest head of the table."""
+        key = name, config
+        if key not in self._sink_stores:
+            self._sink_stores[key] = open_store(config)
+        return self._sink_stores[key]
 
     def reserve(
         self, name: str, address: TableAddress | None = None, before_create: Callable[[], None] = lambda: None
     ) -> None:
-        """Make a sink's new table this job's (`Sink.reserve`); asked once, because a reservation is never deleted."""
+        """Reserve a sink's new table for this job (`Sink.reserve`). Called once, because a reservation is permanent."""
         if not self.is_reserved(name, address):
             self.sink(name, address).reserve(self.identity, before_create)
             self._reserved.add((name, self.sink_location(name, address)))
 
     def is_reserved(self, name: str, address: TableAddress | None = None) -> bool:
-        """Return whether `reserve` was asked before, for the place that the sink has now."""
+        """Return whether `reserve` was called for the sink's current location."""
         return (name, self.sink_location(name, address)) in self._reserved
 
     @cached_property
@@ -223,18 +224,21 @@ class JobContext:
         return set()
 
     def consumed(self, source: str, handles: Sequence[ObjectHandle]) -> ConsumedSet:
-        """Return what a source has consumed, by the runs of one checkpoint; runs are read once. Raises StateCorrupt."""
+        """Return the set of consumed objects of a source, from the runs of one checkpoint. Raises StateCorrupt.
+
+        Runs are immutable, so only the runs that the previous call did not have are read.
+        """
         from milepost.sources.planning.consumed import ConsumedSet, read_run
 
-        known = self._consumed_runs.get(source, {})
-        new = [one for one in handles if one not in known]
-        known = known | dict(zip(new, parallel_map(self.store, partial(read_run, self.store), new), strict=True))
-        runs = {one: known[one] for one in handles}
+        cached = self._consumed_runs.get(source, {})
+        new = [handle for handle in handles if handle not in cached]
+        cached = cached | dict(zip(new, parallel_map(self.store, partial(read_run, self.store), new), strict=True))
+        runs = {handle: cached[handle] for handle in handles}
         self._consumed_runs[source] = runs
         return ConsumedSet.of(runs.values())
 
     def cache_consumed(self, source: str, handle: ObjectHandle, run: pa.Table) -> None:
-        """Keep a run that was written under a handle: it is not read again."""
+        """Cache a run that this process has written, so that it is not read again."""
         self._consumed_runs[source] = self._consumed_runs.get(source, {}) | {handle: run}
 
     @cached_property
@@ -243,7 +247,7 @@ class JobContext:
 
     @cached_property
     def cache_directory(self) -> str:
-        """The node-local state cache of this job and storage; always disposable."""
+        """The node-local state cache of this job and storage; disposable."""
         return node_cache(hashlib.sha256(self.store_config.url.encode()).hexdigest()[:16])
 
     def head(self) -> Head:
@@ -251,87 +255,89 @@ class JobContext:
         head = self.log.head()
         if head is None:
             raise NotFound(
-                f"job {self.spec.name} has no checkpoint yet: nothing lies under {self.store_config.url}",
+                f"job {self.spec.name} has no checkpoint yet: nothing is stored under {self.store_config.url}",
                 hint=f"milepost run {self.spec.name}",
             )
         return head
 
     def recent_state(self) -> ManifestState:
-        """Return the head's state as it was seen a moment ago, else as it is.
+        """Return the head's state from a moment ago if this process has read it, else the current one.
 
-        For what is only looked at, and for what a transition decides again: outside the manifest nothing is done by it.
+        Use it only for display, or where a transition decides again. Never act outside the manifest on it.
         Raises: as `head`.
         """
-        seen = self.log.recent_head()
-        return self.head().state if seen is None else seen.state
+        recent = self.log.recent_head()
+        return self.head().state if recent is None else recent.state
 
     def transact(
         self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0
     ) -> TransactResult:
-        """Make the transition that a request asks for, of a job that exists; return the re-read head with it (I1).
+        """Commit the transition of a request to an existing job, and return it with the re-read head (I1).
 
         Args:
-            check: raises for a head of which nothing may be decided; asked again when another session was faster.
-            at_least_ms: a time by the store's clock that was read before; the clock may have gone back since.
+            check: raises for a head on which the request must not be decided. Called again after a lost race.
+            at_least_ms: an earlier reading of the store's clock, in case the clock went back since.
         """
         result = self.log.transact(_decision(request, check, at_least_ms))
         head = result.head.state if result.head is not None else None
-        return TransactResult(result.outcome, _present(head))
+        return TransactResult(result.outcome, _require_state(head))
 
     def begin(self, request: Request) -> BegunTransaction:
-        """As `transact`, for what begins below the granted token's own prefix: the head after it is not read yet."""
+        """As `transact`, for work that starts below the granted token's own prefix: the head is not re-read yet."""
         begun = self.log.begin(_decision(request, None, 0))
 
         def head() -> ManifestState:
             after = begun.head()
-            return _present(after.state if after is not None else None)
+            return _require_state(after.state if after is not None else None)
 
-        return BegunTransaction(begun.outcome, _present(begun.state), head)
+        return BegunTransaction(begun.outcome, _require_state(begun.state), head)
 
     def record(self, request: Request) -> Answer:
-        """As `transact`, where nothing that follows depends on the head: it is not read again."""
+        """As `transact`, if nothing that follows depends on the head: it is not re-read."""
         return self.log.begin(_decision(request, None, 0)).outcome
 
     def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
-        """When the driver of the pending token gave its last sign of life; None when it has not begun."""
+        """Return when the driver of the pending token sent its last heartbeat; None if it has not started."""
         try:
             return self.store.stat(heartbeat_key(pending.checkpoint_id, pending.token)).last_modified_ms
         except NotFound:
             return None
 
     def metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
-        """Return the checked metadata of a retained checkpoint, kept in memory once read. Raises StateCorrupt."""
+        """Return the verified metadata of a retained checkpoint, cached once read. Raises StateCorrupt."""
         handle = checkpoint.metadata
-        return self._kept.read(self.store, _named(handle), handle.size, lambda: self.stored_metadata(checkpoint))
+        return self._metadata_cache.read(
+            self.store, _cache_key(handle), handle.size, lambda: self.stored_metadata(checkpoint)
+        )
 
     def cache_metadata(self, handle: ObjectHandle, metadata: CheckpointMetadata) -> None:
-        """Keep what was read under a handle: it names the content by its hash, so what was read stays true."""
-        self._kept.read(self.store, _named(handle), handle.size, lambda: metadata)
+        """Cache metadata under its handle. The handle has the content hash, so the entry never becomes stale."""
+        self._metadata_cache.read(self.store, _cache_key(handle), handle.size, lambda: metadata)
 
     def write_metadata(self, metadata: CheckpointMetadata) -> ObjectHandle:
-        """Make the metadata of a try durable under its token. Returns its handle, of the bytes that were put."""
+        """Store the metadata of a try under its token. Returns the handle of the stored bytes."""
         key, body = metadata_key(CheckpointId(metadata.checkpoint_id), FencingToken(metadata.token)), metadata.encode()
         self.store.put(key, body)
         return handle_of(key, body)
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
-        """Return the metadata as the store has it now. Raises StateCorrupt."""
+        """Read the metadata from the store, bypassing the cache. Raises StateCorrupt."""
         from milepost.epoch.metadata import decode_metadata
 
         return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
 
     @cached_property
-    def _kept(self) -> ObjectCache:
+    def _metadata_cache(self) -> ObjectCache:
         return ObjectCache(_METADATA_BYTES, min_entries=1)
 
     def cached_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
-        """Return what `base_metadata` does, of a checkpoint whose metadata this process knows; else None."""
+        """Return `base_metadata` of a checkpoint whose metadata is cached, else None."""
         checkpoint = state.checkpoint(CheckpointId(base))
-        known = checkpoint is not None and self._kept.has(self.store, _named(checkpoint.metadata))
-        return self.base_metadata(state, base) if known else None
+        is_cached = checkpoint is not None and self._metadata_cache.has(self.store, _cache_key(checkpoint.metadata))
+        return self.base_metadata(state, base) if is_cached else None
 
     def base_metadata(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
-        """Return the metadata of the checkpoint that an epoch continues, with its operators under the uids of the spec.
+        """Return the metadata of the checkpoint that an epoch continues, with operators under the uids of the spec.
 
         None for checkpoint 0, the empty state.
         """
@@ -345,8 +351,7 @@ class JobContext:
         return with_names_of(self.job.spec, self.metadata(checkpoint))
 
 
-def _named(handle: ObjectHandle) -> tuple[str, str, str]:
-    """Return what metadata is kept under."""
+def _cache_key(handle: ObjectHandle) -> tuple[str, str, str]:
     return "metadata", handle.key, handle.sha256
 
 
@@ -354,7 +359,7 @@ def _decision(request: Request, check: Callable[[ManifestState], None] | None, a
     from milepost.protocol.manifest.decisions import decide
 
     def decision(state: ManifestState | None, now_ms: int) -> Answer:
-        head = _present(state)
+        head = _require_state(state)
         if check is not None:
             check(head)
         return decide(head, request, max(now_ms, at_least_ms))
@@ -362,8 +367,8 @@ def _decision(request: Request, check: Callable[[ManifestState], None] | None, a
     return decision
 
 
-def _present(state: ManifestState | None) -> ManifestState:
-    """Return the state of a job that exists: its manifest never goes away once it is there."""
+def _require_state(state: ManifestState | None) -> ManifestState:
+    """Return the state of an existing job, whose manifest cannot disappear."""
     if state is None:
-        raise ProtocolViolation("the job's manifest was there and is gone. Nothing was written.")
+        raise ProtocolViolation("the job's manifest existed and is now missing. Nothing was written.")
     return state

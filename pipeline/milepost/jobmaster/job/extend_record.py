@@ -1,4 +1,4 @@
-"""Extending makes a record of another one that has more fields."""
+"""Copy a record into a record type with more fields."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ T = TypeVar("T")
 
 
 def extend_record(kind: type[T], record: DataclassInstance, **more: Any) -> T:
-    """Return a record with the fields of another one, and these: its type begins with the other's fields."""
-    return kind(**{one.name: getattr(record, one.name) for one in fields(record)} | more)
+    """Return a `kind` with the fields of `record` and these. Its type has all fields of the record's type."""
+    return kind(**{field.name: getattr(record, field.name) for field in fields(record)} | more)

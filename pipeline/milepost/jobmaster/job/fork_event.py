@@ -1,4 +1,4 @@
-"""The fork opening is read from the manifest log: who opened a fork, and when."""
+"""Read from the manifest log who opened a fork, and when."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from milepost.protocol.records.manifest_state import Timeline
 
 
 def fork_event(context: JobContext, fork: Timeline) -> TimelineForked:
-    """Return how an open fork was opened: it is named by the manifest version that did it, which is kept meanwhile."""
+    """Return the event that opened a fork.
+
+    A fork's id is the manifest version of its event, and that log entry is retained while the fork is open: fork `t12`
+    was opened by version 12.
+    """
     entry = context.log.entry(int(fork.timeline_id.removeprefix("t")))
     assert isinstance(entry, LogEntry)
     assert isinstance(entry.event, TimelineForked)

@@ -1,8 +1,10 @@
-"""Measurements of an epoch lie below its token, as far as `_metadata` does not hold them, and go with it.
+"""Store and read the measurements of an epoch that are not in its `_metadata`.
 
-What tasks measured is in `_metadata` once an epoch is complete; of one that is not it is left here, for who tells of
-it. What follows the commit point (commit, notify, subsume) is in one small object per process that did some of it:
-nothing depends on it, and writing it may fail.
+They are stored below the epoch's token and deleted with it:
+
+- Task times. `_metadata` has them once the epoch is complete. Telemetry of an aborted epoch reads them here.
+- Times after the commit point (commit, notify, subsume), one small object per process. Nothing depends on them, and
+  writing them may fail.
 """
 
 from __future__ import annotations
@@ -36,11 +38,11 @@ _PHASE_OF_STEP = {"validate": _COMMIT, "complete": _COMMIT, "notify": "notify", 
 
 @dataclass(frozen=True, slots=True)
 class PostCommitTimes:
-    """What one process measured of an epoch's steps from its commit on.
+    """What one process measured of an epoch's steps, from the commit on.
 
     Attributes:
-        ended_ms: wall clock, ms since the epoch. commit_ms, subsume_ms: None when another process did it.
-        notify_ms: by sink. notified_ms: of several that were committed side by side; None: the sum of those.
+        ended_ms: wall clock, ms since 1970. commit_ms, subsume_ms: None if another process did the step.
+        notify_ms: by sink. notified_ms: wall time of several concurrent sink commits; None: the sum of `notify_ms`.
         requests: to S3, by phase.
     """
 
@@ -57,12 +59,14 @@ class PostCommitTimes:
 def post_commit_times(
     clock: StepClock, written_ms: int = 0, unrecorded: StoreRequests = NO_REQUESTS
 ) -> PostCommitTimes:
-    """Return what a clock measured of the steps ``validate``, ``complete``, ``notify`` and ``subsume``; ends its step.
+    """Return a clock's times of ``validate``, ``complete``, ``notify`` and ``subsume``. Ends its current step.
 
-    A step ``notify <sink>`` is of one sink: alone, or as a part of ``notify``.
+    Example: steps ``{"validate": 20, "complete": 30, "notify totals": 40, "subsume": 5}`` give commit_ms 50,
+    notify_ms ``{"totals": 40}`` and subsume_ms 5.
 
     Args:
-        written_ms: of `_metadata`, which cannot say it itself: part of the commit. unrecorded: requests of the same.
+        written_ms: time to write `_metadata`, which cannot contain it. It counts as part of the commit.
+        unrecorded: requests of the same.
     """
     clock.end()
     steps = clock.steps
@@ -75,23 +79,23 @@ def post_commit_times(
 
 
 def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
-    """Return the steps of a clock that belong to each phase after the commit point, of those that have one."""
-    found: dict[str, list[str]] = {}
+    """Group a clock's steps by their phase after the commit point; steps without such a phase are left out."""
+    by_phase: dict[str, list[str]] = {}
     for step in steps:
         phase = _PHASE_OF_STEP.get(step.partition(" ")[0])
         if phase is not None:
-            found.setdefault(phase, []).append(step)
-    return found
+            by_phase.setdefault(phase, []).append(step)
+    return by_phase
 
 
 def store_post_commit_times(
     context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: PostCommitTimes
 ) -> PostCommitTimes:
-    """Store what was measured after the commit; one request. Never fails: it is a measurement, and the epoch is done.
+    """Store the times after the commit, in one request. Errors are only logged: the epoch is complete.
 
     Args:
-        by: which step, or steps, of the epoch the process was for; a later try of them replaces it.
-    Returns: what was measured, that request among it.
+        by: the step or steps of the epoch that the process ran. A later try of them replaces the object.
+    Returns: the times, including this request.
     """
     if times.requests:
         last = [*times.requests][-1]
@@ -99,33 +103,30 @@ def store_post_commit_times(
     try:
         context.store.put(after_commit_key(checkpoint_id, token, by), encode(times))
     except CheckpointError as error:
-        _LOG.warning("checkpoint %s: the times of %s were not kept: %s", checkpoint_id, by, error.message)
+        _LOG.warning("checkpoint %s: cannot store the times of %s: %s", checkpoint_id, by, error.message)
     return times
 
 
 def read_post_commit_times(
     context: JobContext, checkpoint_id: CheckpointId, token: FencingToken
 ) -> tuple[PostCommitTimes, ...]:
-    """Return what was measured after the commit; what cannot be read is left out."""
-    found = []
+    """Return the times after the commit, without unreadable objects, which are logged."""
+    times = []
     for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
         try:
-            found.append(decode_post_commit_times(context.store.get(stat.key), stat.key))
+            times.append(decode_post_commit_times(context.store.get(stat.key), stat.key))
         except CheckpointError as error:
             _LOG.warning("checkpoint %s: %s", checkpoint_id, error.message)
-    return tuple(found)
+    return tuple(times)
 
 
 def decode_post_commit_times(body: bytes, key: str) -> PostCommitTimes:
-    """Return what one process measured after the commit. Raises StateCorrupt: unreadable, or of another format."""
+    """Decode the times of one process. Raises StateCorrupt: unreadable, or of another format."""
     return decode(PostCommitTimes, body, key)
 
 
 def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTimes, ...]:
-    """Return what attempts of a checkpoint's tasks left of what they measured, incomplete ones too.
-
-    Raises what the store does.
-    """
+    """Return the stored times of all task attempts of a checkpoint, incomplete ones too. Raises store errors."""
     keys = [stat.key for stat in context.store.list(metrics_prefix(pending.checkpoint_id, pending.token))]
     return tuple(parallel_map(context.store, partial(_task_times, context), keys))
 
@@ -133,29 +134,34 @@ def task_times(context: JobContext, pending: PendingCheckpoint) -> tuple[TaskTim
 def acknowledged_task_times(
     context: JobContext, pending: PendingCheckpoint, subtasks: Iterable[tuple[int, int]]
 ) -> tuple[TaskTimes, ...]:
-    """Return what subtasks that acknowledged left of what they measured, each of its last attempt.
+    """Return the stored times of acknowledged subtasks, each of its last attempt. Raises store errors.
 
-    First attempts are asked for by name, beside a look for those that Spark has made again.
-    Args: subtasks: level and subtask of each. Raises what the store does.
+    The objects of first attempts have known names, so they are read while a LIST finds later attempts:
+
+        read  0-0-a0.json, 0-1-a0.json      LIST -> 0-0-a0.json, 0-1-a0.json, 0-1-a1.json
+        read  0-1-a1.json                   Spark ran subtask 0-1 again
+
+    Args:
+        subtasks: level and subtask of each.
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
     attempts = [directory + attempts_prefix(*one) for one in subtasks]
     if not attempts:
         return ()
 
-    def first(of: str) -> TaskTimes | None:
+    def first(prefix: str) -> TaskTimes | None:
         with suppress(NotFound):
-            return _task_times(context, f"{of}0{COMPLETE}")
+            return _task_times(context, f"{prefix}0{COMPLETE}")
         return None
 
-    left = prefetch(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
+    stored_keys = prefetch(context.store, lambda: [stat.key for stat in context.store.list(directory)], "attempts")
     firsts = parallel_map(context.store, first, attempts)
-    complete = [key for key in left() if not key.endswith(INCOMPLETE)]
+    complete = [key for key in stored_keys() if not key.endswith(INCOMPLETE)]
 
-    def last(of: str, known: TaskTimes | None) -> TaskTimes | None:
-        numbers = [int(key.removeprefix(of).removesuffix(COMPLETE)) for key in complete if key.startswith(of)]
+    def last(prefix: str, first_attempt: TaskTimes | None) -> TaskTimes | None:
+        numbers = [int(key.removeprefix(prefix).removesuffix(COMPLETE)) for key in complete if key.startswith(prefix)]
         newest = max(numbers, default=0)
-        return _task_times(context, f"{of}{newest}{COMPLETE}") if newest else known
+        return _task_times(context, f"{prefix}{newest}{COMPLETE}") if newest else first_attempt
 
     return tuple(filter(None, map(last, attempts, firsts)))
 
@@ -167,26 +173,26 @@ def _task_times(context: JobContext, key: str) -> TaskTimes:
 def collect_task_times(
     context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
 ) -> tuple[TaskTimes, ...]:
-    """Return what tasks that acknowledged have measured: the last level says it there, others left it in the store.
+    """Return the times of acknowledged tasks. Raises store errors.
 
-    Raises what the store does.
+    The last level sends its times with the acknowledgement. Other levels store them.
     """
-    left = acknowledged_task_times(
+    stored = acknowledged_task_times(
         context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured]
     )
-    return tuple(sorted((*left, *_measured_by(acknowledgements)), key=lambda one: (one.level, one.subtask)))
+    return tuple(sorted((*stored, *_times_in(acknowledgements)), key=lambda one: (one.level, one.subtask)))
 
 
-def _measured_by(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
-    """Return what acknowledgements say that their attempts have measured."""
+def _times_in(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
+    """Return the times that acknowledgements contain."""
     texts = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
     return tuple(from_json(TaskTimes, one, "what a task measured") for one in texts)
 
 
 def store_task_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
-    """Store what the acknowledgements of an epoch that will not complete say of times, where `task_times` reads it.
+    """Store the times in the acknowledgements of an epoch that will be aborted, for `task_times`.
 
-    Never fails: why the epoch does not complete is what has to be told.
+    Store errors are only logged, because the reason for the abort is the error to report.
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
 
@@ -194,16 +200,16 @@ def store_task_times(context: JobContext, pending: PendingCheckpoint, answers: I
         context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
 
     try:
-        parallel_map(context.store, put, _measured_by(answers))
+        parallel_map(context.store, put, _times_in(answers))
     except CheckpointError as error:
-        _LOG.info("checkpoint %s: what its tasks measured was not left: %s", pending.checkpoint_id, error.message)
+        _LOG.info("checkpoint %s: cannot store the times of its tasks: %s", pending.checkpoint_id, error.message)
 
 
 @contextmanager
 def store_task_times_on_error(
     context: JobContext, pending: PendingCheckpoint, acknowledgements: Sequence[Acknowledgement]
 ) -> Iterator[None]:
-    """Leave what tasks measured when the block fails."""
+    """Store task times if the block fails."""
     try:
         yield
     except BaseException:

@@ -1,6 +1,7 @@
-"""Pins hold a checkpoint while it is read or copied (I8).
+"""Pin a checkpoint while it is read or copied (I8).
 
-The head is read without: it is retained until a newer one is, and then the grace period of deletion protects who reads.
+The head needs no pin. It is retained until a newer checkpoint completes, and then the grace period of deletion protects
+its readers.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from milepost.protocol.records.manifest_state import ManifestState
 _LOG = logging.getLogger(__name__)
 
 HOLD_MS = 6 * 3_600_000
-"""A reader that dies without unpinning holds its checkpoint for so long."""
+"""How long a reader that dies without unpinning holds its checkpoint."""
 
 _RENEWED_MS = HOLD_MS // 4
-"""A copy that goes on renews its pin this often."""
+"""Interval at which a running copy renews its pin."""
 
 
 @contextmanager
 def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
-    """Hold checkpoint `at` during the block; None, and the head, need no pin.
+    """Pin checkpoint `at` during the block; None and the head need no pin.
 
-    A reader who may not write to the job's store reads without a pin, and is told so: what it reads may be subsumed
-    meanwhile, and is deleted no earlier than the grace period after that.
+    A reader without write access to the job's store reads without a pin, with a warning. The checkpoint may be subsumed
+    meanwhile, and its objects are deleted no earlier than the grace period after that.
 
     Raises:
         NotFound: the checkpoint is not retained.
@@ -44,7 +45,7 @@ def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
     try:
         context.transact(request)
     except EnvironmentUnusable as error:
-        _LOG.warning("checkpoint %d is read without a pin: %s", at, error.message)
+        _LOG.warning("reading checkpoint %d without a pin: %s", at, error.message)
         yield
         return
     try:
@@ -53,8 +54,8 @@ def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
         _unpin(context, UnpinRequest(session_id, session_id))
 
 
-class CopyHold:
-    """A checkpoint that is held for as long as all of it is copied.
+class CopyPin:
+    """A pin that is held until a checkpoint is copied completely.
 
     Attributes:
         state: of the head as of the pin.
@@ -70,9 +71,9 @@ class CopyHold:
         self._since_s = monotonic()
 
     def renew(self) -> None:
-        """Renew the pin if that is due; called with each object that is copied.
+        """Renew the pin if that is due. Called for each copied object.
 
-        Raises: CommitConflict: the pin has run out. NotFound: the checkpoint is not retained.
+        Raises: CommitConflict: the pin has expired. NotFound: the checkpoint is not retained.
         """
         if monotonic() - self._since_s < _RENEWED_MS / 1000:
             return
@@ -81,15 +82,15 @@ class CopyHold:
         except (NotFound, CommitConflict):
             raise
         except CheckpointError as error:
-            _LOG.warning("pin %s is not held for longer yet: %s", self._request.name, error.message)
+            _LOG.warning("cannot renew pin %s yet: %s", self._request.name, error.message)
             return
         self._since_s = monotonic()
 
     def _require_held(self, state: ManifestState) -> None:
         if all(pin.name != self._request.name for pin in state.pins):
             raise CommitConflict(
-                f"the copy of checkpoint {self._request.checkpoint_id} stood still for longer than that is held for it:"
-                " what it reads, or has written, may be garbage by now. There is no new savepoint.",
+                f"the copy of checkpoint {self._request.checkpoint_id} made no progress until its pin expired:"
+                " objects that it reads or has written may be deleted. There is no new savepoint.",
                 hint="create it again",
             )
 
@@ -97,23 +98,23 @@ class CopyHold:
 @contextmanager
 def pin_for_copy(
     context: JobContext, session_id: SessionId, pin: str, checkpoint_id: CheckpointId
-) -> Iterator[CopyHold]:
-    """Hold a checkpoint, the head too, during the block.
+) -> Iterator[CopyPin]:
+    """Pin a checkpoint, even the head, during the block.
 
     Args:
-        pin: its name.
-    Raises: as `CopyHold`.
+        pin: name of the pin.
+    Raises: as `CopyPin`.
     """
-    hold = CopyHold(context, PinRequest(session_id, pin, checkpoint_id, HOLD_MS))
+    copy_pin = CopyPin(context, PinRequest(session_id, pin, checkpoint_id, HOLD_MS))
     try:
-        yield hold
+        yield copy_pin
     finally:
         _unpin(context, UnpinRequest(session_id, pin))
 
 
 def _unpin(context: JobContext, request: UnpinRequest) -> None:
-    """Let go. What was read is read: a store that does not answer now must not turn it into an error."""
+    """Unpin. The read has succeeded, so a store error is only logged."""
     try:
         context.transact(request)
     except CheckpointError as error:
-        _LOG.warning("pin %s stays until its time is over: %s", request.name, error.message)
+        _LOG.warning("cannot remove pin %s, which stays until it expires: %s", request.name, error.message)

@@ -1,6 +1,6 @@
-"""`savepoint.json`: what a savepoint is made of. Written last, so that it is there only when all the rest is.
+"""`savepoint.json`: the contents of a savepoint. It is written last, so it exists only if all the rest does.
 
-A savepoint's root holds everything that one completed checkpoint needs, under keys relative to that root::
+A savepoint's root has everything that one completed checkpoint needs, under keys relative to that root::
 
     savepoint.json                              this document
     _metadata                                   of the checkpoint; its references are keys below the same root
@@ -8,9 +8,9 @@ A savepoint's root holds everything that one completed checkpoint needs, under k
     chk-<id>/t<token>/…                         its state runs, rows in flight and sets of consumed objects
     tables/<sink>/<number>-<sha256>.parquet     each sink's table as of the checkpoint, its files in order
 
-So a root may be moved or copied as it is. A document is not trusted (DESIGN 9): a field too many or too few, a
-key that could lead elsewhere, a size or checksum that cannot be, an object that is named twice or that nothing needs,
-is StateCorrupt, before any object is read.
+So a root can be moved or copied as it is. A document is not trusted (DESIGN 9). An extra or missing field, a key that
+points outside the root, an impossible size or checksum, or an object that is listed twice or not needed is
+StateCorrupt, before any object is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _object_fault(handle: ObjectHandle) -> str | None:
         return f"{handle.key!r} is none of a savepoint's keys"
     if 0 <= handle.size <= MAX_OBJECT_BYTES and sha256_fault(handle.sha256) is None:
         return None
-    return f"{handle.key!r} has {handle.size} bytes and SHA-256 {handle.sha256[:80]!r}, which cannot be"
+    return f"{handle.key!r} has {handle.size} bytes and SHA-256 {handle.sha256[:80]!r}, which is impossible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SavedTable:
         mode: as in the spec. key: key columns of an upsert table; () for others.
         schema: of the table (Arrow IPC, base64).
         files: in commit order, keys relative to the savepoint's root; none for an empty table.
-        shown: how the job's own table shows it, for who takes that over; None: it never did.
+        shown: how the job's own table shows it, for a job that takes the table over; None: it never did.
     """
 
     mode: Annotated[str, _mode_fault]
@@ -66,14 +66,14 @@ class SavedTable:
     shown: ShownTable | None
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return how fields contradict one another; None if they are consistent."""
         if self.shown is None or len(self.shown.keys) == len(self.files):
             return None
-        return f"{len(self.files)} files, which lie at {len(self.shown.keys)} places in the table"
+        return f"{len(self.files)} files, but {len(self.shown.keys)} keys in the table"
 
     @property
     def rows(self) -> int:
-        """Rows of all files; an upsert table shows of each key the last."""
+        """Rows of all files. An upsert table shows only the last row of each key."""
         return sum(file.rows for file in self.files)
 
 
@@ -83,9 +83,9 @@ class SavepointDocument:
 
     Attributes:
         created_ms: by the clock of the job's store.
-        code_hash, spec_hash, spec_text: what made the checkpoint.
-        tables: by sink; a sink that had published nothing by then has none.
-        objects: everything below the root but this document, ascending by key.
+        code_hash, spec_hash, spec_text: of the epoch that made the checkpoint.
+        tables: by sink; a sink that had published nothing has none.
+        objects: all objects below the root except this document, ascending by key.
     """
 
     stored_format: ClassVar[str] = "milepost.savepoint/5"
@@ -112,17 +112,17 @@ class SavepointDocument:
         return next(handle for handle in self.objects if handle.key == METADATA_NAME)
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return how fields contradict one another; None if they are consistent."""
         if not JOB_NAME_PATTERN.fullmatch(self.job):
             return f"{self.job!r} is not the name of a job"
         for name in ("checkpoint_id", "created_ms", "max_parallelism"):
             if getattr(self, name) <= 0:
                 return f"{name} is {getattr(self, name)}, expected more than 0"
         if self.checkpoint_id >= MAX_CHECKPOINT_ID:
-            return f"checkpoint {self.checkpoint_id} cannot be"
+            return f"checkpoint {self.checkpoint_id} is out of bounds"
         keys = [one.key for one in self.objects]
         if keys != sorted(set(keys)):
-            return "its objects are not in order, or one is named twice"
+            return "its objects are not sorted, or one is listed twice"
         if METADATA_NAME not in keys:
             return f"{METADATA_NAME} is not among its objects"
         for name, table in self.tables.items():
@@ -132,7 +132,7 @@ class SavepointDocument:
         return None
 
     def encode(self) -> bytes:
-        """Return its canonical JSON."""
+        """Return the canonical JSON."""
         return encode(self)
 
 
@@ -142,12 +142,12 @@ def decode_document(body: bytes, where: str) -> SavepointDocument:
     Args:
         where: the savepoint's location, for messages.
     """
-    hint = "it is damaged, another version of Milepost wrote it, or it is no savepoint"
+    hint = "it is damaged, written by another version of Milepost, or no savepoint"
     return decode(SavepointDocument, body, f"{SAVEPOINT_DOCUMENT} of {where}", hint=hint)
 
 
 def table_file_key(sink: str, number: int, file: StagedFile) -> str:
-    """Return where a savepoint keeps the n-th file of a sink's table, from 0."""
+    """Return the key of the n-th file of a sink's table in a savepoint, from 0."""
     return f"tables/{sink}/{number:08d}-{file.sha256}.parquet"
 
 

@@ -1,4 +1,4 @@
-"""A session is one Airflow DAG run or one CLI run (I3), whose death may be provable (I10)."""
+"""Sessions: one Airflow DAG run or one CLI run (I3). The death of a CLI run can be provable (I10)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 
 _PROC = Path("/proc")
-_CLOCK_GRAIN_MS = 1000
-"""Creation times are derived from boot time and ticks; two readings may differ by rounding."""
+_CREATE_TIME_TOLERANCE_MS = 1000
+"""Creation times are computed from boot time and ticks, so two readings can differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The identity under which one epoch is run.
+    """The identity under which an epoch runs.
 
     Attributes:
         session_id: the same in every task and try of one Airflow run.
-        holder: the process that acts now.
+        holder: the current process.
     """
 
     session_id: SessionId
@@ -30,7 +30,7 @@ class Session:
 
     @classmethod
     def cli(cls) -> Session:
-        """Return a session of this process."""
+        """Return a new session for this process."""
         return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
 
     @classmethod
@@ -50,9 +50,10 @@ def _this_process(kind: str) -> Holder:
 
 
 def machine_id() -> str | None:
-    """Return which pids this process can see: boot and pid namespace; None where the system does not tell.
+    """Return an id of the boot and pid namespace of this process; None where the system has no `/proc`.
 
-    A host name proves nothing: containers share one, and a pid of one of them means nothing in another.
+    Pids are comparable only between processes with the same id. A host name does not suffice: containers can share one
+    and have separate pids.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -62,26 +63,26 @@ def machine_id() -> str | None:
 
 
 def is_provably_dead(holder: Holder) -> bool:
-    """Return whether the holder is a CLI run of this machine whose process is gone; anything else proves nothing."""
-    return _is_cli_run_here(holder) and not _lives(holder)
+    """Return whether the holder is a CLI run on this machine whose process has ended. False proves nothing."""
+    return _is_cli_run_here(holder) and not _is_running(holder)
 
 
 def is_provably_alive(holder: Holder) -> bool:
-    """Return whether the holder is a CLI run of this machine whose process is there; anything else proves nothing."""
-    return _is_cli_run_here(holder) and _lives(holder)
+    """Return whether the holder is a CLI run on this machine whose process is running. False proves nothing."""
+    return _is_cli_run_here(holder) and _is_running(holder)
 
 
 def _is_cli_run_here(holder: Holder) -> bool:
     return holder.kind == "cli" and holder.machine is not None and holder.machine == machine_id()
 
 
-def _lives(holder: Holder) -> bool:
+def _is_running(holder: Holder) -> bool:
     import psutil
 
     try:
         process = psutil.Process(holder.pid)
-        same = abs(round(process.create_time() * 1000) - holder.create_time_ms) <= _CLOCK_GRAIN_MS
-        return same and process.status() != psutil.STATUS_ZOMBIE
+        is_same = abs(round(process.create_time() * 1000) - holder.create_time_ms) <= _CREATE_TIME_TOLERANCE_MS
+        return is_same and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:

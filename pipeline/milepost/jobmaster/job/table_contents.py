@@ -1,4 +1,4 @@
-"""Table contents say what a sink's table consists of: at a checkpoint, and as its readers see it now."""
+"""Find the contents of a sink's table: at a checkpoint, and as readers see it now."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from milepost.sinks.records.table_registry import TableRegistry
 
 
 def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:
-    """Return what a sink's table consists of at a checkpoint; None: nothing.
+    """Return the contents of a sink's table at a checkpoint; None: nothing.
 
     Args:
-        target: of the checkpoint; None for 0, the empty state.
+        target: metadata of the checkpoint; None for 0, the empty state.
     Raises:
-        InvalidRequest: its path leads elsewhere than at that checkpoint.
+        InvalidRequest: the sink's path resolves to another location than at that checkpoint.
     """
     contents = target.tables.get(name) if target is not None else None
     if target is None or contents is None:
@@ -31,42 +31,45 @@ def contents_at(context: JobContext, target: CheckpointMetadata | None, name: st
     if not is_job_table(context, name, contents):
         raise InvalidRequest(
             f"sink {name}: at checkpoint {target.checkpoint_id} its table was elsewhere; "
-            f"{context.spec.sink(name).location} now leads to another place. Nothing of the table was changed.",
-            hint="set path, environment or endpoint back, or give the sink a new name to begin a new table",
+            f"{context.spec.sink(name).location} now resolves to another location. The table was not changed.",
+            hint="restore the path, environment or endpoint, or give the sink a new name to start a new table",
             sink=name,
         )
     return contents
 
 
 def is_job_table(context: JobContext, name: str, contents: TableContents) -> bool:
-    """Return whether contents are of the table that the spec names, or of another one that a migration knows beside it.
+    """Return whether contents are of the sink's table in the spec, or of one that a migration registered with it.
 
-    A path that a hand has changed may be that of a copy of the job, which must not touch the tables of the original.
+    If a person changed the path by hand, the spec may be that of a copied job, which must not touch the original's
+    tables.
     """
-    here = context.sink_location(name)
-    if contents.location == here:
+    spec_location = context.sink_location(name)
+    if contents.location == spec_location:
         return True
-    known = {one.location for one in TableRegistry(context.store, name).tables()}
-    return {here, contents.location} <= known and contents.location == context.sink_location(name, contents.address)
+    registered = {table.location for table in TableRegistry(context.store, name).tables()}
+    return {spec_location, contents.location} <= registered and contents.location == context.sink_location(
+        name, contents.address
+    )
 
 
 def is_readable_table(context: JobContext, name: str, contents: TableContents) -> bool:
-    """Return whether contents can be read where a checkpoint has them, although the spec may name another table now.
+    """Return whether the table that a checkpoint recorded can be read, even if the spec names another one now.
 
-    Not where a variable of the recorded address has changed since.
+    It cannot if a variable in the recorded address has changed.
     """
     if is_job_table(context, name, contents):
         return True
     try:
         return contents.location == context.sink_location(name, contents.address)
-    except InvalidRequest:  # a variable of it is not set
+    except InvalidRequest:  # a variable in the address is not set
         return False
 
 
 def contents_to_read(context: JobContext, metadata: CheckpointMetadata, name: str) -> TableContents | None:
-    """Return what a sink's table consists of at a checkpoint, to be read where it was then; None: nothing.
+    """Return a table's contents at a checkpoint, readable at the location of that time; None: nothing.
 
-    Raises: InvalidRequest: a variable of its address has changed since.
+    Raises: InvalidRequest: a variable in the address has changed.
     """
     contents = metadata.tables.get(name)
     if contents is None or is_readable_table(context, name, contents):
@@ -75,7 +78,7 @@ def contents_to_read(context: JobContext, metadata: CheckpointMetadata, name: st
 
 
 def is_named_by_spec(context: JobContext, name: str, contents: TableContents) -> bool:
-    """Return whether the spec leads to the table that contents are of; it may not have the sink any more."""
+    """Return whether the spec names the table of these contents; the spec may not have the sink any more."""
     return name in {sink.name for sink in context.spec.sinks} and is_job_table(context, name, contents)
 
 
@@ -85,17 +88,19 @@ def unchecked_tables(
     """Return one line per table that was not checked because the spec no longer names it.
 
     Args:
-        tables: what the sinks' tables consist of at each checkpoint.
+        tables: contents by sink, at each checkpoint.
     """
-    named_by: dict[str, list[CheckpointId]] = {}
-    for checkpoint_id, of_sinks in tables.items():
-        for name, contents in of_sinks.items():
+    checkpoints_by_line: dict[str, list[CheckpointId]] = {}
+    for checkpoint_id, by_sink in tables.items():
+        for name, contents in by_sink.items():
             if not is_named_by_spec(context, name, contents):
-                named_by.setdefault(_unasked(context, name, contents.address), []).append(checkpoint_id)
-    return tuple(f"{format_checkpoints(ids)}: {line}" for line, ids in named_by.items())
+                checkpoints_by_line.setdefault(_unchecked_line(context, name, contents.address), []).append(
+                    checkpoint_id
+                )
+    return tuple(f"{format_checkpoints(ids)}: {line}" for line, ids in checkpoints_by_line.items())
 
 
-def _unasked(context: JobContext, name: str, address: TableAddress) -> str:
+def _unchecked_line(context: JobContext, name: str, address: TableAddress) -> str:
     if name not in {sink.name for sink in context.spec.sinks}:
         why = "the spec does not have the sink"
     elif address == context.sink_address(name):
@@ -106,15 +111,15 @@ def _unasked(context: JobContext, name: str, address: TableAddress) -> str:
 
 
 def sink_for(context: JobContext, name: str, contents: TableContents | None) -> Sink:
-    """Return a sink opened for the table that contents are of; of none, for the one that the spec names."""
+    """Open a sink for the table of these contents; None: for the table that the spec names."""
     return context.sink(name, None if contents is None else contents.address)
 
 
 def table_problems(context: JobContext, name: str, contents: TableContents, *, deep: bool = False) -> list[str] | None:
-    """Return what is wrong with the files of a sink's table; None: the spec does not lead to it.
+    """Return what is wrong with the files of a sink's table; None: not checked, the spec does not name it.
 
     Args:
-        deep: they are read, not only looked for.
+        deep: read the files; False: only check that they exist.
     """
     if not is_named_by_spec(context, name, contents):
         return None
@@ -122,13 +127,13 @@ def table_problems(context: JobContext, name: str, contents: TableContents, *, d
 
 
 def head_address(base: CheckpointMetadata | None, name: str) -> TableAddress | None:
-    """Return where a sink's table is at the job's head; None: nothing of it is there, so that the spec says it."""
+    """Return the address of a sink's table at the head; None: it has no table yet, so the spec decides."""
     contents = base.tables.get(name) if base is not None else None
     return None if contents is None else contents.address
 
 
 def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[str, ...]:
-    """Return what to write in the spec, a line per sink, where it names another table than a checkpoint is of."""
+    """Return the lines to write in the spec, one per sink whose table differs from the checkpoint's."""
     edits = []
     for sink in context.spec.sinks:
         address = head_address(base, sink.name)
@@ -138,16 +143,16 @@ def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[st
 
 
 def current_contents(context: JobContext, name: str) -> TableContents | None:
-    """Return what readers of a sink's table see now; None: nothing was published.
+    """Return the contents that readers of a sink's table see now; None: nothing was published.
 
-    Raises: InvalidRequest: another writer moved the table; nobody knows what it shows.
+    Raises: InvalidRequest: an external writer committed to the table, so its contents are not recorded.
     """
     sink = context.sink(name)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(_address_now, context, name)
-        position, address = sink.position(), asked.result()
+        pending_address = pool.submit(_registered_address, context, name)
+        position, address = sink.position(), pending_address.result()
     if address is None and not position.number:
-        address = _address_of_head(context, name)
+        address = _readable_head_address(context, name)
     if address is not None and address != context.sink_address(name):
         sink = context.sink(name, address)
         position = sink.position()
@@ -169,18 +174,18 @@ def current_contents(context: JobContext, name: str) -> TableContents | None:
     return position.contents
 
 
-def _address_now(context: JobContext, name: str) -> TableAddress | None:
-    """Return where the table is that is the job's now; None: where the spec says, as far as is known."""
-    if not TableRegistry(context.store, name).tables():  # no migration, as of nearly every sink
+def _registered_address(context: JobContext, name: str) -> TableAddress | None:
+    """Return the current address of a migrated table; None: the spec's address."""
+    if not TableRegistry(context.store, name).tables():  # nearly every sink was never migrated
         return None
     try:
-        return _address_of_head(context, name)
+        return _readable_head_address(context, name)
     except StateCorrupt:
         return None
 
 
-def _address_of_head(context: JobContext, name: str) -> TableAddress | None:
-    """Return where the head has the table, if it can be read there; None: nowhere."""
+def _readable_head_address(context: JobContext, name: str) -> TableAddress | None:
+    """Return the head's address of a table, if it can be read there; None: no such address."""
     head = context.log.head()
     if head is None:
         return None
@@ -190,12 +195,16 @@ def _address_of_head(context: JobContext, name: str) -> TableAddress | None:
 
 
 def retained_ids(state: ManifestState) -> frozenset[int]:
-    """Return the checkpoints that a table may be asked to show again."""
-    return frozenset(int(one.checkpoint_id) for one in state.checkpoints)
+    """Return the checkpoints that a rollback could make a table show again."""
+    return frozenset(int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints)
 
 
 def table_target(
     state: ManifestState, checkpoint: CompletedCheckpoint, contents: TableContents, follows: int
 ) -> TableTarget:
-    """Return where the completion of a checkpoint puts a table that shows the one that it follows."""
+    """Return the target to which the completion of a checkpoint moves a table.
+
+    Args:
+        follows: the checkpoint that the table must show before, 0 for the empty table.
+    """
     return TableTarget(checkpoint.version, checkpoint.timeline, contents, follows, retained=retained_ids(state))

@@ -1,4 +1,4 @@
-"""Transactions of a job's manifest answer what became of them, and the state that they led to."""
+"""Results of manifest transactions: the protocol's answer and the state after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 
 @dataclass(frozen=True, slots=True)
 class TransactResult:
-    """What the protocol answered, and the head's state afterwards: act outside the manifest only on the latter."""
+    """The protocol's answer, and the re-read head's state. Act outside the manifest only on the latter."""
 
     outcome: Answer
     state: ManifestState
@@ -19,10 +19,10 @@ class TransactResult:
 
 @dataclass(frozen=True, slots=True)
 class BegunTransaction:
-    """What the protocol answered, and the state that it led to.
+    """The protocol's answer, and the state that it produced.
 
     Attributes:
-        head: reads the head after it; outside the manifest, and the token's own prefix, act only on that.
+        head: re-reads the head. Act outside the manifest, and the token's own prefix, only on that.
     """
 
     outcome: Answer

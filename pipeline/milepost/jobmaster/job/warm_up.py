@@ -1,4 +1,4 @@
-"""Warm-up does ahead of the first job what takes long once per process: the gate's library, S3's description."""
+"""Load slow libraries before the first job: Great Expectations and the S3 service model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from milepost.quality.gx import preload
 
 
 def warm_up() -> None:
-    """Do it, without a connection or a look for credentials. Raises ImportError: the extra `s3` is missing."""
+    """Load them without connecting or looking up credentials. Raises ImportError: the extra `s3` is missing."""
     preload()
     from milepost.storage.s3.store import read_service_model
 

@@ -22,7 +22,7 @@ from milepost.errors import (
     with_hint,
 )
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.pins import CopyHold, pin_for_copy
+from milepost.jobmaster.job.pins import CopyPin, pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
@@ -270,7 +270,7 @@ def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
     return len(document.objects) + 1
 
 
-def _renewing(hold: CopyHold, copied: OnCopied) -> OnCopied:
+def _renewing(hold: CopyPin, copied: OnCopied) -> OnCopied:
     """Return `copied`, which also renews the pin of what is copied."""
 
     def renewing(size: int) -> None:

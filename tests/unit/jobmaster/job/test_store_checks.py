@@ -156,25 +156,30 @@ def forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark
 
 
 @pytest.mark.parametrize(
-    ("rules", "age_s", "asked"),
+    ("guarantee", "age_s", "probes"),
     [("WRITES", 0, False), ("WRITES", 3590, False), ("WRITES", 3601, True), ("WRITES", -60, True), ("READS", 0, True)],
 )
 def test_what_another_process_found_counts_for_an_hour_and_for_what_it_asked(
-    rules: str, age_s: int, asked: bool, forbidden: SparklessJob, tmp_path: Path, another_process: Callable[[], None]
+    guarantee: str,
+    age_s: int,
+    probes: bool,
+    forbidden: SparklessJob,
+    tmp_path: Path,
+    another_process: Callable[[], None],
 ) -> None:
     """What was read from is not known to refuse a second create; and a clock that went back says nothing of an age."""
-    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Rules[rules])
+    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Guarantee[guarantee])
     another_process()
     (mark,) = marks(tmp_path)
     os.utime(mark, times=(time.time() - age_s,) * 2)
-    with pytest.raises(EnvironmentUnusable) if asked else nullcontext():
+    with pytest.raises(EnvironmentUnusable) if probes else nullcontext():
         require_stores(forbidden.context)
 
 
 def test_a_refusal_is_forgotten_as_trust_by_all_who_come_after(
     forbidden: SparklessJob, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Rules.READS)
+    store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Guarantee.READS)
     another_process()
     with pytest.raises(EnvironmentUnusable):
         require_stores(forbidden.context)
@@ -268,17 +273,17 @@ def test_marks_of_several_places_stand_side_by_side_until_their_hour_is_over(
     tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     first, second, third = (("http://s3", "", bucket) for bucket in ("a", "b", "c"))
-    store_checks._trust(first, store_checks._Rules.WRITES)
-    store_checks._trust(second, store_checks._Rules.READS)
+    store_checks._trust(first, store_checks._Guarantee.WRITES)
+    store_checks._trust(second, store_checks._Guarantee.READS)
     another_process()
-    assert store_checks._is_trusted(first, store_checks._Rules.WRITES)
-    assert store_checks._is_trusted(second, store_checks._Rules.READS)
+    assert store_checks._is_trusted(first, store_checks._Guarantee.WRITES)
+    assert store_checks._is_trusted(second, store_checks._Guarantee.READS)
     for mark in marks(tmp_path):
         os.utime(mark, times=(0, 0))
-    store_checks._trust(third, store_checks._Rules.WRITES)
+    store_checks._trust(third, store_checks._Guarantee.WRITES)
     assert len(marks(tmp_path)) == 1
     another_process()
-    assert not store_checks._is_trusted(first, store_checks._Rules.WRITES)
+    assert not store_checks._is_trusted(first, store_checks._Guarantee.WRITES)
 
 
 def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(server: Ministack, tmp_path: Path) -> None:
@@ -307,7 +312,7 @@ def test_a_place_that_is_trusted_and_hangs_is_not_waited_for_by_a_process_that_h
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         store = f"storage: s3://lake/jobs\nstore: {{endpoint_url: '{endpoint}'}}\n"
         job = SparklessJob.create(tmp_path, {"storage: ../store\n": store})
-        store_checks._trust(store_checks._place(job.context.store_config), store_checks._Rules.WRITES)
+        store_checks._trust(store_checks._place(job.context.store_config), store_checks._Guarantee.WRITES)
         another_process()
         with wording.raises(StoreUnavailable) as refused:
             head_within_deadline(job.context)

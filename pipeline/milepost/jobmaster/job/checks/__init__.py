@@ -1,1 +1,1 @@
-"""Checks of a job before it runs: of its stores, and of the library of its gate."""
+"""Checks of a job before it runs: its stores, and the expectations of its quality gate."""

@@ -1,4 +1,4 @@
-"""The suite check finds a job's expectations in the installed Great Expectations, and runs nothing."""
+"""Check that the installed Great Expectations has a job's expectations. Runs none of them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from milepost.quality.gate import resolve_suite
 
 
 def suite_problems(job: LoadedJob) -> dict[str, str | None]:
-    """Return, for each sink with expectations, why they cannot be judged; None when they can.
+    """Return, per sink with expectations, why they cannot be evaluated; None if they can.
 
-    Takes the import time of Great Expectations, seconds, once per process; nothing when no sink has expectations.
+    The first call imports Great Expectations, which takes seconds, unless no sink has expectations.
     """
-    faults: dict[str, str | None] = {}
+    problems: dict[str, str | None] = {}
     for suite in job.spec.quality:
         try:
             resolve_suite(suite)
         except CheckpointError as error:
-            faults[suite.sink] = error.full_message()
+            problems[suite.sink] = error.full_message()
         else:
-            faults[suite.sink] = None
-    return faults
+            problems[suite.sink] = None
+    return problems

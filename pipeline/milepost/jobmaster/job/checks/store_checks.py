@@ -1,10 +1,10 @@
-"""Store checks ask every store of a job whether it keeps what the protocol relies on.
+"""Check that every store of a job has the guarantees that the protocol relies on.
 
-The manifest log and each sink's chain need a create that fails when the key exists (I1, I14): those stores are written
-to. A planned input version needs reads that honour the expected version: a source's store is only read.
+The manifest log and each sink's chain need a create that fails if the key exists (I1, I14). Those stores are probed by
+writes. A planned input version needs reads that honour the expected version. A source's store is only read.
 
-An endpoint that kept the rules is not asked again within the hour by processes of this user on this machine: each task
-of a scheduler is one, and a probe is more requests than most tasks make. A running process does not ask again either.
+A store that passed is trusted for the life of the process, and for an hour by other processes of this user on this
+machine. Each task of a scheduler is a process of its own, and a probe makes more requests than most tasks do.
 """
 
 from __future__ import annotations
@@ -35,162 +35,163 @@ from milepost.storage.s3.probe import (
 )
 
 _TRUSTED_FOR_S = 3600.0
-"""How long a place is trusted that another process of this user has asked."""
+"""How long a process trusts the probe of another process of the same user."""
 
 
-class _Rules(Enum):
-    """What a place was asked for; one that may be written to has been asked for reads as well."""
+class _Guarantee(Enum):
+    """What a store was probed for. A probe of writes includes reads."""
 
     WRITES = "writes"
     READS = "reads"
 
 
 _Place = tuple[str, ...]
-"""What decides how a store behaves: endpoint, proxy and bucket, or the device that a folder lies on."""
+"""What determines a store's behaviour: endpoint, proxy and bucket, or the device of a local folder."""
 
 _DEVICE = "device"
 
-_TRUSTED: set[tuple[_Place, _Rules]] = set()
-"""Places that this process knows to keep every rule."""
+_TRUSTED: set[tuple[_Place, _Guarantee]] = set()
+"""Locations that passed a probe, as far as this process knows."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A store that the job writes to; `user` is empty for the job's own."""
+class _WrittenStore:
+    """A store that the job writes to. user: the sink; "" for the job's own store."""
 
     user: str
     store: ObjectStore
-    rules: ClassVar[_Rules] = _Rules.WRITES
+    guarantee: ClassVar[_Guarantee] = _Guarantee.WRITES
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A store that the job only reads, and below which prefix."""
+class _ReadStore:
+    """A store that the job only reads, below a prefix."""
 
     user: str
     store: ObjectStore
     prefix: str
-    rules: ClassVar[_Rules] = _Rules.READS
+    guarantee: ClassVar[_Guarantee] = _Guarantee.READS
 
 
 def require_stores(context: JobContext) -> None:
-    """Refuse a job one of whose stores breaks a rule; each place is asked once per process, and hour.
+    """Refuse a job if one of its stores lacks a guarantee. Probes each location once per process and hour.
 
     Raises:
-        EnvironmentUnusable: names the endpoint and every rule it broke; or the extra of a table's format is not
-            installed. StoreUnavailable: it could not be asked.
+        EnvironmentUnusable: names the endpoint and every missing guarantee; or the extra of a table's format is not
+            installed. StoreUnavailable: a store did not answer.
     """
     for sink in context.spec.sinks:
         context.sink(sink.name)
     for place, use in _places(context):
-        if _is_trusted(place, use.rules):
+        if _is_trusted(place, use.guarantee):
             continue
         try:
-            if isinstance(use, _Written):
+            if isinstance(use, _WrittenStore):
                 require_preconditions(use.store)
             elif not require_versioned_reads(use.store, use.prefix, use.user):
-                continue  # nothing there yet: asked again when there is
+                continue  # no object to read yet: probed again once there is one
         except EnvironmentUnusable:
             _distrust(place)
             raise
-        _trust(place, use.rules)
+        _trust(place, use.guarantee)
 
 
 def head_within_deadline(context: JobContext) -> Head | None:
-    """Return the head of a job; of a store that this process has not asked yet, the answer is waited for a while only.
+    """Return the head of a job, with a short deadline if this process has not reached the store before.
 
-    Raises: StoreUnavailable: there was none in that time.
+    Raises: StoreUnavailable: no answer before the deadline.
     """
-    if (_place(context.store_config), _Rules.WRITES) in _TRUSTED:
+    if (_place(context.store_config), _Guarantee.WRITES) in _TRUSTED:
         return context.log.head()
     return first_answer(context.store, context.log.head)
 
 
 def local_disks(context: JobContext) -> dict[str, Path]:
-    """Return, for each disk of this machine that state or tables are stored on, what it holds first and the folder.
+    """Return a folder on each local disk that holds state or tables, by what it holds.
 
-    Of a folder that does not exist yet it is the nearest one above that does.
+    A folder that does not exist yet is replaced by its nearest existing ancestor. Of several on one disk, only the
+    first is listed. Example: storage and sink `totals` on one disk give `{"storage": Path("/data")}`.
     """
-    places = {"storage": context.job.storage_url}
-    places |= {f"sink {one.name}": context.job.url(one.path) for one in context.spec.sinks if one.path is not None}
-    found: dict[str, Path] = {}
+    urls = {"storage": context.job.storage_url}
+    urls |= {f"sink {sink.name}": context.job.url(sink.path) for sink in context.spec.sinks if sink.path is not None}
+    folders: dict[str, Path] = {}
     devices: set[int] = set()
-    for name, url in places.items():
+    for name, url in urls.items():
         root = parse_root(url)
         if not isinstance(root, LocalRoot):
             continue
-        folder = next(one for one in (root.path, *root.path.parents) if one.exists())
+        folder = next(path for path in (root.path, *root.path.parents) if path.exists())
         if (device := folder.stat().st_dev) not in devices:
             devices.add(device)
-            found[name] = folder
-    return found
+            folders[name] = folder
+    return folders
 
 
 def probe_stores(context: JobContext) -> list[ProbeCheck]:
-    """Ask every store of a job now, whatever is known already; the failed checks are among the answers.
+    """Probe every store of a job now, trusted or not. Returns failed checks as well.
 
     Raises:
-        EnvironmentUnusable, StoreUnavailable: a store could not even be asked.
+        EnvironmentUnusable, StoreUnavailable: a store could not be probed at all.
     """
     checks: list[ProbeCheck] = []
-    asked: set[_Place] = set()
+    probed: set[_Place] = set()
     for place, use in _places(context):
-        if place in asked:
+        if place in probed:
             continue
-        asked.add(place)
-        if isinstance(use, _Written):
-            found = probe_store(use.store)
+        probed.add(place)
+        if isinstance(use, _WrittenStore):
+            results = probe_store(use.store)
         else:
             read = probe_versioned_reads(use.store, use.prefix)
-            found = [] if read is None else [read]
-        if not all(check.ok for check in found):
+            results = [] if read is None else [read]
+        if not all(check.ok for check in results):
             _distrust(place)
-        checks += [replace(check, check=f"{use.user}: {check.check}") if use.user else check for check in found]
+        checks += [replace(check, check=f"{use.user}: {check.check}") if use.user else check for check in results]
     return checks
 
 
 def probe_tables(context: JobContext) -> list[ProbeCheck]:
-    """Ask for every table of a job that others read, by its own format; the failed checks are among the answers."""
+    """Probe every table that is not managed Parquet, by its own format. Returns failed checks as well."""
     checks = []
     for spec in context.spec.sinks:
         if spec.format == "parquet":
             continue
         try:
-            ok, said = True, context.sink(spec.name).probe()
+            ok, detail = True, context.sink(spec.name).probe()
         except CheckpointError as error:
-            ok, said = False, error.full_message().removeprefix(f"sink {spec.name}: ")
-        checks.append(ProbeCheck(f"sink {spec.name}: {spec.location}", ok, said))
+            ok, detail = False, error.full_message().removeprefix(f"sink {spec.name}: ")
+        checks.append(ProbeCheck(f"sink {spec.name}: {spec.location}", ok, detail))
     return checks
 
 
-def _places(context: JobContext) -> Iterator[tuple[_Place, _Written | _Read]]:
-    """Yield every use of a store with where it is; written ones first, for they answer for reads as well."""
-    yield _place(context.store_config), _Written("", context.store)
+def _places(context: JobContext) -> Iterator[tuple[_Place, _WrittenStore | _ReadStore]]:
+    """Yield every store that the job uses, with its location. Written stores come first: their probe covers reads."""
+    yield _place(context.store_config), _WrittenStore("", context.store)
     for name in sorted(sink.name for sink in context.spec.sinks):
         config = context.sink_config(name)
-        yield _place(config), _Written(f"sink {name}", open_store(config))
+        yield _place(config), _WrittenStore(f"sink {name}", open_store(config))
     for name in sorted(context.spec.sources):
         config, pattern = context.source(name)
-        yield _place(config), _Read(f"source {name}", open_store(config), pattern.split("*", 1)[0])
+        yield _place(config), _ReadStore(f"source {name}", open_store(config), pattern.split("*", 1)[0])
 
 
-def _is_trusted(place: _Place, rules: _Rules) -> bool:
-    """Return whether a place is known to keep rules: to this process, or to one of this user's within the hour."""
-    for asked in (rules, _Rules.WRITES):
-        if (place, asked) in _TRUSTED:
+def _is_trusted(place: _Place, guarantee: _Guarantee) -> bool:
+    """Return whether this process, or another one of this user within the hour, has probed a location."""
+    for probed in (guarantee, _Guarantee.WRITES):
+        if (place, probed) in _TRUSTED:
             return True
         with suppress(EnvironmentUnusable, OSError):
-            if place[0] != _DEVICE and _is_fresh(_mark(place, asked)):
-                _TRUSTED.add((place, asked))
+            if place[0] != _DEVICE and _is_fresh(_mark(place, probed)):
+                _TRUSTED.add((place, probed))
                 return True
     return False
 
 
-def _trust(place: _Place, rules: _Rules) -> None:
-    _TRUSTED.add((place, rules))
+def _trust(place: _Place, guarantee: _Guarantee) -> None:
+    _TRUSTED.add((place, guarantee))
     with suppress(EnvironmentUnusable, OSError):
         if place[0] != _DEVICE:
-            mark = _mark(place, rules)
+            mark = _mark(place, guarantee)
             mark.parent.mkdir(mode=0o700, exist_ok=True)
             mark.touch()
             for old in mark.parent.iterdir():
@@ -199,23 +200,25 @@ def _trust(place: _Place, rules: _Rules) -> None:
 
 
 def _distrust(place: _Place) -> None:
-    for rules in _Rules:
-        _TRUSTED.discard((place, rules))
+    for guarantee in _Guarantee:
+        _TRUSTED.discard((place, guarantee))
         with suppress(EnvironmentUnusable, OSError):
-            _mark(place, rules).unlink()
+            _mark(place, guarantee).unlink()
 
 
 def _is_fresh(mark: Path) -> bool:
     return 0 <= time.time() - mark.stat().st_mtime < _TRUSTED_FOR_S
 
 
-def _mark(place: _Place, rules: _Rules) -> Path:
-    """Return the file, empty, whose time is when the place was asked. Raises EnvironmentUnusable: no private folder."""
-    return private_cache() / "stores-1" / hashlib.sha256("\n".join((*place, rules.value)).encode()).hexdigest()
+def _mark(place: _Place, guarantee: _Guarantee) -> Path:
+    """Return the empty file whose modification time is that of the probe.
+
+    Raises: EnvironmentUnusable: there is no private folder.
+    """
+    return private_cache() / "stores-1" / hashlib.sha256("\n".join((*place, guarantee.value)).encode()).hexdigest()
 
 
 def _place(config: StoreConfig) -> _Place:
-    """Return what decides how a store behaves."""
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         return _DEVICE, str(_device(root.path))
@@ -224,10 +227,10 @@ def _place(config: StoreConfig) -> _Place:
 
 
 def _device(folder: Path) -> int:
-    """Return the device of a folder, or of the nearest one above it that exists."""
-    for known in (folder, *folder.parents):
+    """Return the device number of a folder, or of its nearest existing ancestor."""
+    for path in (folder, *folder.parents):
         try:
-            return known.stat().st_dev
+            return path.stat().st_dev
         except (FileNotFoundError, NotADirectoryError):
             continue
     return Path("/").stat().st_dev

@@ -1,1 +1,1 @@
-"""Input that a job would read next: objects of its sources, and versions of its static ones."""
+"""Plan the input of the next epoch: objects of sources, and versions of static sources."""

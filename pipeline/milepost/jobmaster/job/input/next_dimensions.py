@@ -1,4 +1,4 @@
-"""The next dimensions are the object versions that a trigger pins of each static source."""
+"""Plan the object versions of static sources that a trigger pins."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from milepost.storage.open import open_store
 
 
 def plan_dimensions(context: JobContext) -> dict[str, SourcePlan]:
-    """Plan every static source, in name order: all that its path names. Reads listings only, never data.
+    """Plan every static source, in name order: all objects that its path matches. Reads listings, no data.
 
     Raises:
-        InvalidRequest: a path names no object, or one whose name cannot be used while `on_bad_name` is fail.
+        InvalidRequest: a path matches no object, or an object has an unusable name and `on_bad_name` is fail.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
     return {name: plan_dimension(context, name) for name in sorted(context.spec.dimensions)}
@@ -47,10 +47,10 @@ def plan_dimension(context: JobContext, name: str) -> SourcePlan:
 
 
 def dimension_inputs(plans: Mapping[str, SourcePlan]) -> dict[str, DimensionInput]:
-    """Return what an epoch with these plans is to look up in."""
+    """Return the static input of an epoch with these plans."""
     return {name: pinned(plan.objects) for name, plan in plans.items()}
 
 
 def settling_static_sources_message(context: JobContext, plans: Mapping[str, SourcePlan]) -> str:
-    """Return that no epoch was triggered for static sources that may still be written, in words."""
+    """Format why no epoch was triggered: objects of static sources may still be written."""
     return f"job {context.spec.name}: no epoch was triggered; {settling_message(context, plans)}"

@@ -1,10 +1,14 @@
-"""The next input is each source's listing against what it has consumed, within its limits.
+"""Plan the input of the next epoch: each source's listing minus its consumed objects, within its limits.
 
-An epoch that has nothing to do is not triggered. It has something to do iff there is new input, rows are in flight, a
-source's start is to be recorded, a person lets it leave state behind that the spec does not restore, or a timer is due
-that the firing watermark can reach. The last is possible only where a subtask's firing watermark is behind its
-operator's input: an epoch that leaves nothing in flight brings it up to date, so without rows in flight that takes a
-spec by which the operator has other sources now.
+An epoch without work is not triggered. It has work if and only if
+
+- there is new input, or rows are in flight,
+- a source's start has to be recorded,
+- a person allows it to discard state that the spec does not restore, or
+- a timer is due that the firing watermark can reach.
+
+The last case needs a firing watermark behind the operator's input. An epoch that leaves no rows in flight brings the
+watermark up to date, so without rows in flight it only occurs if the spec gave the operator other sources.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from milepost.storage.open import open_store
 _LOG = logging.getLogger(__name__)
 
 SourcePlans = Mapping[str, SourcePlan]
-"""What each source could give now, in name order."""
+"""What each source could deliver now, by name, in name order."""
 
 
 def plan_epoch(
@@ -45,21 +49,21 @@ def plan_epoch(
     drain: bool,
     leaves_state: bool = False,
 ) -> InputRecord | None:
-    """Plan the next epoch; None: it would have nothing to do, or only what may still be written.
+    """Plan the next epoch; None: it would have no work, or only objects that may still be written.
 
     Args:
-        graph: with what process functions declare.
-        leaves_state: whether the epoch leaves state behind at a person's request; if so, it needs no input.
-        drain: the epoch that would have nothing to do is the job's last one, unless that has been.
+        graph: with the declarations of process functions.
+        leaves_state: whether the epoch discards state at a person's request; such an epoch needs no input.
+        drain: plan an epoch without work as the job's last one, unless the base was that.
     """
-    record = _planned(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
-    if record is not None:  # else `no_input_message` says it
+    record = _plan_record(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
+    if record is not None:  # else `no_input_message` states it
         _warn_of_silent_sources(context, base, plans)
     return record
 
 
 def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> None:
-    """Log each source where something is expected and nothing lands, that never had an object, or leaves some out."""
+    """Log each source that is overdue, never had an object, or leaves objects out."""
     for name, plan in plans.items():
         has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
         if plan.unknown:
@@ -70,7 +74,7 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
             _LOG.warning("source %s: %s", name, no_match(context, name, plan))
 
 
-def _planned(
+def _plan_record(
     context: JobContext,
     base: CheckpointMetadata | None,
     graph: JobGraph,
@@ -81,8 +85,10 @@ def _planned(
 ) -> InputRecord | None:
     timed = any(spec.idle_timeout is not None for spec in context.spec.streams.values())
     planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
-    found = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
-    inputs, held_back = _paced(context, base, tuple(_waited_for(context, base, one, planned_ms) for one in found))
+    unpaced = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
+    inputs, held_back = _paced(
+        context, base, tuple(_with_idleness(context, base, item, planned_ms) for item in unpaced)
+    )
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
     if any(item.consumed for item in inputs) or in_flight or leaves_state or _has_unrecorded_start(context, base):
@@ -93,12 +99,14 @@ def _planned(
     return replace(record, final=True) if ends else None
 
 
-def _waited_for(
+def _with_idleness(
     context: JobContext, base: CheckpointMetadata | None, item: SourceInput, planned_ms: int
 ) -> SourceInput:
-    """Return a source's input with since when nothing new was found, and whether operators wait for it.
+    """Return a source's input with the time of its last new object, and whether the source is idle.
 
-    By when triggers looked, not by when objects landed: what lay unread while no epoch ran has kept nobody waiting.
+    Times are those of the triggers, not of the objects: an object that waited while no epoch ran delayed no operator.
+    Example with `idle_timeout: 10m`: triggers at 12:00 (one new object), 12:06 and 12:11 (none) give active_ms 12:00
+    for all three, and the third marks the source as idle.
     """
     timeout = context.spec.sources[item.name].idle_timeout
     before = base.sources.get(item.name) if base is not None else None
@@ -112,16 +120,16 @@ def _waited_for(
 
 
 def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
-    """Return the sources that an epoch's operators do not wait for."""
+    """Return the sources for which an epoch's operators do not wait."""
     return frozenset(item.name for item in inputs if item.idle)
 
 
 def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
-    """Plan every source but static ones, in name order, within its own limits. Reads listings only, never data.
+    """Plan every source but static ones, in name order, within its limits. Reads listings, no data.
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
-        InvalidRequest: an object's name cannot be used, and the source says `on_bad_name: fail`.
+        InvalidRequest: an object's name is unusable, and the source says `on_bad_name: fail`.
         StateCorrupt: the set of consumed objects cannot be read.
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
@@ -131,15 +139,15 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
 
 
 def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
-    """Plan one source: it is listed beside the reading of what is consumed. Raises: as `plan_sources`."""
+    """Plan one source. Lists its objects while the consumed set is read. Raises: as `plan_sources`."""
     config, pattern = context.source(name)
     store = open_store(config)
     listing = prefetch(store, lambda: list_objects(store, pattern), "listing")
     snapshot = base.sources.get(name) if base is not None else None
     consumed = ConsumedSet.empty()
     if snapshot is not None:
-        known = context.consumed(name, snapshot.consumed)
-        consumed = ConsumedSet(known.table, snapshot.horizon_ms, needs_compaction(snapshot.consumed))
+        recorded = context.consumed(name, snapshot.consumed)
+        consumed = ConsumedSet(recorded.table, snapshot.horizon_ms, needs_compaction(snapshot.consumed))
     rules = _rules(name, context.spec.sources[name], local=config.is_local)
     listed = listing()
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
@@ -162,17 +170,17 @@ def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
 
 
 def settles_in_ms(plans: SourcePlans) -> int | None:
-    """Return how long until nothing new can still be written; None when nothing can now."""
+    """Return in how many milliseconds all new objects are settled; None if they are now."""
     return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
 
 
 def settling_message(context: JobContext, plans: SourcePlans) -> str:
-    """Return how many objects of which sources may still be written; "" when none may."""
+    """Format how many objects of which sources may still be written; "" if none may."""
     return "; ".join(f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling)
 
 
 def no_input_message(context: JobContext, plans: SourcePlans) -> str:
-    """Return why there is no new input, in words: what may still be written, and paths that name nothing."""
+    """Format why there is no new input: unsettled objects, unusable names, paths that match nothing."""
     words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
     for name, plan in plans.items():
         if plan.settling:
@@ -191,13 +199,13 @@ def no_input_message(context: JobContext, plans: SourcePlans) -> str:
 
 
 def settling(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Return how many of a source's objects may still be written."""
+    """Format how many of a source's objects may still be written."""
     settle = format_duration(context.spec.sources[name].settle)
     return f"{counted(plan.settling, 'object')} modified less than {settle} ago may still be written"
 
 
 def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Return that a source's path names no object that could be read, and what it names instead."""
+    """Format that a source's path matches no readable object, and what it matches instead."""
     counts = {"hidden": plan.skipped_hidden, "empty": len(plan.empty), "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     path = context.spec.sources[name].path
@@ -205,15 +213,15 @@ def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
 
 
 def _wildcards(path: str) -> str:
-    """Return what is likely wrong with a pattern that matches nothing: a shell's wildcard, or none at all."""
-    other = next((sign for sign in "?[" if sign in path), None)
-    if other is not None:
-        return f" (`*` and `**` are the only wildcards, `{other}` stands for itself)"
+    """Format the likely mistake in a pattern that matches nothing: an unsupported wildcard, or none at all."""
+    unsupported = next((sign for sign in "?[" if sign in path), None)
+    if unsupported is not None:
+        return f" (`*` and `**` are the only wildcards, `{unsupported}` stands for itself)"
     return "" if "*" in path else f" (it has no wildcard; a folder's objects are {path.rstrip('/')}/*)"
 
 
 def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Return since when nothing has landed of a source where something is expected."""
+    """Format since when no object of an overdue source has landed."""
     spec = context.spec.sources[name]
     assert spec.expect_every is not None
     every = format_duration(spec.expect_every)
@@ -223,45 +231,48 @@ def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:
 
 
 def left_out(plan: SourcePlan) -> str:
-    """Return how many objects a plan leaves out for their names, and the first of them."""
+    """Format how many objects a plan leaves out for their names, and the first of them."""
     first = plan.bad_names[0]
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
 
 
 def empty_objects_note(keys: Sequence[str]) -> str:
-    """Return how many objects of a source hold nothing, and the first of them."""
+    """Format how many objects of a source are empty, and the first of them."""
     return f"{counted(len(keys), 'empty object')}, such as {keys[0]}: nothing is read from there"
 
 
 def unknown_objects_note(plan: SourcePlan) -> str:
-    """Return how many objects a plan leaves out because nobody knows whether they were read, and the first of them."""
+    """Format how many objects a plan leaves out because they may have been read, and the first of them."""
     count, first = counted(len(plan.unknown), "object"), plan.unknown[0]
     return f"{count} left out: older than what was forgotten and not remembered, such as {first.key}"
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph, idle: frozenset[str] = frozenset()) -> bool:
-    """Return whether an epoch without any rows would fire a timer or window, or forget a key.
+    """Return whether an epoch without any rows would fire a timer or window, or expire a key.
+
+    Example: an operator has fired up to 12:00 and has a timer at 12:05. If its sources have watermarks 12:10 and
+    12:03, it can fire up to 12:03 and the timer is not due. If the second source is idle, it is.
 
     Args:
-        idle: sources that no operator waits for, unless it reads no others.
+        idle: sources for which no operator waits, unless it reads no others.
     """
     for node in graph.stateful:
         snapshot = base.operators.get(node.uid)
         reached = list(_reached_us(base, graph, node))
-        waited_for = [reached_us for name, reached_us in reached if name not in idle]
-        reached_us = operator_watermark(waited_for or (reached_us for _, reached_us in reached))
+        active = [reached_us for name, reached_us in reached if name not in idle]
+        reached_us = operator_watermark(active or (reached_us for _, reached_us in reached))
         if snapshot is None or reached_us is None:
             continue
         for table in snapshot.tables.values():
             for handle, firing_us in zip(table.handles, snapshot.firing, strict=True):
-                behind = firing_us is None or firing_us < reached_us
-                if behind and any(timer_us <= reached_us for _, timer_us in handle.timers):
+                lags = firing_us is None or firing_us < reached_us
+                if lags and any(timer_us <= reached_us for _, timer_us in handle.timers):
                     return True
     return False
 
 
 def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterator[tuple[str, int | None]]:
-    """Yield each source, and how far it lets an operator fire, once all before it have: less what they hold back."""
+    """Yield each source upstream of an operator with its watermark, minus the hold-back of the operators between."""
     for name in node.inputs:
         producer = graph.nodes[name]
         if producer.kind != "source":
@@ -274,7 +285,11 @@ def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterat
 def _paced(
     context: JobContext, base: CheckpointMetadata | None, inputs: tuple[SourceInput, ...]
 ) -> tuple[tuple[SourceInput, ...], str | None]:
-    """Return what of the inputs fits now, and why it is not all of them; None when it is."""
+    """Limit the inputs to the epoch budget. Returns them, and why they are not all; None if they are.
+
+    Example: `epoch_budget` allows 60 MB, and sources a and b have 90 MB and 30 MB of new objects. Both are scaled by
+    60/120: a reads its first objects of at most 45 MB, b of at most 15 MB.
+    """
     spec = context.spec.checkpointing
     if base is None or not any(item.objects for item in inputs):
         return inputs, None
@@ -289,7 +304,7 @@ def _paced(
     planned = sum(obj.size for item in inputs for obj in item.objects)
     if fits is None or planned <= fits:
         return inputs, None
-    # The sources keep their shares. Without rows in flight each is read on: an epoch makes progress.
+    # Sources keep their shares. Without rows in flight each reads at least one object, so that the epoch progresses.
     scaled = tuple(
         _first_bytes(item, fits * sum(obj.size for obj in item.objects) // max(planned, 1), at_least_one=not in_flight)
         for item in inputs
@@ -298,7 +313,7 @@ def _paced(
 
 
 def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> str | None:
-    """Why the epoch that continues a checkpoint reads nothing new: too much is in flight; None when it is not."""
+    """Format why the next epoch reads nothing new: too much is in flight; None if it is not."""
     limit = context.spec.checkpointing.max_in_flight
     if limit is None or base is None or base.in_flight_bytes <= limit:
         return None
@@ -306,27 +321,28 @@ def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> 
 
 
 def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> SourceInput:
-    """The source's first objects, in plan order, of at most so many bytes; the others are left for later epochs."""
+    """Return the input cut to its first objects of at most `limit` bytes. The rest is left for later epochs."""
     count = total = 0
     for obj in item.objects:
         total += obj.size
         if total > limit and not (at_least_one and count == 0):
             break
         count += 1
-    left = item.objects[count:]
+    postponed = item.objects[count:]
     return replace(
         item,
         objects=item.objects[:count],
         forgets=item.forgets if count else None,
-        pending_objects=item.pending_objects + len(left),
-        pending_bytes=item.pending_bytes + sum(obj.size for obj in left),
+        pending_objects=item.pending_objects + len(postponed),
+        pending_bytes=item.pending_bytes + sum(obj.size for obj in postponed),
     )
 
 
 def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) -> bool:
-    """Return whether a source with `start: latest` still has to record where it starts.
+    """Return whether a source with `start: latest` still has to record its start.
 
-    Its first epoch runs even when it finds nothing: else what lands before the second trigger would pass for old.
+    Its first epoch runs even without input. Otherwise an object that lands before the second trigger would count as
+    older than the start.
     """
-    known = base.sources if base is not None else {}
-    return any(spec.start == "latest" and name not in known for name, spec in context.spec.streams.items())
+    recorded = base.sources if base is not None else {}
+    return any(spec.start == "latest" and name not in recorded for name, spec in context.spec.streams.items())
