@@ -1,1 +1,1 @@
-"""Metrics of a job: one table of them, what each document says of them, and the forms in which others read them."""
+"""Metrics of a job: their table, their values in documents, and the formats that monitoring systems read."""

@@ -1,4 +1,4 @@
-"""Aborted epochs are told to who listens as the use case ends that gave them up, whichever command or task it is."""
+"""Report aborted epochs to telemetry at the end of the use case that aborted them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 def configured_telemetry() -> Telemetry | None:
-    """Return who listens by OpenTelemetry's variables; None: none is set, and nothing is imported.
+    """Return the telemetry that OpenTelemetry's variables configure; None: none is set, and nothing is imported.
 
-    Raises: EnvironmentUnusable: they ask for it, and its SDK is not installed.
+    Raises: EnvironmentUnusable: the variables request telemetry, and its SDK is not installed.
     """
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
@@ -37,43 +37,43 @@ def configured_telemetry() -> Telemetry | None:
 
 
 class AbortReporter:
-    """The epochs that an opened job's use cases have given up, until they are told.
+    """Collects the epochs that an opened job's use cases abort, and reports them at the end of the use case.
 
     Args:
-        telemetry: who listens; asked only when there is something to tell.
+        telemetry: returns the configured telemetry. Called only if an epoch was aborted.
     """
 
     def __init__(self, context: JobContext, telemetry: Callable[[], Telemetry | None]) -> None:
         self._context, self._telemetry = context, telemetry
-        self._untold: list[CheckpointAborted] = []
-        context.listeners.append(self._hear)
+        self._unreported: list[CheckpointAborted] = []
+        context.listeners.append(self._collect)
 
     def report_aborts_after(self, use_case: T) -> T:
-        """Return a use case that ends when what it gave up is told."""
-        return followed_by(use_case, self._tell)
+        """Wrap a use case so that it reports the epochs that it aborted before it ends."""
+        return followed_by(use_case, self._report)
 
-    def _hear(self, landed: LandedTransition) -> None:
-        self._untold.extend(aborts_of(landed.transition.event))
+    def _collect(self, landed: LandedTransition) -> None:
+        self._unreported.extend(aborts_of(landed.transition.event))
 
-    def _tell(self, failure: BaseException | None) -> None:
-        untold, self._untold = self._untold, []
-        if not untold:
+    def _report(self, failure: BaseException | None) -> None:
+        events, self._unreported = self._unreported, []
+        if not events:
             return
         try:
             telemetry = self._telemetry()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with who listens, the abort has landed
-            _LOG.warning("aborted epochs are not told: %s", error)
+        except Exception as error:  # noqa: BLE001 - the abort has landed, so an error of telemetry is only logged
+            _LOG.warning("cannot report aborted epochs: %s", error)
             return
         if telemetry is not None:
-            for event in untold:
+            for event in events:
                 telemetry.aborted(self._context.spec.name, event, partial(self._span, event, failure))
 
     def _span(self, event: CheckpointAborted, failure: BaseException | None) -> SpanTimes:
         from milepost.jobmaster.metrics.epoch_spans import aborted_span
 
         clock = self._context.clocks.get(event.pending.checkpoint_id)
-        ended_by_it = failure is not None and reason_for(failure) is event.reason
-        error_type = type(failure).__name__ if ended_by_it else event.reason.value
+        is_cause = failure is not None and reason_for(failure) is event.reason
+        error_type = type(failure).__name__ if is_cause else event.reason.value
         steps = () if clock is None else clock.begun
         return aborted_span(self._context.spec.name, event, error_type, steps, self._tasks(event))
 
@@ -82,6 +82,6 @@ class AbortReporter:
 
         try:
             return task_times(self._context, event.pending)
-        except CheckpointError as error:  # the store, perhaps, by which the epoch has failed
+        except CheckpointError as error:  # perhaps the store error that aborted the epoch
             _LOG.warning("checkpoint %s: its trace is without subtasks: %s", event.pending.checkpoint_id, error.message)
             return ()

@@ -1,4 +1,13 @@
-"""The spans of an epoch: its steps, below the Spark job its subtasks, and below each the operators, when they ran."""
+"""Build the trace spans of an epoch: steps, subtasks of the Spark job, and their operators.
+
+epoch
+  plan
+  job
+    subtask 0/0
+      operator clean
+    subtask 0/1
+  commit
+"""
 
 from __future__ import annotations
 
@@ -16,17 +25,17 @@ _FIGURES = ("rows_in", "rows_out", "late_rows", "checkpointed_bytes", "full_byte
             "quality")  # fmt: skip
 
 _STEPS = {"trigger": "plan", "data plane": "job", "validate": "commit", "complete": "commit"}
-"""What a step is called while it runs, where that is not what it is called of a complete epoch."""
+"""Names of running steps that differ from their names in the report of a complete epoch."""
 
 Attributes = Mapping[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
 class SpanTimes:
-    """What ran from when to when, by the wall clock of its machine, ms since the epoch; and what ran as part of it.
+    """A span: start and end by the wall clock of its machine, in ms since 1970, and its child spans.
 
     Attributes:
-        error: why it did not end well, for people, without a value of a row; "": it did.
+        parts: the child spans. error: why it failed, as text without row data; "": it succeeded.
     """
 
     name: str
@@ -38,27 +47,29 @@ class SpanTimes:
 
 
 def epoch_span(job: str, report: CheckpointDetails) -> SpanTimes | None:
-    """Return the span of a whole epoch; None: nobody measured when its steps ran.
+    """Return the span of a complete epoch; None: its steps were not measured.
 
-    Ids are attributes here: a trace is of one epoch.
+    Ids are attributes, because each trace is of one epoch.
     """
     if not report.steps:
         return None
     subtasks = tuple(map(_subtask, report.tasks))
     steps = tuple(
-        SpanTimes(one.step, one.started_ms, one.started_ms + one.took_ms, {}, subtasks if one.step == "job" else ())
-        for one in report.steps
+        SpanTimes(
+            step.step, step.started_ms, step.started_ms + step.took_ms, {}, subtasks if step.step == "job" else ()
+        )
+        for step in report.steps
     )
-    known: dict[str, Any] = {name: getattr(report, name) for name in _FIGURES}
+    figures: dict[str, Any] = {name: getattr(report, name) for name in _FIGURES}
     ids: dict[str, Any] = {
         "job": job,
         "checkpoint_id": report.checkpoint_id,
         "epoch": report.epoch,
         "timeline": report.timeline,
     }
-    attributes = {f"milepost.{name}": value for name, value in (ids | known).items() if value is not None}
-    ended_ms = max(one.ended_ms for one in (*steps, *subtasks))
-    return SpanTimes("epoch", min(one.started_ms for one in steps), ended_ms, attributes, steps)
+    attributes = {f"milepost.{name}": value for name, value in (ids | figures).items() if value is not None}
+    ended_ms = max(span.ended_ms for span in (*steps, *subtasks))
+    return SpanTimes("epoch", min(span.started_ms for span in steps), ended_ms, attributes, steps)
 
 
 def aborted_span(
@@ -68,14 +79,17 @@ def aborted_span(
     steps: Sequence[tuple[str, int]],
     tasks: Sequence[TaskTimes],
 ) -> SpanTimes:
-    """Return the span of an epoch that was given up: as far as it had come, and why it came no further.
+    """Return the span of an aborted epoch, with the steps that ran and the error.
+
+    Example: steps `[("trigger", 100), ("data plane", 300)]` and an abort at 900 give the spans plan 100-300 and job
+    300-900, and job has the error.
 
     Args:
-        error_type: name of the error's class, else of the reason.
-        steps: that this process began, in order, and when; the last is the one that failed. tasks: what is measured of
-            the newest try, also of a subtask that declined.
+        error_type: class name of the error, else the reason.
+        steps: name and start in ms of each step that this process started, in order. The last one failed.
+        tasks: times of the newest try, including those of a subtask that declined.
     """
-    pending, why = event.pending, _in_words(event)
+    pending, why = event.pending, _reason_text(event)
     subtasks = tuple(map(_subtask, tasks))
     ran = tuple(
         SpanTimes(_STEPS.get(name, name), at_ms, max(at_ms, ended_ms), {}, subtasks if name == "data plane" else ())
@@ -84,8 +98,8 @@ def aborted_span(
     if ran:
         failed = replace(ran[-1], error=why, attributes={"error.type": error_type})
         ran = (*ran[:-1], failed)
-    parts = ran if any(one.parts for one in ran) else (*ran, *subtasks)
-    known: dict[str, Any] = {
+    parts = ran if any(span.parts for span in ran) else (*ran, *subtasks)
+    attributes: dict[str, Any] = {
         "milepost.job": job,
         "milepost.checkpoint_id": int(pending.checkpoint_id),
         "milepost.epoch": int(pending.epoch),
@@ -95,36 +109,41 @@ def aborted_span(
         "milepost.tolerated": event.tolerated,
         "error.type": error_type,
     }
-    started_ms = min(pending.trigger_time_ms, *(one.started_ms for one in parts)) if parts else pending.trigger_time_ms
-    ended_ms = max(event.at_ms, *(one.ended_ms for one in parts)) if parts else event.at_ms
-    return SpanTimes("epoch", started_ms, max(started_ms, ended_ms), known, parts, why)
+    started_ms = (
+        min(pending.trigger_time_ms, *(span.started_ms for span in parts)) if parts else pending.trigger_time_ms
+    )
+    ended_ms = max(event.at_ms, *(span.ended_ms for span in parts)) if parts else event.at_ms
+    return SpanTimes("epoch", started_ms, max(started_ms, ended_ms), attributes, parts, why)
 
 
-def _in_words(event: CheckpointAborted) -> str:
-    """Return why an epoch was given up. An error's own words may quote a record; what a gate says counts rows."""
+def _reason_text(event: CheckpointAborted) -> str:
+    """Format why an epoch was aborted.
+
+    The error message is left out, because it may quote a record. A quality gate's verdict only counts rows.
+    """
     reason = event.reason
-    of_gate = f": {event.detail}" if reason is CheckpointFailureReason.QUALITY_GATE_FAILED else ""
-    return f"{reason.value}: {reason.meaning}{of_gate}"
+    verdict = f": {event.detail}" if reason is CheckpointFailureReason.QUALITY_GATE_FAILED else ""
+    return f"{reason.value}: {reason.meaning}{verdict}"
 
 
 def _subtask(task: TaskTimes) -> SpanTimes:
-    """Return the span of one attempt of a subtask. Its parts take turns, so their times are attributes."""
+    """Return the span of one attempt of a subtask. Its phases alternate, so their times are attributes, not spans."""
     operators = tuple(span for uid, times in task.operators.items() for span in _operator(uid, task, times))
     ended_ms = task.started_ms + task.total_ms
-    return SpanTimes(f"subtask {task.level}/{task.subtask}", task.started_ms, ended_ms, _measured(task), operators)
+    return SpanTimes(f"subtask {task.level}/{task.subtask}", task.started_ms, ended_ms, _measurements(task), operators)
 
 
 def _operator(uid: str, task: TaskTimes, times: OperatorTimes) -> list[SpanTimes]:
-    """Return the span of an operator in a subtask: from its first part to its last, between which others' may lie.
+    """Return the span of an operator in a subtask, from its first activity to its last. Spans of operators overlap.
 
-    Returns: []: nobody measured when that was.
+    Returns: []: not measured.
     """
     if times.from_ms is None or times.to_ms is None:
         return []
     started_ms, ended_ms = task.started_ms + times.from_ms, task.started_ms + times.to_ms
-    return [SpanTimes(f"operator {uid}", started_ms, ended_ms, {"milepost.operator": uid, **_measured(times)})]
+    return [SpanTimes(f"operator {uid}", started_ms, ended_ms, {"milepost.operator": uid, **_measurements(times)})]
 
 
-def _measured(times: TaskTimes | OperatorTimes) -> Attributes:
-    found = {one.name: getattr(times, one.name) for one in fields(times)}
-    return {f"milepost.{name}": value for name, value in found.items() if isinstance(value, int)}
+def _measurements(times: TaskTimes | OperatorTimes) -> Attributes:
+    values = {field.name: getattr(times, field.name) for field in fields(times)}
+    return {f"milepost.{name}": value for name, value in values.items() if isinstance(value, int)}

@@ -1,9 +1,8 @@
-"""The table of metrics: what each is called, what it measures, and which field of a document it is.
+"""The table of metrics: name, meaning, and the document field that each one reads.
 
-Names are Flink's where it has one (`numRecordsIn`, `lastCheckpointDuration`), else Spark's (`numRowsTotal`), in their
-spelling where capitals are told apart. What exports metrics, the page of the reference and the test of the dashboard
-all follow from this table. No label names a checkpoint, a run or a machine: each value of a label is a series that
-somebody's database keeps.
+Names are Flink's where it has one (`numRecordsIn`, `lastCheckpointDuration`), else Spark's (`numRowsTotal`). Exporters,
+the reference page and the test of the dashboard are all generated from this table. No label contains a checkpoint, run
+or machine, because each label value is a series that a monitoring database stores.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ _CAPITAL = re.compile(r"(?=[A-Z])")
 
 
 class Kind(Enum):
-    """How a metric is read.
+    """How a metric is exported.
 
-    GAUGE: a value as it is now. EPOCH: what one epoch adds, which is told as that of the newest. STATE: a word, told as
-    1 with the word as a label. EVENT: it has happened, which is told as 1 with the word as a label, and only pushed.
+    GAUGE: the current value. EPOCH: an epoch's increment, exported as that of the newest epoch. STATE: a word, exported
+    as 1 with the word as a label. EVENT: an occurrence, exported as 1 with the word as a label; pushed, never scraped.
     """
 
     GAUGE = "gauge"
@@ -29,7 +28,7 @@ class Kind(Enum):
 
 
 class Unit(Enum):
-    """What a value counts. MOMENT: milliseconds since 1970, from text or from microseconds."""
+    """Unit of a value. MOMENT: milliseconds since 1970, converted from text or microseconds."""
 
     NONE = ""
     MS = "ms"
@@ -44,12 +43,12 @@ class Metric:
     """One metric.
 
     Attributes:
-        scope: what it is of: job, operator, source, sink or phase.
+        scope: job, operator, source, sink or phase.
         name: in camel case, without the scope.
-        field: of the documents, `status` (of the job) or `checkpoint` (of its head, as `show` has it); ``*`` stands for
-            each key, which is the label of the scope.
-        label: of a word, the label that it becomes; else of what more tells series apart: the field beside.
-        source: whose name it is; "" for our own.
+        field: path in the documents `status` (of the job) or `checkpoint` (of its head, as in `show`). ``*`` matches
+            every key, which becomes the label of the scope.
+        label: for a word, the label that it becomes; otherwise a sibling field that becomes an additional label.
+        source: the system that the name comes from; "" for our own.
     """
 
     scope: str
@@ -63,19 +62,19 @@ class Metric:
 
     @property
     def full_name(self) -> str:
-        """Its name in OpenTelemetry and in Airflow's metrics, which tell no capitals: with dots, in snake case."""
+        """The name in OpenTelemetry and in Airflow's metrics, which ignore case: `milepost.job.num_records_in`."""
         return f"milepost.{self.scope}.{_CAPITAL.sub('_', self.name).lower()}"
 
     @property
     def prometheus_name(self) -> str:
-        """Its name as Flink's own reporter for Prometheus would spell it."""
+        """The name as Flink's Prometheus reporter would spell it: `milepost_job_numRecordsIn`."""
         return f"milepost_{self.scope}_{self.name}"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of its labels."""
-        of_scope = () if self.scope == "job" else (self.scope,)
-        return ("job", *of_scope, *((self.label,) if self.label else ()))
+        """The names of the labels."""
+        scope_label = () if self.scope == "job" else (self.scope,)
+        return ("job", *scope_label, *((self.label,) if self.label else ()))
 
 
 _FLINK, _SPARK = "Flink", "Spark"

@@ -1,6 +1,6 @@
-"""OpenTelemetry outside Airflow: set up by its own variables, and by nothing else.
+"""Configure OpenTelemetry outside Airflow from its own environment variables.
 
-Who starts `milepost` under `opentelemetry-instrument`, or in a program with providers of its own, has it set up.
+Providers that `opentelemetry-instrument` or the calling program has installed are used as they are.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0
-"""How long a process that ends waits for collectors to take what is left: else they are asked for half a minute."""
+SHUTDOWN_TIMEOUT_S = 5.0
+"""How long an ending process waits for collectors to accept the remaining data; the SDK would retry for 30 s."""
 
 _ENDPOINT, _PROTOCOL = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
 _OTLP = "otlp"
@@ -34,9 +34,9 @@ _OVER_HTTP = "otlp_proto_http"
 
 
 def telemetry_from_environment(environ: Mapping[str, str] = os.environ) -> Telemetry | None:
-    """Return who listens by OpenTelemetry's variables; None, and nothing is imported: nobody does.
+    """Return the telemetry that OpenTelemetry's variables configure; None: none, and nothing is imported.
 
-    Raises: EnvironmentUnusable: the variables ask for it, and its SDK is not installed, or refuses what they say.
+    Raises: EnvironmentUnusable: the SDK is not installed, or refuses the values of the variables.
     """
     traces, metrics = _exporter(environ, "TRACES"), _exporter(environ, "METRICS")
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or not (traces or metrics):
@@ -52,24 +52,24 @@ def telemetry_from_environment(environ: Mapping[str, str] = os.environ) -> Telem
 
 
 def _exporter(environ: Mapping[str, str], signal: str) -> str | None:
-    """Return the name of the exporter of a signal; None: it is not asked for."""
-    asked = environ.get(f"OTEL_{signal}_EXPORTER")
+    """Return the name of a signal's exporter; None: the signal is not requested."""
+    exporter = environ.get(f"OTEL_{signal}_EXPORTER")
     endpoint = environ.get(_ENDPOINT) or environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    name = asked or (_OTLP if endpoint else None)
+    name = exporter or (_OTLP if endpoint else None)
     if name in (None, "none"):
         return None
     protocol = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or environ.get(_PROTOCOL)
     return _OVER_HTTP if name == _OTLP and protocol == "http/protobuf" else name
 
 
-def _loaded(signal: str, name: str) -> Any:
-    found = entry_points(group=f"opentelemetry_{signal}_exporter", name=name)
-    if not found:
+def _load_exporter(signal: str, name: str) -> Any:
+    candidates = entry_points(group=f"opentelemetry_{signal}_exporter", name=name)
+    if not candidates:
         raise EnvironmentUnusable(
             f"OTEL_{signal.upper()}_EXPORTER names {name!r}, which is not installed. Nothing was run.",
             hint="install it, or name another",
         )
-    return next(iter(found)).load()()
+    return next(iter(candidates)).load()()
 
 
 @cache
@@ -81,10 +81,10 @@ def _meter(exporter: str | None) -> Meter | None:
     if exporter is None:
         return None
     if not isinstance(metrics.get_meter_provider(), MeterProvider):
-        reader = PeriodicExportingMetricReader(_loaded("metrics", exporter))
+        reader = PeriodicExportingMetricReader(_load_exporter("metrics", exporter))
         provider = MeterProvider([reader], shutdown_on_exit=False)
         metrics.set_meter_provider(provider)
-        _end_with_process(provider.shutdown)
+        _shut_down_at_exit(provider.shutdown)
     return metrics.get_meter("milepost")
 
 
@@ -98,34 +98,36 @@ def _tracer(exporter: str | None, environ: Mapping[str, str]) -> Any:
         return None
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         provider = TracerProvider(shutdown_on_exit=False)
-        _end_with_process(provider.shutdown)
-        provider.add_span_processor(BatchSpanProcessor(_loaded("traces", exporter)))
+        _shut_down_at_exit(provider.shutdown)
+        provider.add_span_processor(BatchSpanProcessor(_load_exporter("traces", exporter)))
         trace.set_tracer_provider(provider)
-        if "TRACEPARENT" in environ:  # of whoever started this process
+        if "TRACEPARENT" in environ:  # the trace of the calling process
             context.attach(extract({"traceparent": environ["TRACEPARENT"]}))
     return trace.get_tracer("milepost")
 
 
-_ends: list[Callable[[], object]] = []
-"""What tells collectors the rest, and ends them, when the process ends."""
+_shutdowns: list[Callable[[], object]] = []
+"""Shutdown functions of the providers, called at exit to flush them."""
 
 
-def _end_with_process(end: Callable[[], object]) -> None:
-    if not _ends:
-        atexit.register(_end)
-    _ends.append(end)
+def _shut_down_at_exit(shutdown: Callable[[], object]) -> None:
+    if not _shutdowns:
+        atexit.register(_shut_down)
+    _shutdowns.append(shutdown)
 
 
-def _end() -> None:
-    """Tell what is left, side by side; who does not take it in time keeps the process no longer."""
-    ending = [threading.Thread(target=end, name="tells a collector the rest", daemon=True) for end in _ends]
-    until = time.monotonic() + PATIENCE_S
-    for thread in ending:
+def _shut_down() -> None:
+    """Flush all providers concurrently. A collector that is too slow does not delay the exit further."""
+    threads = [threading.Thread(target=shutdown, name="flush telemetry", daemon=True) for shutdown in _shutdowns]
+    deadline = time.monotonic() + SHUTDOWN_TIMEOUT_S
+    for thread in threads:
         thread.start()
-    for thread in ending:
-        thread.join(max(0.0, until - time.monotonic()))
-    if any(thread.is_alive() for thread in ending):
-        _LOG.warning("a collector did not take what was left to tell within %g s: it is not told", PATIENCE_S)
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        _LOG.warning(
+            "a collector did not accept the remaining telemetry within %g s: it is dropped", SHUTDOWN_TIMEOUT_S
+        )
 
 
 class MeteredInstruments:
@@ -133,14 +135,14 @@ class MeteredInstruments:
 
     def __init__(self, meter: Meter) -> None:
         self._counters = {
-            one: meter.create_counter(one.full_name, one.unit.value, one.description)
-            for one in METRICS
-            if one.kind in (Kind.EPOCH, Kind.EVENT)
+            metric: meter.create_counter(metric.full_name, metric.unit.value, metric.description)
+            for metric in METRICS
+            if metric.kind in (Kind.EPOCH, Kind.EVENT)
         }
         self._gauges = {
-            one: meter.create_gauge(one.full_name, one.unit.value, one.description)
-            for one in METRICS
-            if one.kind is Kind.GAUGE
+            metric: meter.create_gauge(metric.full_name, metric.unit.value, metric.description)
+            for metric in METRICS
+            if metric.kind is Kind.GAUGE
         }
 
     def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:

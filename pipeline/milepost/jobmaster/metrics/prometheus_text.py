@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes: version 0.0.4 of its exposition format, which node_exporter reads from files."""
+"""Format samples in the Prometheus text format 0.0.4, which node_exporter reads from files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from itertools import groupby
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric
 from milepost.jobmaster.metrics.samples import Sample
 
-_ORDER = {metric: place for place, metric in enumerate(METRICS)}
+_ORDER = {metric: index for index, metric in enumerate(METRICS)}
 
 
 def prometheus_text(samples: Iterable[Sample]) -> str:
-    """Return samples of one job or several as text: those of a metric stand together, as the format demands."""
-    by_metric = groupby(sorted(samples, key=lambda one: _ORDER[one.metric]), key=lambda one: one.metric)
-    return "".join(line for metric, found in by_metric for line in _family(metric, found))
+    """Format samples of one or several jobs, grouped by metric as the format requires."""
+    by_metric = groupby(sorted(samples, key=lambda sample: _ORDER[sample.metric]), key=lambda sample: sample.metric)
+    return "".join(line for metric, family in by_metric for line in _family(metric, family))
 
 
 def series_name(metric: Metric) -> str:
-    """Return what a metric is called here. What epochs add is that of the newest: a scrape sees no other."""
-    if metric.kind is not Kind.EPOCH:  # no document of a job as it is now has an event
+    """Return a metric's series name. A scrape sees only the newest epoch, so increments get `last` in the name.
+
+    Example: `milepost_job_numRecordsIn` becomes `milepost_job_lastNumRecordsIn`.
+    """
+    if metric.kind is not Kind.EPOCH:  # documents of a job contain no events
         return metric.prometheus_name
     scope, _, name = metric.prometheus_name.rpartition("_")
     return f"{scope}_last{name[0].upper()}{name[1:]}"

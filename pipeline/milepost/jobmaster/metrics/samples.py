@@ -1,4 +1,4 @@
-"""Samples are the values that a job's documents have of the metrics."""
+"""Extract the values of metrics from a job's documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EACH = "*"
 _END = "end"
-"""What the watermark of a drained job is called."""
+"""The watermark of a drained job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,24 @@ class Sample:
 
 
 def samples_of(job: str, documents: Mapping[str, Any]) -> list[Sample]:
-    """Return the samples of a job, in the order of the table; what a document does not say has none.
+    """Return the samples of a job, in the order of the table. A missing field or document gives no sample.
+
+    Example: the field `checkpoint.sinks.*` of `{"checkpoint": {"sinks": {"totals": "committed"}}}` gives one sample
+    with the labels `{"job": "visits", "sink": "totals", "state": "committed"}` and the value 1.
 
     Args:
-        documents: as JSON, by the names that `Metric.field` begins with; one that is left out has no samples.
+        documents: as JSON, by the first part of `Metric.field`.
     """
     return [
-        Sample(metric, {"job": job, **labels}, value)
+        Sample(metric, {"job": job, **labels}, number)
         for metric in METRICS
-        for keys, found, beside in _found(documents, metric.field.split("."), ())
-        for labels, value in _labelled(metric, keys, found, beside)
+        for keys, value, parent in _look_up(documents, metric.field.split("."), ())
+        for labels, number in _label(metric, keys, value, parent)
     ]
 
 
 def job_samples(context: JobContext) -> list[Sample]:
-    """Return what is measured of a job now: of its health, and of its head."""
+    """Return the current samples of a job: of its status and its head."""
     health = Reports(context).status()
     documents = {"status": to_json(health)}
     if health.head is not None:
@@ -54,47 +57,47 @@ def job_samples(context: JobContext) -> list[Sample]:
 
 
 def listed_samples(summary: JobSummary) -> list[Sample]:
-    """Return what a list of jobs says of one of them; [] where nothing is known of it."""
+    """Return the samples of one line in a list of jobs; [] if the job could not be read."""
     return samples_of(summary.job, {"status": to_json(summary)}) if summary.problem is None else []
 
 
-def _found(value: Any, path: list[str], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield what a path leads to, with the keys that its stars stand for, and the object that it is a field of."""
+def _look_up(value: Any, path: list[str], keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Yield each match of a path: the keys that its stars match, the value, and the object that has the field."""
     if not isinstance(value, Mapping):
         return
     part, *rest = path
     for key in value if part == _EACH else [part]:
         if key not in value:
             continue
-        passed = (*keys, key) if part == _EACH else keys
+        matched_keys = (*keys, key) if part == _EACH else keys
         if rest:
-            yield from _found(value[key], rest, passed)
+            yield from _look_up(value[key], rest, matched_keys)
         else:
-            yield passed, value[key], value
+            yield matched_keys, value[key], value
 
 
-def _labelled(
-    metric: Metric, keys: tuple[str, ...], found: Any, beside: Mapping[str, Any]
+def _label(
+    metric: Metric, keys: tuple[str, ...], value: Any, parent: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, str], float]]:
     labels = dict(zip([metric.scope], (_key(metric, key) for key in keys), strict=False))
-    if found is None or labels.get("phase") == "total":  # a sum of the others, which a query can make itself
+    if value is None or labels.get("phase") == "total":  # the sum of the others, which a query can compute
         return
     if metric.kind in (Kind.STATE, Kind.EVENT):
-        yield labels | {metric.label: str(found)}, 1
+        yield labels | {metric.label: str(value)}, 1
         return
-    value = _value(metric, found)
-    if value is not None:
-        yield labels | ({metric.label: str(beside[metric.label])} if metric.label else {}), value
+    number = _number(metric, value)
+    if number is not None:
+        yield labels | ({metric.label: str(parent[metric.label])} if metric.label else {}), number
 
 
 def _key(metric: Metric, key: str) -> str:
     return key.removesuffix("_ms") if metric.scope == "phase" else key
 
 
-def _value(metric: Metric, found: Any) -> float | None:
-    """Return a value in the unit of its metric; None: there is none any more."""
+def _number(metric: Metric, value: Any) -> float | None:
+    """Convert a value to the unit of its metric; None: not a number, or the watermark of a drained job."""
     if metric.unit is not Unit.MOMENT:
-        return float(found) if isinstance(found, (bool, int, float)) else None
-    if isinstance(found, str):
-        return None if found == _END else watermark_us(found) // 1000
-    return found // 1000 if metric.field.endswith("_us") else found
+        return float(value) if isinstance(value, (bool, int, float)) else None
+    if isinstance(value, str):
+        return None if value == _END else watermark_us(value) // 1000
+    return value // 1000 if metric.field.endswith("_us") else value

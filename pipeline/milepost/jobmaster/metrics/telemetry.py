@@ -1,4 +1,4 @@
-"""Telemetry tells who listens of each epoch that ends: metrics as they add up, and its spans."""
+"""Export metrics and trace spans of each epoch that ends."""
 
 from __future__ import annotations
 
@@ -22,52 +22,60 @@ _NS_PER_MS = 1_000_000
 
 
 class Instruments(Protocol):
-    """Where metrics go."""
+    """Receives metrics."""
 
     def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
-        """Add what an epoch adds."""
+        """Add an epoch's increment to a counter."""
 
     def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        """Replace the value of a gauge."""
+        """Set the value of a gauge."""
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Whoever listens; an error of theirs is logged, the epoch is done.
+    """Exports to instruments and a tracer. Their errors are logged: the epoch has already ended.
 
     Attributes:
-        instruments, tracer: None: nobody listens to these.
+        instruments, tracer: None: metrics or traces are not configured.
     """
 
     instruments: Instruments | None
     tracer: Tracer | None
 
     def completed(self, job: str, report: object) -> None:
-        """Tell of an epoch that is complete. Args: report: as `show` has it; of one not retained nothing is told."""
+        """Export a complete epoch.
+
+        Args:
+            report: as in `show`; nothing is exported if the checkpoint is not retained.
+        """
         if not isinstance(report, CheckpointDetails):
             return
         try:
             if self.instruments is not None:
                 push(samples_of(job, {"checkpoint": to_json(report)}), self.instruments)
-            whole = epoch_span(job, report) if self.tracer is not None else None
-            if self.tracer is not None and whole is not None:
-                _record(self.tracer, whole, None)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with who listens, the epoch is published
-            _LOG.warning("checkpoint %s: its telemetry was not told: %s", report.checkpoint_id, error)
+            span = epoch_span(job, report) if self.tracer is not None else None
+            if self.tracer is not None and span is not None:
+                _record(self.tracer, span, None)
+        except Exception as error:  # noqa: BLE001 - the epoch is published, so an exporter's error is only logged
+            _LOG.warning("checkpoint %s: cannot export its telemetry: %s", report.checkpoint_id, error)
 
     def aborted(self, job: str, event: CheckpointAborted, span: Callable[[], SpanTimes]) -> None:
-        """Tell of an epoch that was given up. Args: span: makes its span, if somebody listens to it."""
+        """Export an aborted epoch.
+
+        Args:
+            span: builds the span; called only if traces are configured.
+        """
         try:
             if self.instruments is not None:
                 push(samples_of(job, {"aborted": {"reason": event.reason.value}}), self.instruments)
             if self.tracer is not None:
                 _record(self.tracer, span(), None)
-        except Exception as error:  # noqa: BLE001 - the failure is what has to be told
-            _LOG.warning("checkpoint %s: its telemetry was not told: %s", event.pending.checkpoint_id, error)
+        except Exception as error:  # noqa: BLE001 - the abort is the error to report
+            _LOG.warning("checkpoint %s: cannot export its telemetry: %s", event.pending.checkpoint_id, error)
 
 
 def push(samples: Iterable[Sample], instruments: Instruments) -> None:
-    """Tell samples as they are pushed: words are left out, because nothing would take the old one back."""
+    """Push samples to instruments. Words are left out, because nothing would reset the former word's series."""
     for sample in samples:
         if sample.metric.kind in (Kind.EPOCH, Kind.EVENT):
             instruments.add(sample.metric, sample.value, sample.labels)

@@ -1,4 +1,4 @@
-"""The job report tells of a whole job: before its first epoch, while it runs, how it ended (I4)."""
+"""Report a job as a whole: before its first epoch, while it runs, and after its end (I4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ResultReport:
 
 @dataclass(frozen=True, slots=True)
 class LeaderReport:
-    """Who claimed a timeline, under which token, and on which machine it runs."""
+    """The session that claimed a timeline, its token and its process."""
 
     session_id: str
     token: int
@@ -33,7 +33,7 @@ class LeaderReport:
 
 @dataclass(frozen=True, slots=True)
 class BranchPoint:
-    """Where a timeline left another one."""
+    """The point at which a timeline branched off its parent."""
 
     timeline: str
     checkpoint_id: int
@@ -55,10 +55,10 @@ class JobReport:
     """A job as a whole.
 
     Attributes:
-        waits_for: what an initializing job waits for, in words; None when it is another one.
+        waits_for: what an initializing job waits for, as text; None otherwise.
         result: None until the incarnation has ended.
-        leader: None before a session claimed the timeline in this incarnation, and after its end.
-        timeline: the live one. reconciling: sinks that have yet to follow it.
+        leader: None before a session has claimed the timeline in this incarnation, and after its end.
+        timeline: the live one. reconciling: sinks that do not show it yet.
     """
 
     job: str
@@ -124,7 +124,7 @@ def _timeline(timeline: Timeline) -> TimelineReport:
 
 
 def ended_step(job: str, result: ResultReport) -> str:
-    """Return what to do about a job with this result."""
+    """Format the next step for an ended job."""
     end = f"incarnation {result.incarnation} was {result.status} at {result.at}"
     if result.clean_up == CleanUp.DIRTY.value:
         return f"{end}, its clean-up is not over: milepost cancel {job} finishes it"

@@ -1,4 +1,4 @@
-"""The jobs of a storage, or of a folder of specs: of each its head, its status, its last success."""
+"""List the jobs of a storage or of a folder of specs, with head and status."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 
-_AT_ONCE = 8
-_BEHIND_SLASH = "0"
-"""The character that follows ``/`` in the order of keys: what begins with `name0` comes after all of `name/…`."""
+_MAX_THREADS = 8
+_AFTER_SLASH = "0"
+"""The character after ``/`` in key order, so a LIST from `name0` skips all keys `name/…`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """A job in a line.
+    """One line in a list of jobs.
 
     Attributes:
-        spec: its file, when it was found by that. storage: what it lies under.
+        spec: its file, if the list is of a folder. storage: the location above the job's store.
         head, epoch: of the newest completed checkpoint of the live timeline; None before the first.
-        pending: the epoch that runs. last_failure: why the last epoch failed; None when it did not.
-        problem: why nothing is known of it; None when all is.
+        pending: the running checkpoint. last_failure: why the last epoch failed; None if it did not.
+        problem: why the job could not be read; None: it was.
     """
 
     job: str
@@ -47,9 +47,9 @@ class JobSummary:
 
 
 def jobs_of_folder(folder: Path) -> list[JobSummary]:
-    """Return the job of each spec in a folder, by name; what is wrong with one is said in its line.
+    """Return the jobs of the specs in a folder, by name. A spec with an error has a `problem`.
 
-    Raises: InvalidRequest: there is no such folder.
+    Raises: InvalidRequest: no such folder.
     """
     if not folder.is_dir():
         raise InvalidRequest(
@@ -57,25 +57,25 @@ def jobs_of_folder(folder: Path) -> list[JobSummary]:
             hint="name a folder of specs, as in milepost jobs ./specs, a storage, as in milepost jobs "
             "s3://bucket/prefix, or the spec of one of its jobs",
         )
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return _in_order(pool.map(_of_spec, spec_files(folder)))
+    with ThreadPoolExecutor(_MAX_THREADS) as pool:
+        return _sort_by_name(pool.map(_summarize_spec, spec_files(folder)))
 
 
 def jobs_in_storage_of(job: LoadedJob) -> list[JobSummary]:
-    """Return all jobs that have run under the storage of this one, reached by its connection."""
+    """Return all jobs that have run in the storage of this job, using its connection."""
     return _jobs_under(job.store_config(job.storage_url))
 
 
 def jobs_under(storage: str, folder: Path) -> list[JobSummary]:
-    """Return all jobs that have run under a storage; where the path is a folder of specs, the jobs of those.
+    """Return all jobs that have run in a storage; if the path is a folder of specs, the jobs of those.
 
     Args:
-        storage: a URL, or a path from `folder`. S3 is reached as the AWS tools are configured.
-    Raises: InvalidRequest: it is no location. StoreUnavailable, EnvironmentUnusable.
+        storage: a URL, or a path relative to `folder`. S3 uses the configuration of the AWS tools.
+    Raises: InvalidRequest: not a location. StoreUnavailable, EnvironmentUnusable.
     """
-    place = folder / storage
-    if spec_files(place):
-        return jobs_of_folder(place)
+    path = folder / storage
+    if spec_files(path):
+        return jobs_of_folder(path)
     problem = location_problem(storage)
     if problem:
         raise InvalidRequest(f"the storage {storage!r} is unusable: {problem}.")
@@ -84,45 +84,51 @@ def jobs_under(storage: str, folder: Path) -> list[JobSummary]:
 
 def _jobs_under(config: StoreConfig) -> list[JobSummary]:
     names = list(_names(open_store(config)))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return _in_order(pool.map(_of_store, names, [_child(config, name) for name in names]))
+    with ThreadPoolExecutor(_MAX_THREADS) as pool:
+        return _sort_by_name(pool.map(_summarize_store, names, [_child(config, name) for name in names]))
 
 
 def _names(store: ObjectStore) -> Iterator[str]:
-    """Yield the folders of a storage, with one LIST each: of a folder only its first key is asked for."""
+    """Yield the folders of a storage, with one LIST of a single key per folder.
+
+    LIST after ""          -> a/manifest/1    yields a
+    LIST after "a0"        -> readme.txt      no folder
+    LIST after readme.txt  -> visits/x        yields visits
+    LIST after "visits0"   -> nothing
+    """
     after = ""
-    invalid_names: list[str] = []  # of others: a storage may have neighbours
+    invalid_names: list[str] = []  # ignored: other programs may store objects here
     while (
         first := next(iter(store.list("", start_after=after, limit=1, invalid_names=invalid_names)), None)
     ) is not None:
         name, slash, _ = first.key.partition("/")
         if slash:
             yield name
-        after = name + _BEHIND_SLASH if slash else first.key
+        after = name + _AFTER_SLASH if slash else first.key
 
 
 def _child(config: StoreConfig, name: str) -> StoreConfig:
     return replace(config, url=child_url(config.url, name))
 
 
-def _of_spec(path: Path) -> JobSummary:
+def _summarize_spec(path: Path) -> JobSummary:
     try:
         job = load_job(path)
     except CheckpointError as error:
         return JobSummary(path.stem, spec=str(path), problem=_one_line(error))
     try:
-        found = _of_store(job.spec.name, job.job_store)
-    except CheckpointError as error:  # of a variable that is not set
+        summary = _summarize_store(job.spec.name, job.job_store)
+    except CheckpointError as error:  # a variable is not set
         return JobSummary(job.spec.name, spec=str(path), problem=_one_line(error))
     return (
         JobSummary(job.spec.name, job_phase(None).value, spec=str(path))
-        if found is None
-        else replace(found, spec=str(path))
+        if summary is None
+        else replace(summary, spec=str(path))
     )
 
 
-def _of_store(name: str, config: StoreConfig) -> JobSummary | None:
-    """Return the job that lies at a store root; None: none has run there."""
+def _summarize_store(name: str, config: StoreConfig) -> JobSummary | None:
+    """Return the job at a store root; None: no job has run there."""
     storage = config.url.rpartition("/")[0]
     try:
         head = ManifestLog(open_store(config), lambda: "").head()
@@ -146,8 +152,8 @@ def _summary(state: ManifestState, storage: str) -> JobSummary:
     )
 
 
-def _in_order(found: Iterable[JobSummary | None]) -> list[JobSummary]:
-    return sorted((one for one in found if one is not None), key=lambda one: one.job)
+def _sort_by_name(summaries: Iterable[JobSummary | None]) -> list[JobSummary]:
+    return sorted((summary for summary in summaries if summary is not None), key=lambda summary: summary.job)
 
 
 def _one_line(error: CheckpointError) -> str:

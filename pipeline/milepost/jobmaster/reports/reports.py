@@ -1,6 +1,6 @@
-"""The reports of a job: checkpoints, history, health, tables. Only a reader's pin is ever changed.
+"""The read-only use cases of a job: checkpoints, history, health, tables.
 
-Each imports what it needs when it is asked for.
+The only writes are a reader's pins. Each method imports what it needs when called.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Reports:
         self._context = context
 
     def list_checkpoints(self, status: str | None = None, limit: int | None = None) -> list[CheckpointReport]:
-        """Return checkpoints, newest first, as DESIGN 8.2 describes one."""
+        """Return checkpoints, newest first; see DESIGN 8.2."""
         from milepost.jobmaster.reports.history.history import History
 
         return History(self._context).checkpoints(status, limit)
@@ -51,24 +51,25 @@ class Reports:
         """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
 
         Args:
-            details: False: only what the log says of it, which is there when its metadata is damaged, too.
-            reckoned: of the head with what a month and its upserts cost, for which every retained checkpoint is read.
-        Raises: NotFound: there is no such checkpoint, or none is completed yet.
+            details: False: only what the log has, which works even if its metadata is damaged.
+            reckoned: whether the head includes its cost per month and of upsert tables, which reads every retained
+                checkpoint.
+        Raises: NotFound: no such checkpoint, or none has completed yet.
         """
         from milepost.jobmaster.reports.history.history import History
 
         history, state = History(self._context), self._context.head().state
-        wanted = history.head(state) if checkpoint_id is None else checkpoint_id
-        report = history.show(wanted, state=state, details=details)
+        shown_id = history.head(state) if checkpoint_id is None else checkpoint_id
+        report = history.show(shown_id, state=state, details=details)
         if report.checkpoint_id != state.timeline().head or not (details and reckoned):
             return report
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
 
     def month_cost(self) -> MonthCost | None:
-        """Return what a month costs as of the head, an estimate; None without prices in the spec.
+        """Return the estimated cost per month as of the head; None without prices in the spec.
 
-        None too where a retained checkpoint is damaged: what asks is a report, and `verify` names it.
+        Also None if a retained checkpoint is damaged: reports go on without the figure, and `verify` finds the damage.
         """
         if self._context.spec.prices is None:
             return None
@@ -80,9 +81,9 @@ class Reports:
             return None
 
     def upsert_prices(self) -> tuple[UpsertPrice, ...]:
-        """Return what each table of the latest rows that is written by buckets costs, as of the head.
+        """Return the cost of each upsert table that is written by buckets, as of the head.
 
-        () where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
+        () if a retained checkpoint is damaged: callers go on without the figures, and `verify` finds the damage.
         """
         from milepost.jobmaster.reports.cost.upsert_cost import upsert_prices
 
@@ -92,9 +93,9 @@ class Reports:
             return ()
 
     def state_sizes(self) -> Mapping[str, StateSize]:
-        """Return how large each table of state is at the head, and how fast it grows, by `uid` or `uid.table`.
+        """Return the size and growth of each state table at the head, by `uid` or `uid.table`.
 
-        {} where something of that is damaged: what asks is a report or a check of the spec, and `verify` names it.
+        {} if a retained checkpoint is damaged: callers go on without the figures, and `verify` finds the damage.
         """
         from milepost.jobmaster.reports.tables.state_sizes import state_sizes
 
@@ -106,16 +107,16 @@ class Reports:
     def history_page(
         self, limit: int, following: str | None = None, *, status: str | None = None, timeline: str | None = None
     ) -> HistoryPage:
-        """Return some checkpoints, newest first, and the switches between them.
+        """Return a page of checkpoints, newest first, and the timeline switches between them.
 
         Args:
-            following: of the page before. status, timeline: only checkpoints of these; then a page may have fewer.
-        Raises: InvalidRequest: that is no position, or no status.
+            following: from the previous page. status, timeline: filters, with which a page may have fewer checkpoints.
+        Raises: InvalidRequest: not a position, or not a status.
         """
         from milepost.jobmaster.reports.history.history import History
-        from milepost.jobmaster.reports.history.page import wanted
+        from milepost.jobmaster.reports.history.page import history_filter
 
-        return History(self._context).page(limit, following, wanted(status, timeline))
+        return History(self._context).page(limit, following, history_filter(status, timeline))
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
@@ -142,7 +143,7 @@ class Reports:
         """Return the job's health: state, lag, unread objects, last success, next step.
 
         Args:
-            month: with what a month costs, for which every retained checkpoint is read.
+            month: whether to include the cost per month, which reads every retained checkpoint.
         """
         from milepost.jobmaster.reports.health.status import status_of
 
@@ -168,8 +169,8 @@ class Reports:
         """Return the published table at the sink's head, or as of a retained checkpoint, all in memory.
 
         Args:
-            where: a SQL predicate over its columns, as `rows_where` takes it; None: all rows.
-        Raises: NotFound. InvalidRequest: the predicate cannot be used.
+            where: a SQL predicate over its columns, see `rows_where`; None: all rows.
+        Raises: NotFound. InvalidRequest: the predicate is unusable.
         """
         return self.table_rows(sink, at, where).table()
 
@@ -177,24 +178,24 @@ class Reports:
     def table_rows(
         self, sink: str, at: int | None = None, where: str | None = None, limit: int | None = None
     ) -> SpilledRows:
-        """Return what `read` does; of many rows most wait on the disk.
+        """Like `read`, but spills many rows to disk.
 
         Args:
-            limit: of those that are kept, the first ones; None: all.
+            limit: maximum number of rows, the first ones; None: all.
         """
         from milepost.jobmaster.reports.tables.tables import Tables
 
         job = self._context.spec.name
-        way_on = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
-        with pin_for_read(self._context, at), with_hint(StateCorrupt, way_on):
+        recovery = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
+        with pin_for_read(self._context, at), with_hint(StateCorrupt, recovery):
             return Tables(self._context).read(sink, at, where, limit)
 
     def state(self, uid: str, at: int | None = None) -> pa.Table:
-        """Return an operator's keyed state as it is stored, and `bootstrap` takes it, in memory. Raises NotFound."""
+        """Return an operator's keyed state as stored, in the form that `bootstrap` takes. Raises NotFound."""
         return self.state_rows(uid, at, stored=True).table()
 
     def state_values(self, uid: str, at: int | None = None) -> pa.Table:
-        """Return an operator's keyed state as a person reads it, at the head or at a retained checkpoint, in memory.
+        """Return an operator's keyed state in readable form, at the head or at a retained checkpoint.
 
         Raises: NotFound; InvalidRequest: a result does not fit its type.
         """
@@ -202,7 +203,7 @@ class Reports:
 
     @suggest_rollback
     def state_rows(self, uid: str, at: int | None = None, *, stored: bool = False) -> SpilledRows:
-        """Return what `state_values` does, or with `stored` what `state` does; of many rows most wait on the disk."""
+        """Like `state_values`, or like `state` if `stored`, but spills many rows to disk."""
         from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, at):
@@ -215,49 +216,49 @@ class Reports:
         """Return what changed from one retained checkpoint to another; of one thing when `only` is its (kind, name).
 
         Args:
-            limit: of the rows that are kept of each, the first ones; None: all.
-        Raises: NotFound: a checkpoint is not retained, or neither has it.
+            limit: maximum number of rows per difference, the first ones; None: all.
+        Raises: NotFound: a checkpoint is not retained, or neither has the thing.
         """
         from milepost.jobmaster.reports.tables.diff import Diff
 
         with pin_for_read(self._context, before), pin_for_read(self._context, after):
-            found = Diff(self._context, before, after, limit)
-            return found.all() if only is None else [found.one(*only)]
+            diff = Diff(self._context, before, after, limit)
+            return diff.all() if only is None else [diff.one(*only)]
 
     def series(self, limit: int, most_read: int | None = None) -> list[EpochFigures]:
         """Return figures of the newest completed epochs of the live lineage, oldest first.
 
         Args:
-            most_read: of so many retained checkpoints the measurements are read, of the newest first; None: of all.
+            most_read: maximum number of retained checkpoints whose measurements are read, newest first; None: all.
         """
         from milepost.jobmaster.reports.history.series import series_of
 
         return series_of(self._context, limit, most_read)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
-        """Check everything that a checkpoint refers to. Raises StateCorrupt with what is wrong and what to type."""
+        """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""
         from milepost.jobmaster.reports.tables.tables import Tables
 
         with pin_for_read(self._context, checkpoint_id):
             return Tables(self._context).verify(checkpoint_id, deep=deep)
 
     def fsck(self) -> Audit:
-        """Compare what is stored with what every root needs: missing and unreachable objects, each with its proof."""
+        """Compare stored objects with those that roots need. Reports missing and unreachable ones, with proof."""
         from milepost.jobmaster.retention.fsck import check_job
 
         return check_job(self._context)
 
     def check_sink_columns(self) -> tuple[str, ...]:
-        """Refuse columns that a sink's format cannot hold; see `compatibility.sink_columns`. Contacts nothing."""
+        """Refuse columns that a sink's format cannot hold; see `compatibility.sink_columns`. Contacts no store."""
         from milepost.jobmaster.compatibility.sink_columns import check_sink_columns
 
         return check_sink_columns(self._context)
 
     @suggest_rollback
     def compatibility(self) -> list[dict[str, str]]:
-        """The pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
+        """Return the pre-flight report of the spec against the head (`preflight`); [] for a job that has never run.
 
-        No class of a process operator is loaded: what depends on one, `run` compares.
+        Loads no process class. Only `run` checks what depends on one.
         """
         from milepost.jobmaster.compatibility.preflight import preflight
 
@@ -265,12 +266,12 @@ class Reports:
 
     @suggest_rollback
     def refused_tables(self) -> list[CheckpointError]:
-        """Why sinks cannot begin their tables where the spec says; see `compatibility.new_tables`."""
+        """Return why sinks cannot create their new tables; see `compatibility.new_tables`."""
         from milepost.jobmaster.compatibility.new_tables import refused_tables
 
         return list(refused_tables(self._context, self._base()))
 
     def _base(self) -> CheckpointMetadata | None:
-        """Return what the next epoch would continue; None: nothing."""
+        """Return the checkpoint that the next epoch would continue; None: none."""
         head = self._context.log.head()
         return None if head is None else self._context.base_metadata(head.state, head.state.timeline().head)

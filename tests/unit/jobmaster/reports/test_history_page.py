@@ -121,7 +121,7 @@ def test_what_is_not_wanted_is_read_for_as_long_as_a_person_waits(
 
     hook_stores(monkeypatch, before=note)
     assert job.master.history_page(50, status="completed").checkpoints and len(entries) == 1
-    monkeypatch.setattr(history, "_PASSED", 6)
+    monkeypatch.setattr(history, "_MAX_SKIPPED", 6)
     pages = [job.master.history_page(50, status="aborted")]
     while (following := pages[-1].following) is not None:
         entries.clear()

@@ -82,7 +82,7 @@ def test_without_a_schedule_it_is_how_often_epochs_were_triggered(
 ) -> None:
     """Where that took an hour at least: who tries a job out runs it more often than ever after."""
     assert price_of(job).epochs_per_day is None and price_of(job).written_bytes_per_day is None
-    monkeypatch.setattr(pace, "LEAST_PACE_MS", 1)
+    monkeypatch.setattr(pace, "MIN_SPAN_MS", 1)
     price = price_of(job)
     assert price.epochs_per_day is not None and price.epochs_per_day > EPOCHS and not price.by_schedule
 

@@ -1,1 +1,1 @@
-"""One checkpoint as reports tell it: what became of it, what its epoch read, did, published and looked rows up in."""
+"""Reports about one checkpoint: its outcome, and what its epoch read, computed and published."""

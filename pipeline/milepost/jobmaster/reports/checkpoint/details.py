@@ -1,4 +1,4 @@
-"""Checkpoint details are what `show` adds from the metadata of a retained checkpoint."""
+"""Build the details of a retained checkpoint that `show` reads from its metadata."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AheadObject:
 
 @dataclass(frozen=True, slots=True)
 class RowsAheadReport:
-    """How many rows of a source were too far ahead to move its watermark, and the first objects with such."""
+    """Rows of a source that were too far ahead to move its watermark, and the first objects that have such rows."""
 
     rows: int
     objects: tuple[AheadObject, ...]
@@ -51,7 +51,7 @@ class RowsAheadReport:
 
 @dataclass(frozen=True, slots=True)
 class BadInputReport:
-    """What of a source could not be read and is in its dead letters; see `BadInput`. first: without their values."""
+    """Unreadable input of a source, which is in its dead letters; see `BadInput`. first: without row values."""
 
     records: int
     objects: int
@@ -61,10 +61,10 @@ class BadInputReport:
 
 @dataclass(frozen=True, slots=True)
 class SourceDetails:
-    """What an epoch read of a source; see `SourceSnapshot`.
+    """What an epoch read from a source; see `SourceSnapshot`.
 
     Attributes:
-        read: the object versions; left out of what `run` says, and where their record cannot be read.
+        read: the object versions; omitted from the output of `run`, and if their record is unreadable.
     """
 
     rows: int
@@ -89,13 +89,12 @@ class SourceDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDetails:
-    """What an operator took, gave and keeps; see `OperatorSnapshot`.
+    """Input, output and state of an operator; see `OperatorSnapshot`.
 
     Attributes:
-        kind: as the spec has it. rows_in, rows_out: None for SQL that Spark evaluates as part of other SQL.
-        late_rows and what follows: of one with state; None of others. uploaded_bytes: of its state, what this epoch
-            wrote.
-        unaligned: a subtask stopped before the end of its input. alignment_ms: the longest of its subtasks.
+        kind: as in the spec. rows_in, rows_out: None for SQL that Spark evaluates as part of other SQL.
+        late_rows and the following fields: None for stateless operators. uploaded_bytes: state that this epoch wrote.
+        unaligned: whether a subtask stopped before the end of its input. alignment_ms: maximum over its subtasks.
     """
 
     kind: str
@@ -117,7 +116,7 @@ class OperatorDetails:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgementReport:
-    """A subtask, and the digest of the attempt that counts."""
+    """A subtask and the digest of its acknowledged attempt."""
 
     level: int
     subtask: int
@@ -126,10 +125,10 @@ class AcknowledgementReport:
 
 @dataclass(frozen=True, slots=True)
 class RecreationReport:
-    """A subtask that Spark had to run more than once; each attempt began at the base.
+    """A subtask that Spark ran more than once. Each attempt started from the base.
 
     Attributes:
-        nodes: the sources and operators whose work it does.
+        nodes: the sources and operators that it executes.
     """
 
     level: int
@@ -144,11 +143,11 @@ class CheckpointDetails(CheckpointReport):
     """A retained checkpoint in full; see `CheckpointMetadata`.
 
     Attributes:
-        operators: in topological order. published: by sink; left out of what `run` says.
-        phases: milliseconds, None for what was not measured. notified_ms: by sink. steps: when each ran, in order.
-        requests: to S3, by phase, `timings.REQUEST_PHASES`; {} when none was made.
-        cost: of the epoch, by the prices of the spec as it is now.
-        code_differs: what of the code that ran is not what would run now; None when that was not recorded.
+        operators: in topological order. published: by sink; omitted from the output of `run`.
+        phases: milliseconds; None if not measured. notified_ms: by sink. steps: when each ran, in order.
+        requests: to S3, by phase, `timings.REQUEST_PHASES`; {} if none was made.
+        cost: of the epoch, at the current prices of the spec.
+        code_differs: differences between its code and the current code; None if its code was not recorded.
     """
 
     base: int
@@ -180,23 +179,23 @@ def checkpoint_details(
     after: Sequence[PostCommitTimes] | None,
     newest: int,
 ) -> CheckpointDetails:
-    """Return a checkpoint's report with what its metadata tells, and what was measured after its commit.
+    """Extend a checkpoint's report by its metadata and the times after its commit.
 
     Args:
-        after: when it is known, by the process that has just run the epoch; None: it is read, with the objects that
-            the epoch read and when each sink had it.
+        after: times after the commit, from the process that has just run the epoch; None: read them, and also the
+            input record and when each sink confirmed the checkpoint.
         newest: version of the head.
     """
-    asks: list[Callable[[], Any]] = [partial(context.metadata, checkpoint)]
+    reads: list[Callable[[], Any]] = [partial(context.metadata, checkpoint)]
     if after is None:
-        asks += [
+        reads += [
             partial(read_post_commit_times, context, checkpoint.checkpoint_id, checkpoint.token),
             partial(input_read, context, checkpoint.plan),
             partial(sink_confirmation_times, context.log, newest, checkpoint),
         ]
-    metadata, *others = parallel_map(context.store, lambda ask: ask(), asks)
-    measured, read, confirmed = others or (after or (), None, {})
-    read = read or {}
+    metadata, *others = parallel_map(context.store, lambda read: read(), reads)
+    measured, inputs, confirmed = others or (after or (), None, {})
+    inputs = inputs or {}
     subtasks = Subtasks(metadata)
     differences = code_differences(context, metadata)
     requests = requests_of(metadata, measured)
@@ -207,7 +206,8 @@ def checkpoint_details(
         final=metadata.final,
         held_back=metadata.held_back,
         sources={
-            name: _source(source, subtasks.of_source(name), read.get(name)) for name, source in metadata.sources.items()
+            name: _source(source, subtasks.of_source(name), inputs.get(name))
+            for name, source in metadata.sources.items()
         },
         static_sources={name: static_source_details(item) for name, item in metadata.dimensions.items()},
         operators={uid: _operator(metadata, subtasks, uid, kind) for uid, kind in subtasks.operators().items()},
@@ -231,7 +231,7 @@ def checkpoint_details(
 
 
 def _source(source: SourceSnapshot, subtasks: tuple[SubtaskDetails, ...], read: InputRead | None) -> SourceDetails:
-    ahead = tuple(AheadObject(one.key, one.rows, watermark_text(one.newest_us)) for one in source.ahead)
+    ahead = tuple(AheadObject(item.key, item.rows, watermark_text(item.newest_us)) for item in source.ahead)
     return SourceDetails(
         rows=source.rows,
         objects=source.objects,
@@ -285,9 +285,9 @@ def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: 
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return a sum; None where a part of it was not counted."""
-    known = list(counts)
-    return None if None in known else sum(one or 0 for one in known)
+    """Return the sum; None if a part was not counted."""
+    parts = list(counts)
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 def _recreated(metadata: CheckpointMetadata) -> tuple[RecreationReport, ...]:

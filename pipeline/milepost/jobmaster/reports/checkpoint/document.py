@@ -1,4 +1,4 @@
-"""Checkpoint reports tell what became of a checkpoint, for people and programs."""
+"""Report the outcome of a checkpoint, for people and programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIGURES = (
     *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "bad_records"),
     *("objects", "checkpointed_bytes", "full_bytes", "watermark", "quality"),
 )
-"""What a report takes of a summary as it is."""
+"""Fields that a report copies from a checkpoint's summary."""
 
 
 _RUN_AGAIN = "Run again: what it was to read is new input still."
@@ -43,12 +43,12 @@ _FIRST_STEPS = {
     "to a checkpoint that is whole.",
     CheckpointFailureReason.ENVIRONMENT_UNUSABLE: "Mend what the message names, and run again.",
 }
-"""What to do first about a reason whose error said so, to who ran the epoch: who reads its report was not there."""
+"""First recovery step per reason, for readers of the report who did not see the error's own hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acks:
-    """How many subtasks have acknowledged, and how many had to."""
+    """How many subtasks have acknowledged, of how many."""
 
     received: object = None
     expected: object = None
@@ -56,15 +56,15 @@ class Acks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReport:
-    """One checkpoint; None is what it never had, or what the compacted log does not keep.
+    """One checkpoint. A field is None if it does not apply, or if log compaction removed it.
 
     Attributes:
-        live: the live head continues it, or it is pending on the live timeline; None: not known any more.
-        meaning, remedy: of `failure_reason`, for people: what happened, and what to do first.
-        veto: what the quality gate refused: as the log names it, or as it is stored.
-        airflow: None for a run of the command line. sinks: of each whether its table has it.
-        compacted: the log has compacted its end. savepoints: made of it; where one checkpoint is shown.
-        upsert: of the head, what tables of the latest rows cost. month: of the head, by the prices of the spec.
+        live: whether the live head continues it, or it is pending on the live timeline; None: no longer known.
+        meaning, remedy: of `failure_reason`, as text: what happened, and the first recovery step.
+        veto: what the quality gate refused: its handle in the log, or its content.
+        airflow: None for a CLI run. sinks: by name, whether its table has the checkpoint.
+        compacted: whether the log entry of its end is compacted. savepoints: made of it; only in `show`.
+        upsert: cost of the upsert tables; only for the head. month: monthly cost at the spec's prices; likewise.
     """
 
     checkpoint_id: int
@@ -124,9 +124,9 @@ def pending_report(pending: PendingCheckpoint, timeline: str, leader: Leader) ->
 
 
 def aborted_report(event: CheckpointAborted) -> CheckpointReport:
-    """Return the report of a checkpoint that was given up.
+    """Return the report of an aborted checkpoint.
 
-    The gate is asked once every subtask has acknowledged.
+    The quality gate runs after every subtask has acknowledged, so a veto implies all acknowledgements.
     """
     pending = pending_report(event.pending, event.timeline, event.leader)
     expected = len(event.pending.expected)
@@ -176,7 +176,7 @@ def completed_report(
 
 
 def compacted_report(entry: Tombstone, checkpoint_id: int) -> CheckpointReport:
-    """Return the report of a checkpoint whose end the log has compacted."""
+    """Return the report of a checkpoint whose last log entry is compacted."""
     done = entry.completed
     return CheckpointReport(
         checkpoint_id=int(checkpoint_id),

@@ -1,4 +1,4 @@
-"""The input of an epoch as reports tell it: the object versions that its trigger planned, source by source."""
+"""Report the object versions that an epoch's trigger planned, by source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.sources.planning.splits import count_indivisible_objects
 from milepost.storage.object_handles import read_handle
 
 NAMED_OBJECTS = 100
-"""So many of a source's objects are named; all are counted."""
+"""Maximum number of objects listed per source. All are counted."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ class PlannedObject:
 
 @dataclass(frozen=True, slots=True)
 class InputRead:
-    """What an epoch was planned to read of a source.
+    """The planned input of an epoch from one source.
 
     Attributes:
-        objects: how many, of `bytes` in all. left: new objects that were left for later epochs, of `left_bytes`.
-        first: the first of them, in the order in which they were read.
-        whole: how many large ones have one reader each, by why, as the spec is now.
+        objects: count, of `bytes` in total. left: count of new objects left for later epochs, of `left_bytes`.
+        first: the first objects, in reading order.
+        whole: count of large objects that cannot be split, by reason, according to the current spec.
     """
 
     objects: int
@@ -50,22 +50,22 @@ class InputRead:
 
 
 def input_read(context: JobContext, plan: ObjectHandle) -> Mapping[str, InputRead] | None:
-    """Return an epoch's input by source; None where its record cannot be read, which `verify` names. One request."""
+    """Return an epoch's input by source, in one request; None: its record is unreadable, which `verify` reports."""
     try:
         record: InputRecord = decode_input_record(read_handle(context.store, plan))
     except CheckpointError as error:
-        _LOG.warning("job %s: what the epoch read is not shown: %s", context.spec.name, error.message)
+        _LOG.warning("job %s: cannot show what the epoch read: %s", context.spec.name, error.message)
         return None
     return {item.name: _read(item, context.spec.sources.get(item.name)) for item in record.sources}
 
 
 def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
-    named = item.objects[:NAMED_OBJECTS]
+    listed = item.objects[:NAMED_OBJECTS]
     return InputRead(
         objects=len(item.objects),
         bytes=sum(obj.size for obj in item.objects),
         left=item.pending_objects,
         left_bytes=item.pending_bytes,
-        first=tuple(PlannedObject(one.key, one.etag, one.size, iso_ms(one.last_modified_ms)) for one in named),
+        first=tuple(PlannedObject(obj.key, obj.etag, obj.size, iso_ms(obj.last_modified_ms)) for obj in listed),
         whole={} if source is None else count_indivisible_objects(source, item.objects),
     )

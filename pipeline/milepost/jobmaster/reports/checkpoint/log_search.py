@@ -1,7 +1,13 @@
-"""The end of one checkpoint, found in the manifest log without walking it (I6).
+"""Find the log entry that ended a checkpoint by binary search, without walking the log (I6).
 
-Ids rise strictly with versions (I5): the trigger of a checkpoint made the first version whose next id is above it,
-which a binary search finds; from there its epoch's few entries are read, up to the one that ended it.
+Checkpoint ids rise strictly with versions (I5), so the first version whose next id is above a checkpoint's id is that
+of its trigger. From there, the few entries of its epoch are read up to the one that ended it. Example for checkpoint 2:
+
+    version              1  2          3            4          5            6
+    event                   trigger 1  complete 1   trigger 2  abort 2      trigger 3
+    next_checkpoint_id   1  2          2            3          3            4
+
+The search finds version 4, the first one with next_checkpoint_id 3. Version 5 ended the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,13 +26,13 @@ from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS, par
 from milepost.storage.log.manifest_log import ManifestLog
 
 _PARENTS = 16
-"""Checkpoints that a lineage is followed through: each costs a search of the log."""
+"""Maximum number of parents to follow. Each one costs a search of the log."""
 
 _SOON = 64
-"""Entries after a completion among which its sinks are looked for: what is confirmed later is told as unpublished."""
+"""Entries after a completion that are searched for its confirmations. Later ones are reported as unpublished."""
 
 _NEXT = 2
-"""Of them, those in which most checkpoints are confirmed; the others are read side by side, where need be."""
+"""The first of these entries, which confirm most checkpoints. The others are read in parallel if needed."""
 
 
 def version_of_trigger(
@@ -36,7 +42,7 @@ def version_of_trigger(
 
     Args:
         newest: a version of the log whose next id is above it.
-        retained: by id, ascending; it is looked for first behind the one before it, where mostly it is.
+        retained: by id, ascending. The search starts right after the preceding one, where the trigger usually is.
     Raises: StateCorrupt, StoreUnavailable.
     """
     at = bisect(retained, checkpoint_id, key=lambda one: one.checkpoint_id)
@@ -54,16 +60,16 @@ def version_of_trigger(
 def ending_entry(
     log: ManifestLog, newest: int, checkpoint_id: CheckpointId, retained: Sequence[CompletedCheckpoint] = ()
 ) -> LoggedEvent | Tombstone | None:
-    """Return the entry that completed or aborted a checkpoint; None: nothing was ever triggered under that id.
+    """Return the entry that completed or aborted a checkpoint; None: no checkpoint was triggered with that id.
 
     Args:
-        newest: version of the head. checkpoint_id: below the head's next one, and not pending. retained: by the head.
+        newest: version of the head. checkpoint_id: below the head's next id, and not pending. retained: in the head.
     """
     begun = version_of_trigger(log, newest, checkpoint_id, retained)
     for version in range(begun, newest + 1):
         entry = log.event(version)
-        if version == begun and checkpoint_id not in _concerned(entry):
-            return None  # an import took a higher id
+        if version == begun and checkpoint_id not in _checkpoint_ids(entry):
+            return None  # an import skipped this id
         done = completion_of(entry)
         if checkpoint_id in aborted_by(entry) or (done is not None and done.checkpoint_id == checkpoint_id):
             return entry
@@ -71,51 +77,53 @@ def ending_entry(
 
 
 def confirmations_after(
-    log: ManifestLog, wanted: CompletedCheckpoint, newest: int, within: int = _SOON
+    log: ManifestLog, checkpoint: CompletedCheckpoint, newest: int, within: int = _SOON
 ) -> dict[str, int]:
-    """Return when each sink showed a checkpoint, by the job store's clock: of those that did soon after its completion.
+    """Return, by sink, when its table showed a checkpoint, for sinks that did so soon after its completion.
+
+    Times are in ms, by the job store's clock.
 
     Args:
-        newest: version of the head. within: so many entries are looked at.
+        newest: version of the head. within: number of entries to search.
     """
-    shown: dict[str, int] = {}
-    first, newest = wanted.version + 1, min(newest, wanted.version + within)
-    side_by_side = _NEXT
-    while first <= newest and not shown.keys() >= set(wanted.sinks):
-        versions = range(first, min(newest + 1, first + side_by_side))
+    confirmed: dict[str, int] = {}
+    first, newest = checkpoint.version + 1, min(newest, checkpoint.version + within)
+    batch_size = _NEXT
+    while first <= newest and not confirmed.keys() >= set(checkpoint.sinks):
+        versions = range(first, min(newest + 1, first + batch_size))
         for entry in parallel_map(log.store, partial(_event, log), versions):
-            if shown.keys() >= set(wanted.sinks):
+            if confirmed.keys() >= set(checkpoint.sinks):
                 break
             if isinstance(entry, CheckpointError):
                 raise entry
             if isinstance(entry, LoggedEvent):
-                shown |= _shown_by(entry.event, wanted.checkpoint_id)
-        first, side_by_side = versions.stop, MAX_PARALLEL_REQUESTS
-    return shown
+                confirmed |= _confirmed_by(entry.event, checkpoint.checkpoint_id)
+        first, batch_size = versions.stop, MAX_PARALLEL_REQUESTS
+    return confirmed
 
 
 def _event(log: ManifestLog, version: int) -> LoggedEvent | Tombstone | CheckpointError:
-    """Return what happened, or why that cannot be read: it may not be asked for."""
+    """Return the event, or the error as a value: the caller may not need this entry."""
     try:
         return log.event(version)
     except CheckpointError as error:
         return error
 
 
-def _shown_by(event: Event, wanted: CheckpointId) -> dict[str, int]:
-    """Return the sinks that an event says show a checkpoint, with its time."""
+def _confirmed_by(event: Event, checkpoint_id: CheckpointId) -> dict[str, int]:
+    """Return the sinks whose tables show a checkpoint according to an event, with the event's time."""
     confirmed = confirmation_of(event)
-    if confirmed is not None and confirmed.checkpoint_id == wanted:
+    if confirmed is not None and confirmed.checkpoint_id == checkpoint_id:
         return dict.fromkeys(confirmed.sinks, confirmed.at_ms)
-    if isinstance(event, TimelineSwitched) and event.to == wanted:
+    if isinstance(event, TimelineSwitched) and event.to == checkpoint_id:
         return dict.fromkeys(event.sinks, event.at_ms)
     return {}
 
 
 def descends_from(log: ManifestLog, newest: int, descendant: CheckpointId, checkpoint_id: CheckpointId) -> bool | None:
-    """Return whether a completed checkpoint is, or continues, an older one, from parent to parent.
+    """Return whether a completed checkpoint is, or descends from, another one, by following parents.
 
-    Returns: None: not known after `_PARENTS` of them.
+    Returns: None: unknown after `_PARENTS` parents.
     """
     for _ in range(_PARENTS):
         if descendant <= checkpoint_id:
@@ -128,5 +136,5 @@ def descends_from(log: ManifestLog, newest: int, descendant: CheckpointId, check
     return None
 
 
-def _concerned(entry: LoggedEvent | Tombstone) -> tuple[CheckpointId, ...]:
+def _checkpoint_ids(entry: LoggedEvent | Tombstone) -> tuple[CheckpointId, ...]:
     return entry.checkpoint_ids if isinstance(entry, Tombstone) else checkpoints_of(entry.event)

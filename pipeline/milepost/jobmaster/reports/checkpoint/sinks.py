@@ -1,4 +1,4 @@
-"""Sink details tell what an epoch published to a sink, where its table is, and when it had it."""
+"""Report what an epoch published to each sink, where its table is, and when it was confirmed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.storage.log.manifest_log import ManifestLog
 
 _SOON = 3
-"""Entries per sink behind a completion that are searched for when each of them had it."""
+"""Entries per sink after a completion that are searched for confirmations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +21,11 @@ class SinkDetails:
     """What one epoch published to a sink.
 
     Attributes:
-        table: where it is, as the spec says it.
-        rows: that it adds, deletes among them. files, bytes: that its subtasks wrote for it.
-        table_rows, table_files: of the whole table afterwards; None where the epoch was refused before.
-        commit: the number that its commit to the table carries.
-        confirmed: when the log says that the table has it; None: not yet, or not known any more.
+        table: its address, in the notation of the spec.
+        rows: of the commit, including deletes. files, bytes: written by its subtasks.
+        table_rows, table_files: of the whole table after the commit; None if the epoch was refused before.
+        commit: the number in its commit to the table.
+        confirmed: when the log confirmed the commit; None: not yet, or no longer known.
     """
 
     table: str | None
@@ -41,7 +41,7 @@ class SinkDetails:
 
 
 def sink_confirmation_times(log: ManifestLog, newest: int, checkpoint: CompletedCheckpoint) -> Mapping[str, int]:
-    """Return when each sink had a retained checkpoint, by the job store's clock; reads the entries that follow it.
+    """Return, by sink, when a retained checkpoint was confirmed, in ms by the job store's clock. Reads log entries.
 
     Args:
         newest: version of the head.
@@ -71,8 +71,8 @@ def _details(
     return SinkDetails(
         table=None if contents is None else str(contents.address),
         rows=metadata.sinks[name].rows,
-        files=sum(one.files or 0 for one in staged),
-        bytes=sum(one.bytes or 0 for one in staged),
+        files=sum(share.files or 0 for share in staged),
+        bytes=sum(share.bytes or 0 for share in staged),
         table_rows=None if contents is None else contents.rows,
         table_files=None if contents is None else contents.files,
         commit=checkpoint.version,

@@ -1,4 +1,4 @@
-"""Static sources of a checkpoint: what its epoch looked rows up in."""
+"""Report the static sources of a checkpoint, in which its epoch looked up rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PinnedObject:
 
 @dataclass(frozen=True, slots=True)
 class StaticSourceDetails:
-    """What an epoch looked rows up in; see `DimensionSnapshot`.
+    """A static source as of one epoch; see `DimensionSnapshot`.
 
     Attributes:
-        objects: the versions that its trigger pinned. newest_object: when the newest of them landed.
-        rows: of all of them. bytes: of the rows in memory.
-        copy_bytes: of their copy. copied_by: the checkpoint that it lies with.
+        objects: the versions that the trigger pinned. newest_object: when the newest of them landed.
+        rows: of all objects. bytes: of the rows in memory.
+        copy_bytes: of the stored copy. copied_by: the checkpoint that stores the copy.
     """
 
     objects: tuple[PinnedObject, ...]
@@ -38,8 +38,8 @@ class StaticSourceDetails:
 
 
 def static_source_details(snapshot: DimensionSnapshot) -> StaticSourceDetails:
-    """Return what a checkpoint says of a static source."""
-    objects = tuple(PinnedObject(one.key, one.etag, one.size, iso_ms(one.last_modified_ms)) for one in snapshot.objects)
+    """Return the report of a static source in a checkpoint."""
+    objects = tuple(PinnedObject(obj.key, obj.etag, obj.size, iso_ms(obj.last_modified_ms)) for obj in snapshot.objects)
     copied_by = checkpoint_of_key(snapshot.copy.key)
     return StaticSourceDetails(
         objects=objects,
@@ -52,5 +52,5 @@ def static_source_details(snapshot: DimensionSnapshot) -> StaticSourceDetails:
 
 
 def newest_ms(snapshot: DimensionSnapshot) -> int:
-    """Return when the newest of its objects landed; 0: it has none."""
-    return max((one.last_modified_ms for one in snapshot.objects), default=0)
+    """Return when the newest object landed, in ms; 0 without objects."""
+    return max((obj.last_modified_ms for obj in snapshot.objects), default=0)

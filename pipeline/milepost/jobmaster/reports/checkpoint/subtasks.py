@@ -1,4 +1,4 @@
-"""Subtask details tell what one subtask did for one node of the graph; spreads tell how even a node's subtasks are."""
+"""Report the work of each subtask per graph node, and how evenly it is spread."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _OF_A_SINK = ("stage_ms",)
 _OF_AN_OPERATOR = ("restore_ms", "process_ms", "emit_ms", "sync_ms", "async_ms", "alignment_ms")
 
 SPREAD_FIGURES = ("rows_in", "rows_out", "late_rows", "full_bytes", "uploaded_bytes", "in_flight_bytes", "bytes")
-"""Figures of subtasks whose spread is told, with that of every time."""
+"""Figures whose spread over subtasks is reported, in addition to all times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The least, the middle and the greatest of a figure of a node's subtasks."""
+    """Minimum, median and maximum of a figure over a node's subtasks."""
 
     min: float
     median: float
@@ -33,18 +33,18 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskDetails:
-    """What one subtask did for a node; None is no part of that, or was not measured.
+    """The work of one subtask for a node. A figure is None if it does not apply or was not measured.
 
     Attributes:
-        subtask: its index among the node's, from 0. attempt: of its Spark task, from 0.
+        subtask: its index among the node's subtasks, from 0. attempt: of its Spark task, from 0.
         files, bytes: as in `SubtaskShare`.
-        state_rows, full_bytes: of its state; a file that subtasks share counts for each. uploaded_bytes: of those, what
-            this epoch wrote.
+        state_rows, full_bytes: of its state; a file shared by several subtasks counts for each. uploaded_bytes: the
+            part that this epoch wrote.
         watermark: up to which it has fired.
         slices: as in `OperatorTimes`.
-        unaligned: it stopped before the end of its input, and left `in_flight_bytes`.
-        times: milliseconds. Of a task that hosts several operators `exchange_wait_ms`, `async_wait_ms` and `total_ms`
-            are of all of them, and `stage_ms` is of all its sinks.
+        unaligned: whether it stopped before the end of its input, leaving `in_flight_bytes`.
+        times: milliseconds. If a task hosts several operators, `exchange_wait_ms`, `async_wait_ms` and `total_ms`
+            cover all of them, and `stage_ms` covers all its sinks.
     """
 
     subtask: int
@@ -69,38 +69,44 @@ _NOT_RECORDED = "not recorded"
 
 
 class Subtasks:
-    """The subtasks of an epoch, node by node.
+    """The subtasks of an epoch, by node.
 
     Args:
-        metadata: of a checkpoint; one that no epoch made has no subtasks.
+        metadata: of a checkpoint; one that was not made by an epoch has no subtasks.
     """
 
     def __init__(self, metadata: CheckpointMetadata) -> None:
         self._metadata = metadata
-        last = sorted(metadata.tasks, key=lambda task: task.attempt)
-        self._tasks = {(one.level, one.subtask): one for one in last}
+        by_attempt = sorted(metadata.tasks, key=lambda task: task.attempt)
+        self._tasks = {(task.level, task.subtask): task for task in by_attempt}  # the last attempt wins
 
     def of_source(self, name: str) -> tuple[SubtaskDetails, ...]:
-        """Return what each subtask of a source read."""
-        return tuple(self._details(at, one, _OF_A_SOURCE) for at, one in self._numbered(name, SOURCE))
+        """Return the reads of each subtask of a source."""
+        return tuple(self._details(index, share, _OF_A_SOURCE) for index, share in self._numbered(name, SOURCE))
 
     def of_sink(self, name: str) -> tuple[SubtaskDetails, ...]:
-        """Return what each subtask staged for a sink."""
-        return tuple(self._details(at, one, _OF_A_SINK) for at, one in self._numbered(name, SINK))
+        """Return the staged output of each subtask for a sink."""
+        return tuple(self._details(index, share, _OF_A_SINK) for index, share in self._numbered(name, SINK))
 
     def of_operator(self, uid: str) -> tuple[SubtaskDetails, ...]:
-        """Return what each subtask of an operator did; one without state works in its inputs' tasks, unmeasured."""
+        """Return the work of each subtask of an operator.
+
+        A stateless operator runs inside its inputs' tasks, so it has no times of its own.
+        """
         if uid not in self._metadata.operators:
-            return tuple(self._details(at, one, ()) for at, one in self._numbered(uid))
-        found = [self._details(at, one, _OF_THE_TASK, uid) for at, one in self._numbered(uid)]
-        return tuple(self._with_state(uid, one) for one in found)
+            return tuple(self._details(index, share, ()) for index, share in self._numbered(uid))
+        details = [self._details(index, share, _OF_THE_TASK, uid) for index, share in self._numbered(uid)]
+        return tuple(self._with_state(uid, item) for item in details)
 
     def operators(self) -> dict[str, str]:
-        """Return the kind of each operator, in topological order; of one that no subtask ran, that of its state."""
-        ran = {one.node: one.kind for one in self._metadata.shares if one.kind not in (SOURCE, SINK)}
+        """Return the kind of each operator, in topological order.
+
+        If no subtask ran it, its kind is that recorded with its state.
+        """
+        ran = {share.node: share.kind for share in self._metadata.shares if share.kind not in (SOURCE, SINK)}
         recorded = self._metadata.signatures.get("operators", {})
-        kept = [uid for uid in self._metadata.operators if uid not in ran]
-        return ran | {uid: recorded.get(uid, {}).get("kind", _NOT_RECORDED) for uid in kept}
+        idle = [uid for uid in self._metadata.operators if uid not in ran]
+        return ran | {uid: recorded.get(uid, {}).get("kind", _NOT_RECORDED) for uid in idle}
 
     def _numbered(self, node: str, *kinds: str) -> Iterable[tuple[int, SubtaskShare]]:
         return enumerate(shares_of(self._metadata.shares, node, *kinds))
@@ -125,33 +131,38 @@ class Subtasks:
             times={name: spent for name, spent in times.items() if spent is not None},
         )
 
-    def _with_state(self, uid: str, one: SubtaskDetails) -> SubtaskDetails:
+    def _with_state(self, uid: str, details: SubtaskDetails) -> SubtaskDetails:
         snapshot = self._metadata.operators[uid]
-        handles = [table.handles[one.subtask] for table in snapshot.tables.values()]
-        channel = snapshot.channels[one.subtask]
+        handles = [table.handles[details.subtask] for table in snapshot.tables.values()]
+        channel = snapshot.channels[details.subtask]
         return replace(
-            one,
+            details,
             state_rows=sum(handle.live_rows for handle in handles),
             full_bytes=sum(handle.full_bytes for handle in handles),
             uploaded_bytes=uploaded_bytes(self._metadata, handles),
-            watermark=watermark_text(snapshot.firing[one.subtask]),
+            watermark=watermark_text(snapshot.firing[details.subtask]),
             in_flight_bytes=0 if channel is None else channel.bytes,
         )
 
 
 def uploaded_bytes(metadata: CheckpointMetadata, handles: Iterable[StateHandle]) -> int:
-    """Return what of some state the checkpoint's own epoch wrote."""
+    """Return the bytes of the handles' runs that the checkpoint's own epoch wrote."""
     own = token_prefix(CheckpointId(metadata.checkpoint_id), FencingToken(metadata.token))
     return sum({run.key: run.size for handle in handles for run in handle.runs if run.key.startswith(own)}.values())
 
 
 def spreads(subtasks: Sequence[SubtaskDetails]) -> dict[str, Spread]:
-    """Return the spread of each figure that every subtask has, by its name; {} of less than two subtasks."""
+    """Return, by name, the spread of each figure that every subtask has; {} for fewer than two subtasks.
+
+    Example: three subtasks with rows_in 10, 40 and 100 give `{"rows_in": Spread(min=10, median=40, max=100)}`.
+    """
     if len(subtasks) < 2:
         return {}
-    figures: dict[str, list[int | None]] = {name: [getattr(one, name) for one in subtasks] for name in SPREAD_FIGURES}
-    figures |= {name: [one.times.get(name) for one in subtasks] for name in subtasks[0].times}
-    return {name: found for name, values in figures.items() if (found := _spread(values)) is not None}
+    figures: dict[str, list[int | None]] = {
+        name: [getattr(details, name) for details in subtasks] for name in SPREAD_FIGURES
+    }
+    figures |= {name: [details.times.get(name) for details in subtasks] for name in subtasks[0].times}
+    return {name: spread for name, values in figures.items() if (spread := _spread(values)) is not None}
 
 
 def _spread(values: Sequence[int | None]) -> Spread | None:

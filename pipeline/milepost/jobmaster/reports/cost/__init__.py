@@ -1,1 +1,1 @@
-"""Costs of a job, estimated by the prices of its spec."""
+"""Estimate the costs of a job from the prices in its spec."""

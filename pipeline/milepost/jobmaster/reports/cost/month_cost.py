@@ -1,4 +1,4 @@
-"""The cost of a month is reckoned from the newest epochs, the job's pace, and what its retained checkpoints keep."""
+"""Estimate the cost of a month from the newest epochs, the job's pace and its stored bytes."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from milepost.storage.concurrency.parallel_map import parallel_map
 
 
 def month_cost(context: JobContext) -> MonthCost | None:
-    """Return what a month costs, as of the head; None without prices, or before the first epoch.
+    """Return the cost per month as of the head; None without prices, or before the first epoch.
 
-    Raises: StateCorrupt: a retained checkpoint cannot be read. What the store raises.
+    Raises: StateCorrupt: a retained checkpoint is unreadable. Store errors.
     """
     prices = context.spec.prices
     head = context.log.head() if prices is not None else None
     if prices is None or head is None:
         return None
     live = timeline_ancestry(head.state, head.state.timeline())
-    newest = sorted(live, key=lambda one: one.checkpoint_id)[-MEASURED_EPOCHS:]
+    newest = sorted(live, key=lambda checkpoint: checkpoint.checkpoint_id)[-MEASURED_EPOCHS:]
     if not newest:
         return None
-    measured = [cost for cost in parallel_map(context.store, _cost_in(context), newest) if cost is not None]
+    measured = [cost for cost in parallel_map(context.store, _epoch_cost_of(context), newest) if cost is not None]
     pace = pace_of(context, newest)
     epochs = None if pace.per_day is None else pace.per_day * DAYS_OF_MONTH
 
-    def in_a_month(of_epoch: Callable[[EpochCost], float | None]) -> float | None:
-        spent = total(map(of_epoch, measured))
+    def per_month(part: Callable[[EpochCost], float | None]) -> float | None:
+        spent = total(map(part, measured))
         return None if spent is None or epochs is None else spent / len(measured) * epochs
 
     stored = stored_bytes(context, head.state.checkpoints)
     price = prices.storage_per_gb_month
     parts = {
-        "requests": in_a_month(lambda one: one.requests),
-        "transfer": in_a_month(lambda one: one.transfer),
-        "compute": in_a_month(lambda one: one.compute),
+        "requests": per_month(lambda cost: cost.requests),
+        "transfer": per_month(lambda cost: cost.transfer),
+        "compute": per_month(lambda cost: cost.compute),
         "storage": None if price is None else price * stored / GB,
     }
     return MonthCost(
@@ -56,20 +56,23 @@ def month_cost(context: JobContext) -> MonthCost | None:
 
 
 def stored_bytes(context: JobContext, retained: tuple[CompletedCheckpoint, ...]) -> int:
-    """Return the bytes of what these checkpoints refer to, state and tables, each object once."""
+    """Return the bytes of state and tables that these checkpoints refer to, each object once."""
     sizes: dict[tuple[str, str], int] = {}
-    known = parallel_map(context.store, context.metadata, retained)
-    context.table_records.read_all(table for metadata in known for table in metadata.tables.values())
-    for metadata in known:
+    all_metadata = parallel_map(context.store, context.metadata, retained)
+    context.table_records.read_all(table for metadata in all_metadata for table in metadata.tables.values())
+    for metadata in all_metadata:
         sizes |= {("", handle.key): handle.size for handle in metadata.handles()}
         for name, table in metadata.tables.items():
             sizes |= {(name, file.key): file.size for file in context.table_records.files(table)}
     return sum(sizes.values())
 
 
-def _cost_in(context: JobContext) -> Callable[[CompletedCheckpoint], EpochCost | None]:
-    def cost(one: CompletedCheckpoint) -> EpochCost | None:
-        metadata, after = context.metadata(one), read_post_commit_times(context, one.checkpoint_id, one.token)
+def _epoch_cost_of(context: JobContext) -> Callable[[CompletedCheckpoint], EpochCost | None]:
+    def cost(checkpoint: CompletedCheckpoint) -> EpochCost | None:
+        metadata, after = (
+            context.metadata(checkpoint),
+            read_post_commit_times(context, checkpoint.checkpoint_id, checkpoint.token),
+        )
         return epoch_cost(context.spec.prices, requests_of(metadata, after), metadata.tasks)
 
     return cost

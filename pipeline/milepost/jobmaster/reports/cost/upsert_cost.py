@@ -1,8 +1,8 @@
-"""The price of upsert is said: what a table of buckets writes a day, and what retention keeps of it.
+"""Estimate what an upsert table of buckets writes per day and what retention stores of it.
 
-A bucket in which one row changed is written again as a whole, and what it replaces stays while a retained checkpoint
-shows it. Both are reckoned from what the newest epochs did, not measured at the store: of a table of 64 files of 1 MB,
-of which every epoch touches each, 144 epochs a day write 9 GB, and 10 retained checkpoints keep 10 times the table.
+A changed row rewrites its whole bucket, and the replaced file is stored while a retained checkpoint shows it. Both
+volumes are computed from the newest epochs, not measured at the store. Example: a table of 64 files of 1 MB. If every
+epoch changes every bucket, 144 epochs per day write 9 GB, and 10 retained checkpoints store 10 times the table.
 """
 
 from __future__ import annotations
@@ -20,56 +20,58 @@ from milepost.sinks.records.committables import StagedFile
 
 AMPLIFIED = 10
 MUCH_BYTES = 10 * 10**9
-"""Where a table writes or keeps more than this, and writes `AMPLIFIED` times the bytes of the rows that changed,
-`changelog` is named. Below it the store costs a few dollars a month, less than what each reader pays for a view that
-looks for the last row of a key."""
+"""If a table writes or stores more than this, and writes `AMPLIFIED` times the bytes of the changed rows, the advice
+is `changelog`. Below it, the store costs a few dollars a month. That is less than each reader pays for a view that
+finds the last row of a key."""
 
 _HOURS = 24
 
 
 def upsert_prices(context: JobContext) -> tuple[UpsertPrice, ...]:
-    """Return the price of each table that is written by buckets, as of the head; () before the first epoch.
+    """Return the cost of each table that is written by buckets, as of the head; () before the first epoch.
 
-    Raises: StateCorrupt: contents or metadata of a retained checkpoint cannot be read. What the store raises.
+    Raises: StateCorrupt: contents or metadata of a retained checkpoint are unreadable. Store errors.
     """
     names = [sink.name for sink in context.spec.sinks if sink.by_buckets]
     head = context.log.head() if names else None
     if head is None:
         return ()
     live = timeline_ancestry(head.state, head.state.timeline())
-    newest = sorted(live, key=lambda one: one.checkpoint_id)[-MEASURED_EPOCHS - 1 :]
-    found = (_price(context, name, newest) for name in names)
-    return tuple(price for price in found if price is not None)
+    newest = sorted(live, key=lambda checkpoint: checkpoint.checkpoint_id)[-MEASURED_EPOCHS - 1 :]
+    prices = (_price(context, name, newest) for name in names)
+    return tuple(price for price in prices if price is not None)
 
 
 def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]) -> UpsertPrice | None:
-    tables = [context.metadata(one).tables.get(sink) for one in newest]
+    tables = [context.metadata(checkpoint).tables.get(sink) for checkpoint in newest]
     if not tables or tables[-1] is None:
         return None
     records = context.table_records
     files = [() if table is None else records.files(table) for table in tables]
     table_bytes, rows = _bytes(files[-1]), sum(file.rows for file in files[-1])
     written, changed = list[list[StagedFile]](), 0
-    for (before, _, old), (after, shown, now) in pairwise(zip(newest, tables, files, strict=True)):
-        epoch = context.metadata(after).sinks.get(sink)  # None: the sink was out of the spec, its table is as it was
-        if after.parent == before.checkpoint_id and shown is not None and old and epoch is not None:
-            known = {file.key for file in old}
-            written.append([file for file in now if file.key not in known])
+    for (before, _, old_files), (after, table, new_files) in pairwise(zip(newest, tables, files, strict=True)):
+        epoch = context.metadata(after).sinks.get(
+            sink
+        )  # None: the spec did not have the sink, and its table is unchanged
+        if after.parent == before.checkpoint_id and table is not None and old_files and epoch is not None:
+            old_keys = {file.key for file in old_files}
+            written.append([file for file in new_files if file.key not in old_keys])
             changed += epoch.rows
     epochs = len(written)
     per_epoch = sum(map(_bytes, written)) // max(1, epochs)
     changed_bytes = changed * table_bytes // max(1, rows) // max(1, epochs)
     pace = pace_of(context, newest)
     per_day = pace.per_day
-    a_day = None if per_day is None or not epochs else round(per_epoch * per_day)
-    kept = table_bytes + _replaced_bytes(context.spec.checkpointing.retained, table_bytes, per_epoch, per_day)
-    much = max(a_day or 0, kept) > MUCH_BYTES and per_epoch > AMPLIFIED * changed_bytes
+    bytes_per_day = None if per_day is None or not epochs else round(per_epoch * per_day)
+    stored = table_bytes + _replaced_bytes(context.spec.checkpointing.retained, table_bytes, per_epoch, per_day)
+    is_expensive = max(bytes_per_day or 0, stored) > MUCH_BYTES and per_epoch > AMPLIFIED * changed_bytes
     advice = None
-    if much:
-        times = per_epoch // max(1, changed_bytes)
+    if is_expensive:
+        factor = per_epoch // max(1, changed_bytes)
         advice = (
-            f"each epoch writes {times} times the bytes of the rows that changed: mode: changelog writes those alone, "
-            "and a view takes the last row of each key; or retain fewer checkpoints, or let epochs be larger"
+            f"each epoch writes {factor} times the bytes of the rows that changed: mode: changelog writes only those, "
+            "and a view takes the last row of each key; or retain fewer checkpoints, or run larger epochs"
         )
     return UpsertPrice(
         sink=sink,
@@ -81,8 +83,8 @@ def _price(context: JobContext, sink: str, newest: Sequence[CompletedCheckpoint]
         changed_bytes_per_epoch=changed_bytes,
         epochs_per_day=per_day,
         by_schedule=pace.by_schedule,
-        written_bytes_per_day=a_day,
-        kept_bytes=kept,
+        written_bytes_per_day=bytes_per_day,
+        kept_bytes=stored,
         advice=advice,
     )
 
@@ -92,15 +94,17 @@ def _bytes(files: Sequence[StagedFile]) -> int:
 
 
 def _replaced_bytes(retained: Retained, table_bytes: int, per_epoch: int, per_day: float | None) -> int:
-    """Return what checkpoints beside the head keep, at most the whole table each: what was written again since.
+    """Return the bytes that only checkpoints other than the head need.
 
-    Where the pace is not known, one of an hour or a day counts as the whole table.
+    Each one needs the files that were rewritten until the next retained one, at most the whole table. If the pace is
+    unknown, an hourly or daily checkpoint counts as the whole table. Example: a table of 100 MB, 30 MB written per
+    epoch, 96 epochs per day. With `last: 3` and `daily: 7`, that is 2 * 30 MB + 7 * 100 MB = 760 MB.
     """
 
-    def between(epochs: float) -> int:
+    def rewritten_in(epochs: float) -> int:
         return min(table_bytes, round(per_epoch * max(1.0, epochs)))
 
-    of_an_hour, of_a_day = (
-        (table_bytes, table_bytes) if per_day is None else (between(per_day / _HOURS), between(per_day))
+    per_hour, per_day_bytes = (
+        (table_bytes, table_bytes) if per_day is None else (rewritten_in(per_day / _HOURS), rewritten_in(per_day))
     )
-    return (retained.last - 1) * between(1) + retained.hourly * of_an_hour + retained.daily * of_a_day
+    return (retained.last - 1) * rewritten_in(1) + retained.hourly * per_hour + retained.daily * per_day_bytes

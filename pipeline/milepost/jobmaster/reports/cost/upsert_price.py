@@ -1,4 +1,4 @@
-"""The price of upsert: what one table of the latest rows costs."""
+"""The report about the cost of an upsert table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UpsertPrice:
-    """What one table of the latest rows costs.
+    """Storage and write volume of one upsert table.
 
     Attributes:
-        files, table_bytes: of the head's table. epochs: of which the figures are, the newest; 0: none is known.
-        files_per_epoch, written_bytes_per_epoch: that one of them wrote; changed_bytes_per_epoch: of the rows that it
-            changed, by the table's own bytes per row.
-        epochs_per_day: by the cron expression, else by when those epochs were triggered; None: not known,
-            they followed one another within an hour.
-        by_schedule: which of the two.
-        written_bytes_per_day: None: not known.
-        kept_bytes: of the table and what retained checkpoints keep besides, once as many are retained as the spec says.
-        advice: what would be cheaper; None: nothing, or it costs little.
+        files, table_bytes: of the head's table. epochs: number of newest epochs that the figures are based on.
+        files_per_epoch, written_bytes_per_epoch: average per epoch. changed_bytes_per_epoch: of the changed rows, at
+            the table's average bytes per row.
+        epochs_per_day: by the cron expression, else by the triggers of those epochs; None: unknown, because they were
+            triggered within one hour.
+        by_schedule: whether by the cron expression.
+        written_bytes_per_day: None: unknown.
+        kept_bytes: of the table and the files that only retained checkpoints need, at the spec's retention.
+        advice: a cheaper alternative; None: there is none, or the table costs little.
     """
 
     sink: str

@@ -1,1 +1,1 @@
-"""The health of a job: what it is found in, how fresh its sources are, what waits for a person."""
+"""The health of a job: its condition, the freshness of its sources, unfinished work."""

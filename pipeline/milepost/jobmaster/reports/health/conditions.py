@@ -1,4 +1,4 @@
-"""Conditions of a job are what `status` finds it in; of each the runbook has a page of the same name."""
+"""Conditions of a job that `status` reports. The runbook has a page for each."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import Enum
 
 
 class Condition(Enum):
-    """The one thing about a job that matters first. What stands further up hides what stands below it.
+    """The most urgent condition of a job. Earlier members take precedence over later ones.
 
     Attributes:
-        FAILED: no epoch runs until a person resumes it. CANCELLING: an end whose clean-up is not over.
+        FAILED: no epoch runs until a person resumes the job. CANCELLING: the job ended, its clean-up has not.
         CANCELED, FINISHED: the incarnation has ended.
-        RECONCILING: sinks have yet to follow the live timeline.
-        EPOCH_FAILED: the last epoch did; the next one tries again.
-        SPEC_REFUSED, INPUT_REFUSED: the next epoch would be, for its spec or for objects of its sources.
-        UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: nobody works on what is pending.
-        OVERDUE: nothing lands where something is expected. LATE: input is older than the bound.
+        RECONCILING: sinks do not show the live timeline yet.
+        EPOCH_FAILED: the last epoch failed; the next one retries.
+        SPEC_REFUSED, INPUT_REFUSED: the next epoch would be refused, for the spec or for objects of a source.
+        UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: a checkpoint is pending, its lease has expired.
+        OVERDUE: a source has no new objects for longer than expected. LATE: input is older than the given bound.
         NO_INPUT: the path of a source has never matched an object.
-        RUNNING: an epoch does. FROZEN: the last stretch of a backfill keeps others from triggering.
-        BACKFILL_UNFINISHED: one waits to be continued.
+        RUNNING: an epoch is running. FROZEN: a backfill that is about to switch blocks other triggers.
+        BACKFILL_UNFINISHED: a backfill waits to be continued.
         INITIALIZING: no epoch has completed yet. HEALTHY: nothing is wrong.
     """
 

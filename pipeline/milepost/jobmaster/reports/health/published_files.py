@@ -44,8 +44,8 @@ def _missing(context: JobContext, name: str, contents: TableContents) -> list[st
     sink = sink_for(context, name, contents)
     stored = prefetch(sink.store, lambda: {stat.key for stat in sink.store.list(DATA)}, "published-files")
     files = sink.files(contents)
-    there = stored()
-    return [file.key for file in files if file.key not in there]
+    existing = stored()
+    return [file.key for file in files if file.key not in existing]
 
 
 def _is_head(context: JobContext, checkpoint_id: int) -> bool:

@@ -1,4 +1,4 @@
-"""Source health tells how fresh a job's input is, beside what its head has delivered."""
+"""Report how fresh a job's sources are, and what its head has read of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from milepost.sources.bad_input import BadInput
 
 @dataclass(frozen=True, slots=True)
 class BadNames:
-    """Objects that are left out for their names: how many, and the first of them."""
+    """Objects that are left out for their names: their count and the first of them."""
 
     count: int
     first: tuple[str, ...]
@@ -34,7 +34,7 @@ class BadNames:
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """Records that could not be read and are in the dead letters: of the head's epoch, and of all up to it."""
+    """Unreadable records in the dead letters: of the head's epoch, and in total up to it."""
 
     count: int
     total: int
@@ -45,13 +45,13 @@ class SourceHealth:
     """How fresh a source is.
 
     Attributes:
-        settling: objects that may still be written. newest_object: when it landed.
-        event_time: its column; None: it has none. newest_event_time: that was delivered.
-        no_match: why its path names nothing; None when it does. never_any: nor has it ever.
-        overdue: that nothing lands, where something is expected; None where it does, or is not.
-        horizon: what was modified before may have been forgotten; None: nothing was.
-        not_remembered: objects that are left out, because nobody knows whether they were read; None: none is.
-        idle: whether operators that read others too did not wait for it in the head's epoch (`idle_timeout`).
+        settling: count of objects that may still be written. newest_object: when the newest object landed.
+        event_time: its column; None: it has none. newest_event_time: the newest one read.
+        no_match: why its path matches no object; None if it matches. never_any: whether it has never matched one.
+        overdue: since when no object landed, if longer than expected; else None.
+        horizon: objects modified before this time may be forgotten; None: none is.
+        not_remembered: objects left out because they may have been read and forgotten; None: none.
+        idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
     """
 
     path: str
@@ -75,10 +75,10 @@ class SourceHealth:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is unread, since when, and how fresh each source is.
+    """Unread input, its age, and the freshness of each source.
 
-    What keeps the next epoch from being planned is a finding here, not an error: `source_changed` or `bad_name` says
-    it, and what would have followed from the plan is None.
+    An error that prevents planning the next epoch is reported in `source_changed` or `bad_name`. All other fields are
+    then None.
     """
 
     unread_objects: int | None = None
@@ -90,7 +90,7 @@ class Backlog:
 
 
 def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
-    """Return what of a job's input its head has not read. Lists each source once."""
+    """Return the input that the head has not read. Lists each source once."""
     try:
         plans = plan_sources(context, base)
     except SourceChanged as error:
@@ -109,40 +109,40 @@ def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -
 
 
 def stale(job: str, lag_ms: int | None, sources: Mapping[str, SourceHealth], max_lag_ms: int) -> str | None:
-    """Return why a job's input is older than it may be, and what to do; None when none is.
+    """Format why a job's input is older than the bound, with the next step; None if it is not.
 
-    Judged are the sources with event time; where there is none, all: one without lands when it likes.
+    Only sources with event time are checked, or all if none has it: a source without event time has no expected pace.
     """
     if lag_ms is not None and lag_ms > max_lag_ms:
         return f"behind: milepost run {job} --until-caught-up"
-    timed = {name: one for name, one in sources.items() if one.event_time is not None}
-    for name, one in (timed or sources).items():
-        if one.newest_object_age_ms is not None and one.newest_object_age_ms > max_lag_ms:
-            return f"source {name}: nothing has landed since {one.newest_object}: see what writes {one.path}"
-        if one.event_time_age_ms is not None and one.event_time_age_ms > max_lag_ms:
-            return f"source {name}: its newest event time is {one.newest_event_time}: see what writes {one.path}"
+    timed = {name: source for name, source in sources.items() if source.event_time is not None}
+    for name, source in (timed or sources).items():
+        if source.newest_object_age_ms is not None and source.newest_object_age_ms > max_lag_ms:
+            return f"source {name}: nothing has landed since {source.newest_object}: see what writes {source.path}"
+        if source.event_time_age_ms is not None and source.event_time_age_ms > max_lag_ms:
+            return f"source {name}: its newest event time is {source.newest_event_time}: see what writes {source.path}"
     return None
 
 
 def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
-    """Return of which source something is expected and nothing lands, and what to do; None when of none."""
-    first = next(((name, one.overdue) for name, one in sources.items() if one.overdue is not None), None)
+    """Format the first overdue source, with the next step; None if none is overdue."""
+    first = next(((name, source.overdue) for name, source in sources.items() if source.overdue is not None), None)
     return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
 
 
 def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
-    """Return which source never had an object, and what to do: its path may be a slip. None: each has had one."""
-    first = next(((name, one.no_match) for name, one in sources.items() if one.never_any), None)
+    """Format the first source that never had an object, with the next step; None: each has had one."""
+    first = next(((name, source.no_match) for name, source in sources.items() if source.never_any), None)
     return None if first is None else f"source {first[0]}: {first[1]}: land objects there, or correct the path"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck:
-    """What a source's path names.
+    """Result of checking a source's path.
 
     Attributes:
-        ok: an epoch could be planned. suspicious: although it may be right, somebody should look: nothing to read, or
-            not everything.
+        ok: whether an epoch can be planned. suspicious: whether a person should look, because there is no object to
+            read, or some are left out.
     """
 
     name: str
@@ -152,7 +152,7 @@ class SourceCheck:
 
 
 def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
-    """Yield one check per source, in name order; one that cannot be listed or planned is among them."""
+    """Yield one check per source, in name order, including sources that cannot be listed or planned."""
     context = JobContext(job)
     for name in sorted(context.spec.sources):
         try:
@@ -169,13 +169,13 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
 def _sources(
     context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
 ) -> dict[str, SourceHealth]:
-    found = {}
+    health = {}
     for name, plan in plans.items():
         spec = context.spec.sources[name]
-        delivered = base.sources.get(name) if base is not None else None
-        bad = delivered.bad if delivered is not None else BadInput()
-        newest_event_us = delivered.newest_event_us if delivered is not None else None
-        found[name] = SourceHealth(
+        snapshot = base.sources.get(name) if base is not None else None
+        bad = snapshot.bad if snapshot is not None else BadInput()
+        newest_event_us = snapshot.newest_event_us if snapshot is not None else None
+        health[name] = SourceHealth(
             path=spec.path,
             objects=plan.listed,
             unread_objects=plan.unread,
@@ -190,15 +190,15 @@ def _sources(
             bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
             bad_records=BadRecords(bad.records, bad.total),
             overdue=overdue(context, name, plan) if plan.overdue else None,
-            horizon=None if delivered is None or delivered.horizon_ms is None else iso_ms(delivered.horizon_ms),
+            horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
-            idle=delivered is not None and delivered.idle,
+            idle=snapshot is not None and snapshot.idle,
         )
-    return found
+    return health
 
 
 def _one_line(error: SourceChanged | InvalidRequest) -> str:
-    """Return the error as a next step: what is wrong, with the first object that it names, and what to do about it."""
-    wrong, *more = error.message.splitlines()
-    named = next((f" ({line.strip()})" for line in more if line.startswith("  ")), "")
-    return f"{wrong.rstrip('.')}{named}: {error.hint}"
+    """Format the error as a next step in one line: the problem, its first object, and the hint."""
+    problem, *details = error.message.splitlines()
+    first_object = next((f" ({line.strip()})" for line in details if line.startswith("  ")), "")
+    return f"{problem.rstrip('.')}{first_object}: {error.hint}"

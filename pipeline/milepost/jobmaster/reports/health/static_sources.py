@@ -1,4 +1,4 @@
-"""The health of static sources: what the head looked rows up in, and what their paths name now."""
+"""Report static sources: the versions that the head used, and what their paths match now."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDet
 
 @dataclass(frozen=True, slots=True)
 class StaticSourceHealth:
-    """What is looked up in, and what the next epoch would.
+    """A static source as of the head, and whether the next epoch would read something else.
 
     Attributes:
-        held: what the head's epoch looked up in; None: it had no such source. age_ms: of its newest object.
-        changed: whether the path names other versions now, which the next epoch reads.
-        refused: why the next epoch would be refused, and what to do; None: it would not.
+        held: the content that the head's epoch used; None: it had no such source. age_ms: of its newest object.
+        changed: whether the path matches other versions now, which the next epoch would read.
+        refused: why the next epoch would be refused, with the next step; None: it would not.
     """
 
     path: str
@@ -34,15 +34,15 @@ def static_sources(
     context: JobContext, base: CheckpointMetadata | None, now_ms: int
 ) -> Mapping[str, StaticSourceHealth]:
     """Return the health of each static source of a spec. Lists each once."""
-    known = {} if base is None else base.dimensions
-    return {name: _health(context, name, known.get(name), now_ms) for name in sorted(context.spec.dimensions)}
+    recorded = {} if base is None else base.dimensions
+    return {name: _health(context, name, recorded.get(name), now_ms) for name in sorted(context.spec.dimensions)}
 
 
 def _health(context: JobContext, name: str, held: DimensionSnapshot | None, now_ms: int) -> StaticSourceHealth:
     spec, refused, changed = context.spec.sources[name], None, False
     try:
-        found = dimension_inputs({name: plan_dimension(context, name)})[name]
-        changed = held is not None and not found.is_in(held, spec)
+        planned = dimension_inputs({name: plan_dimension(context, name)})[name]
+        changed = held is not None and not planned.is_in(held, spec)
     except InvalidRequest as error:
         refused = " ".join(error.full_message().split())
     return StaticSourceHealth(

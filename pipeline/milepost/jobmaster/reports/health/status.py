@@ -1,4 +1,4 @@
-"""The status of a job is its health: what it has, what it lacks, what is wrong, and what to do next."""
+"""Report the health of a job: its head, its input, its condition and the next step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from milepost.runbook.addresses import address
 
 @dataclass(frozen=True, slots=True)
 class FreezeReport:
-    """Who keeps others from triggering on the live timeline, and until when."""
+    """The session that blocks triggers on the live timeline, and until when."""
 
     session_id: str
     until: str
@@ -39,13 +39,13 @@ class Status(JobReport):
     """Health of a job; of its input, see `Backlog`.
 
     Attributes:
-        head, last_success: newest checkpoint, and when it was completed. pending: the epoch that runs.
-        lease_over: why nobody works on it any more. spec_refused: why the next epoch would be refused.
-        failed_in_a_row: epochs that count, since the last success or `resume`. triggered_checkpoints: on all timelines.
-        unconfirmed: sinks that completed checkpoints wait for.
-        month: what it costs, by the prices of the spec.
-        condition: what matters first. runbook: where its page is.
-        exit_code: as DESIGN 8.2 says; healthy: it is 0.
+        head, last_success: the newest checkpoint, and when it completed. pending: the running checkpoint.
+        lease_over: why its lease has expired. spec_refused: why the next epoch would be refused.
+        failed_in_a_row: counted failures since the last success or `resume`. triggered_checkpoints: on all timelines.
+        unconfirmed: sinks for which completed checkpoints wait.
+        month: cost per month, at the spec's prices.
+        condition: the most urgent one. runbook: address of its page.
+        exit_code: see DESIGN 8.2; healthy: whether it is 0.
     """
 
     head: int | None
@@ -77,10 +77,10 @@ class Status(JobReport):
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
-    """Return a job's health. What an object keeps from being planned is None.
+    """Return a job's health. Fields that follow from the plan are None if an object prevents planning.
 
     Args:
-        max_lag_ms: bound on the age of unread objects, of the newest object and of the newest event time.
+        max_lag_ms: upper bound on the ages of unread objects, of the newest object and of the newest event time.
     """
     head = context.log.head()
     now_ms = context.store.clock_ms()
@@ -109,10 +109,10 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         failed_in_a_row=state.failures.consecutive if state is not None else 0,
         triggered_checkpoints=int(state.next_checkpoint_id) - 1 if state is not None else 0,
         unconfirmed=tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})) if state else (),
-        frozen=_frozen(state, now_ms),
+        frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
     )
-    condition, exit_code, step = _judge(status, max_lag_ms)
+    condition, exit_code, step = _assess(status, max_lag_ms)
     return replace(
         status,
         condition=condition,
@@ -124,7 +124,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
 
 
 def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str | None:
-    """Return why the next epoch would be refused: what of the spec does not continue the head; None when all does."""
+    """Format why the spec cannot continue the head; None if it can."""
     refused = mismatches(preflight(context, base, None))
     if base is None or not refused:
         return None
@@ -132,7 +132,7 @@ def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str |
 
 
 def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -> str | None:
-    """Return why nobody works on the pending checkpoint any more; None when somebody may, or none is pending."""
+    """Return why the lease of the pending checkpoint is over; None if it is held, or nothing is pending."""
     timeline = state.timeline() if state is not None else None
     if timeline is None or timeline.pending is None or timeline.leader is None:
         return None
@@ -143,7 +143,7 @@ def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -
     return None if status is LeaseStatus.HELD else status.value
 
 
-def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]:
+def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]:
     job = status.job
     if status.job_status == JobStatus.FAILED.value:
         cause = str(status.last_failure)
@@ -156,7 +156,9 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
         waiting = ", ".join(status.reconciling)
         step = f"sinks {waiting} must still follow timeline {status.timeline}: milepost run {job} lets them"
         return Condition.RECONCILING, 1, step
-    if status.last_failure is not None and status.leader is not None:  # else of a timeline that was left
+    if (
+        status.last_failure is not None and status.leader is not None
+    ):  # without a leader the failure is of a former timeline
         failed = f"the last epoch failed ({status.last_failure})"
         if status.pending is not None and status.lease_over is None:
             step = f"checkpoint {status.pending} tries again: wait for it (milepost abort {job} gives it up)"
@@ -178,25 +180,25 @@ def _judge(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]
     nothing_lands = overdue_source(status.sources or {})
     if nothing_lands is not None:
         return Condition.OVERDUE, 6, nothing_lands
-    beyond = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
-    if beyond is not None:
-        return Condition.LATE, 6, beyond
+    too_old = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
+    if too_old is not None:
+        return Condition.LATE, 6, too_old
     missing = missing_input(status.sources or {})
     if missing is not None and (status.head is not None or max_lag_ms is not None):
         return Condition.NO_INPUT, 0 if max_lag_ms is None else 6, missing
-    # Before its first success nobody knows whether the job can succeed.
-    return _quiet(status), 1 if status.head is None else 0, _waiting(status)
+    # Before its first success it is unknown whether the job works, so its exit code is 1.
+    return _condition_without_problem(status), 1 if status.head is None else 0, _next_step_without_problem(status)
 
 
 def _ended(result: ResultReport) -> Condition:
-    """Return which end it was. What is left to do of one is done by the same command, whichever it was."""
+    """Return the condition of an ended job. CANCELLING covers every end with unfinished clean-up."""
     if result.clean_up == CleanUp.DIRTY.value:
         return Condition.CANCELLING
     return Condition.FINISHED if result.status == JobStatus.FINISHED.value else Condition.CANCELED
 
 
-def _quiet(status: Status) -> Condition:
-    """Return the condition of a job that nothing is wrong with."""
+def _condition_without_problem(status: Status) -> Condition:
+    """Return the condition of a job without a problem."""
     if status.pending is not None:
         return Condition.RUNNING
     if status.frozen is not None:
@@ -206,8 +208,8 @@ def _quiet(status: Status) -> Condition:
     return Condition.INITIALIZING if status.head is None else Condition.HEALTHY
 
 
-def _waiting(status: Status) -> str:
-    """Return what a job waits for that nothing is wrong with."""
+def _next_step_without_problem(status: Status) -> str:
+    """Format what a job without a problem waits for."""
     job = status.job
     if status.pending is not None:
         return f"checkpoint {status.pending} is running: wait for it (milepost abort {job} gives it up)"
@@ -218,8 +220,8 @@ def _waiting(status: Status) -> str:
     return missing_input(status.sources or {}) or "nothing to do"
 
 
-def _frozen(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
-    """Return who keeps others from triggering on the live timeline, and until when; None: nobody."""
+def _freeze_report(state: ManifestState | None, now_ms: int) -> FreezeReport | None:
+    """Return the active freeze of the live timeline; None: there is none."""
     frozen = active_freeze(state.timeline(), now_ms) if state is not None else None
     return None if frozen is None else FreezeReport(frozen.session_id, iso_ms(frozen.until_ms))
 

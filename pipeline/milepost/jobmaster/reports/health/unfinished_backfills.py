@@ -1,4 +1,4 @@
-"""The open forks that backfills opened, and what people are told of them."""
+"""Report the open forks of unfinished backfills."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline
 from milepost.protocol.retention.ancestry import open_forks
 
 OPENED_BY = "backfill:"
-"""What the id of a session begins with that opened a fork for a backfill; its fingerprint and the session follow."""
+"""Prefix of the id of a session that opened a fork for a backfill: `backfill:<fingerprint>/<session>`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class UnfinishedBackfill:
     """An open fork of a backfill.
 
     Attributes:
-        head, pending: None for none. working: False when its process is provably gone, None when nobody can know.
+        head, pending: None for none. working: False if its process has provably ended, None if that is unknown.
     """
 
     fork: str
@@ -32,7 +32,7 @@ class UnfinishedBackfill:
 
 
 def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[UnfinishedBackfill, ...]:
-    """Return the open forks that backfills have left, and what to do about each."""
+    """Return the open forks of backfills, each with its next step."""
     unfinished = []
     for fork, _ in forks_of_backfills(context, state):
         assert fork.parent is not None, "a fork has one"
@@ -65,10 +65,10 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
 
 
 def forks_of_backfills(context: JobContext, state: ManifestState) -> list[tuple[Timeline, str]]:
-    """Return the open forks that backfills opened, with the fingerprint of each."""
-    found = []
+    """Return the open forks of backfills, each with the backfill's fingerprint."""
+    forks = []
     for timeline in open_forks(state):
         opener = fork_event(context, timeline).session_id
         if opener.startswith(OPENED_BY):
-            found.append((timeline, opener.removeprefix(OPENED_BY).partition("/")[0]))
-    return found
+            forks.append((timeline, opener.removeprefix(OPENED_BY).partition("/")[0]))
+    return forks

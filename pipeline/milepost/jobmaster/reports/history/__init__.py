@@ -1,1 +1,1 @@
-"""The history of a job: its checkpoints and switches by pages, and figures of its epochs over time."""
+"""The history of a job: pages of checkpoints and timeline switches, and figures over time."""

@@ -1,4 +1,4 @@
-"""The history is folded from the manifest log, as people read it (I6)."""
+"""Fold a job's history from the manifest log, for display (I6)."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from milepost.jobmaster.job.measurements import PostCommitTimes
 
 
-_PASSED = 200
-"""Entries that a page reads at most for checkpoints that are not wanted: a person can wait for as many."""
+_MAX_SKIPPED = 200
+"""Maximum number of entries that a page reads for checkpoints that its filter excludes."""
 
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk from the newest entry to the oldest: where it is, and what it has passed.
+    """A walk from the newest entry to the oldest: its position, and the switches that it passed.
 
     Attributes:
-        version: of the entry that was read last. continued: newest checkpoint of the live lineage that is to come.
+        version: of the entry read last. continued: the next checkpoint of the live lineage.
     """
 
     version: int
@@ -65,59 +65,59 @@ class History:
 
     def checkpoints(self, status: str | None, limit: int | None) -> list[CheckpointReport]:
         """Return checkpoints, newest first; [] for a job that has never run."""
-        wanted = (report for report in self._reports() if status in (None, report.status))
-        return list(islice(wanted, self._bound(status, limit)))
+        matching = (report for report in self._reports() if status in (None, report.status))
+        return list(islice(matching, self._bound(status, limit)))
 
     def live(self, limit: int) -> list[CheckpointReport]:
-        """Return the newest completed checkpoints that the live head continues, newest first, itself among them.
+        """Return the newest completed checkpoints of the live lineage, newest first, starting with the head.
 
-        The head tells of those that it retains one after another, the log of what is older, as far as it is whole: of
-        what is compacted nothing was kept that could be shown.
+        The head has the retained ones. Older ones are read from the log, up to the first compacted entry, which has
+        no figures to show.
         """
         head = self._context.log.head()
         if head is None:
             return []
-        state, found = head.state, list[CheckpointReport]()
-        retained = {one.checkpoint_id: one for one in state.checkpoints}
+        state, reports = head.state, list[CheckpointReport]()
+        retained = {checkpoint.checkpoint_id: checkpoint for checkpoint in state.checkpoints}
         walk = _Walk(state.version + 1, state.timeline().head)
-        while len(found) < limit and walk.continued in retained:
+        while len(reports) < limit and walk.continued in retained:
             newest = retained[walk.continued]
-            found.append(_retained(state, newest, ()))
+            reports.append(_retained(state, newest, ()))
             walk = _Walk(newest.version, newest.parent)
-        if len(found) < limit and walk.continued != NO_CHECKPOINT:
+        if len(reports) < limit and walk.continued != NO_CHECKPOINT:
             done = (CheckpointStatus.COMPLETED.value, CheckpointStatus.SUBSUMED.value)
-            whole = takewhile(lambda report: not report.compacted, self._reports(walk))
-            older = (report for report in whole if report.live and report.status in done)
-            found += islice(older, limit - len(found))
-        return found
+            readable = takewhile(lambda report: not report.compacted, self._reports(walk))
+            older = (report for report in readable if report.live and report.status in done)
+            reports += islice(older, limit - len(reports))
+        return reports
 
-    def page(self, limit: int, following: str | None = None, wanted: HistoryFilter = ALL) -> HistoryPage:
-        """Return at least `limit` checkpoints, newest first, if there are so many; an entry is never divided.
+    def page(self, limit: int, following: str | None = None, selected: HistoryFilter = ALL) -> HistoryPage:
+        """Return at least `limit` checkpoints, newest first, if there are that many. Entries are never split.
 
-        A damaged entry ends it: whether the head continues what is older would be told wrongly.
+        A damaged entry ends the page, because the lineage of older checkpoints is then unknown.
 
         Args:
-            following: of the page before; None: from the newest one on.
-            wanted: of what is left out, no more than `_PASSED` entries are read for one page: it may have fewer.
-        Raises: InvalidRequest: that is no position.
+            following: from the previous page; None: start at the newest entry.
+            selected: excluded checkpoints count: after `_MAX_SKIPPED` entries a page may end with fewer.
+        Raises: InvalidRequest: `following` is no position.
         """
         head = self._context.log.head()
         if head is None:
             return HistoryPage((), (), None)
         begin = _newest(head.state) if following is None else LogPosition.parse(following)
-        if wanted.retained:
-            return _retained_page(head.state, begin, limit, wanted)
+        if selected.retained:
+            return _retained_page(head.state, begin, limit, selected)
         walk = _Walk(begin.before, begin.live)
         found: list[CheckpointReport] = []
         last = begin
         unreadable = None
         try:
             for report in self._reports(walk):
-                full = len(found) >= limit or (not wanted.all and begin.before - last.before >= _PASSED)
+                full = len(found) >= limit or (not selected.all and begin.before - last.before >= _MAX_SKIPPED)
                 if full and walk.version < last.before:
                     switches = tuple(one for one in walk.switches if one.version >= last.before)
                     return HistoryPage(tuple(found), switches, str(last))
-                if report in wanted:
+                if report in selected:
                     found.append(report)
                 last = LogPosition(walk.version, walk.continued)
         except StateCorrupt as error:
@@ -125,24 +125,24 @@ class History:
         return HistoryPage(tuple(found), tuple(walk.switches), None, unreadable)
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
-        """Return how many checkpoints to look for: no more than the head says that there are, so that the walk ends."""
+        """Return how many checkpoints to search for: at most as many as the head has, so that the walk ends."""
         head = self._context.log.head()
-        known = [limit] if limit is not None else []
+        bounds = [limit] if limit is not None else []
         if head is not None and status == CheckpointStatus.PENDING.value:
-            known.append(sum(timeline.pending is not None for timeline in head.state.timelines))
+            bounds.append(sum(timeline.pending is not None for timeline in head.state.timelines))
         if head is not None and status == CheckpointStatus.COMPLETED.value:
-            known.append(len(head.state.checkpoints))
-        return min(known, default=None)
+            bounds.append(len(head.state.checkpoints))
+        return min(bounds, default=None)
 
     def head(self, state: ManifestState) -> CheckpointId:
         """Return the newest completed checkpoint of the live timeline. Raises NotFound: there is none."""
-        found = state.timeline().head
-        if found == NO_CHECKPOINT:
+        checkpoint_id = state.timeline().head
+        if checkpoint_id == NO_CHECKPOINT:
             raise NotFound(
                 f"job {state.job} has no completed checkpoint: its head is the empty state",
                 hint=f"milepost list {state.job} shows what was tried",
             )
-        return found
+        return checkpoint_id
 
     def show(
         self,
@@ -152,14 +152,14 @@ class History:
         *,
         details: bool = True,
     ) -> CheckpointReport:
-        """Return one checkpoint; a retained one with its details (`CheckpointDetails`).
+        """Return one checkpoint; a retained one as `CheckpointDetails`.
 
         Args:
-            after: what was measured from its commit on, when the caller knows it. state: the head, when it knows that.
-            details: False: only what the log says of it.
+            after: times after the commit, if the caller has them. state: the head, if the caller has it.
+            details: False: only what the log has.
         """
         state = self._context.head().state if state is None else state
-        report = self._one(state, CheckpointId(checkpoint_id))
+        report = self._report(state, CheckpointId(checkpoint_id))
         if report is None:
             raise NotFound(
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
@@ -181,17 +181,17 @@ class History:
 
         return read_veto(self._context, handle)
 
-    def _one(self, state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointReport | None:
-        """The report of a checkpoint: of what is pending or retained the head tells all, else the entry of its end.
+    def _report(self, state: ManifestState, checkpoint_id: CheckpointId) -> CheckpointReport | None:
+        """Return the report of a checkpoint: from the head if it is pending or retained, else from its last log entry.
 
-        `live` is None where that is not known any more: compacted, or long ago on a timeline that is not listed.
+        `live` is None if that is no longer known: the entry is compacted, or the timeline is no longer listed.
         """
-        kept = state.checkpoint(checkpoint_id)
-        if kept is not None:
+        retained = state.checkpoint(checkpoint_id)
+        if retained is not None:
             confirmed: frozenset[str] = frozenset()
-            if kept not in timeline_ancestry(state, state.timeline()):
-                confirmed = frozenset(confirmations_after(self._context.log, kept, state.version))
-            return _retained(state, kept, confirmed)
+            if retained not in timeline_ancestry(state, state.timeline()):
+                confirmed = frozenset(confirmations_after(self._context.log, retained, state.version))
+            return _retained(state, retained, confirmed)
         pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
@@ -215,17 +215,18 @@ class History:
         return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
-        """Return manifest entries, newest first: version, time, event, and whatever fields an event of its kind has."""
+        """Return manifest entries, newest first: version, time, event, and the fields of its kind of event."""
         return [_entry(entry) for entry in self._context.log.events(limit)]
 
     def _reports(self, walk: _Walk | None = None) -> Iterator[CheckpointReport]:
-        """Every checkpoint that was ever triggered, newest first: each is told by its newest event.
+        """Yield every checkpoint that was ever triggered, newest first, as of its newest event.
 
-        `live`: the live head continues it, or it is pending on the live timeline. One that a rollback has discarded, or
-        that is of a fork, is not.
+        `live` is True if the live head continues it, or if it is pending on the live timeline. It is False for one that
+        a rollback has discarded, or that is on a fork. The walk follows parents: with 5 -> 4 -> 2 as the live lineage,
+        checkpoint 3 was discarded.
 
         Args:
-            walk: where to begin, and then where the walk is; None: at the head.
+            walk: start position, which is advanced; None: the head.
         """
         head = self._context.log.head()
         if head is None:
@@ -245,14 +246,15 @@ class History:
             done = completion_of(entry)
             if done is not None and done.checkpoint_id not in seen:
                 seen.add(done.checkpoint_id)
-                kept = state.checkpoint(done.checkpoint_id)
+                retained = state.checkpoint(done.checkpoint_id)
                 on_live = done.checkpoint_id == walk.continued
                 walk.continued = done.parent if on_live else walk.continued
-                if kept is not None:
-                    yield _retained(state, kept, {sink for one, sink in confirmed if one == kept.checkpoint_id})
+                if retained is not None:
+                    sinks = {sink for checkpoint_id, sink in confirmed if checkpoint_id == retained.checkpoint_id}
+                    yield _retained(state, retained, sinks)
                 elif isinstance(entry, LoggedEvent) and isinstance(entry.event, CheckpointCompleted):
-                    sinks = entry.event.checkpoint.sinks
-                    shown = {sink for sink in sinks if on_live or (done.checkpoint_id, sink) in confirmed}
+                    all_sinks = entry.event.checkpoint.sinks
+                    shown = {sink for sink in all_sinks if on_live or (done.checkpoint_id, sink) in confirmed}
                     report = completed_report(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
                     yield replace(report, live=on_live)
                 elif isinstance(entry, Tombstone):
@@ -268,23 +270,23 @@ class History:
                     yield _aborted(entry, checkpoint_id)
 
 
-def _retained_page(state: ManifestState, begin: LogPosition, limit: int, wanted: HistoryFilter) -> HistoryPage:
-    """Return a page of retained checkpoints, for which nothing of the log is read: it may keep them for months."""
-    older = (one for one in reversed(state.checkpoints) if one.version < begin.before)
-    reports = ((one, _retained(state, one, ())) for one in older)
-    found = list(islice(((one, report) for one, report in reports if report in wanted), limit + 1))
+def _retained_page(state: ManifestState, begin: LogPosition, limit: int, selected: HistoryFilter) -> HistoryPage:
+    """Return a page of retained checkpoints from the head alone. In the log they may be months back."""
+    older = (checkpoint for checkpoint in reversed(state.checkpoints) if checkpoint.version < begin.before)
+    reports = ((checkpoint, _retained(state, checkpoint, ())) for checkpoint in older)
+    found = list(islice(((checkpoint, report) for checkpoint, report in reports if report in selected), limit + 1))
     more = len(found) > limit
     following = str(LogPosition(found[limit - 1][0].version, begin.live)) if more else None
     return HistoryPage(tuple(report for _, report in found[:limit]), (), following)
 
 
 def _newest(state: ManifestState) -> LogPosition:
-    """Return where a walk begins: what is pending has a place of its own, between it and the head's entry."""
+    """Return the start position of a walk. Pending checkpoints have a position before the head's entry."""
     return LogPosition(state.version + 2, state.timeline().head)
 
 
 def _aborted(entry: LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> CheckpointReport:
-    """Return the report of a checkpoint that an entry gave up."""
+    """Return the report of a checkpoint that an entry aborted."""
     if isinstance(entry, Tombstone):
         return compacted_report(entry, checkpoint_id)
     aborts = aborts_of(entry.event)
@@ -292,10 +294,10 @@ def _aborted(entry: LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> Che
 
 
 def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: Collection[str]) -> CheckpointReport:
-    """Return the report of a retained checkpoint; of the live lineage its tables are what its sinks show.
+    """Return the report of a retained checkpoint. On the live lineage all its sinks have published it.
 
     Args:
-        confirmed: sinks whose tables have shown it.
+        confirmed: sinks that have confirmed it.
     """
     live = continues(state, checkpoint.timeline, checkpoint.checkpoint_id) is True
     shown = [sink for sink in checkpoint.sinks if live or sink in confirmed]
@@ -306,7 +308,7 @@ def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: 
 
 
 def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
-    """The reports of what is pending, newest timeline first."""
+    """Yield the reports of pending checkpoints, newest timeline first."""
     for timeline in reversed(state.timelines):
         if timeline.pending is not None and timeline.leader is not None:
             report = pending_report(timeline.pending, timeline.timeline_id, timeline.leader)
@@ -314,7 +316,7 @@ def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
 
 
 def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
-    """Return one entry of the log as a document: of most events their fields as they are."""
+    """Return a log entry as a document. Most events contribute their fields unchanged."""
     if isinstance(entry, Tombstone):
         return {
             "version": entry.version,

@@ -1,4 +1,4 @@
-"""A page of the history: some checkpoints, newest first, the switches between them, and where the next page begins."""
+"""Pages of the history: checkpoints and timeline switches, newest first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from milepost.protocol.records.ids import CheckpointId
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """Where a walk from the newest entry to the oldest goes on.
+    """Where a walk from the newest entry to the oldest continues.
+
+    Example: `42-17` continues with version 41, and the next checkpoint of the live lineage is 17.
 
     Attributes:
-        before: the version whose predecessor is read next. live: the checkpoint of the live lineage that is next.
+        before: the version whose predecessor is read next. live: the next checkpoint of the live lineage.
     """
 
     before: int
@@ -28,7 +30,7 @@ class LogPosition:
 
     @classmethod
     def parse(cls, text: str) -> LogPosition:
-        """Return the position that a page gave as its `following`. Raises InvalidRequest: it is none."""
+        """Parse the `following` of a page. Raises InvalidRequest: not a position."""
         before, dash, live = text.partition("-")
         if not (dash and before.isascii() and before.isdigit() and live.isascii() and live.isdigit()):
             raise InvalidRequest(f"{text!r} is no position in a job's history; nothing was read.")
@@ -37,7 +39,7 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class HistoryFilter:
-    """Which checkpoints a page is of; None: of every status, of every timeline."""
+    """Selects checkpoints for a page; None: every status, every timeline."""
 
     status: CheckpointStatus | None = None
     timeline: str | None = None
@@ -48,19 +50,19 @@ class HistoryFilter:
 
     @property
     def retained(self) -> bool:
-        """Whether only retained checkpoints can be of it, all of which the head names."""
+        """Whether it selects only retained checkpoints, all of which are in the head."""
         return self.status is CheckpointStatus.COMPLETED
 
     def __contains__(self, report: CheckpointReport) -> bool:
-        status = self.status is None or report.status == self.status.value
-        return status and self.timeline in (None, report.timeline)
+        has_status = self.status is None or report.status == self.status.value
+        return has_status and self.timeline in (None, report.timeline)
 
 
 ALL = HistoryFilter()
 
 
-def wanted(status: str | None, timeline: str | None) -> HistoryFilter:
-    """Return the wish of a status by its name. Raises InvalidRequest: there is no such status."""
+def history_filter(status: str | None, timeline: str | None) -> HistoryFilter:
+    """Return the filter for a status name and a timeline. Raises InvalidRequest: unknown status."""
     names = [one.value for one in CheckpointStatus]
     if status is not None and status not in names:
         raise InvalidRequest(f"{status!r} is no status of a checkpoint: {', '.join(names)}. Nothing was read.")
@@ -69,12 +71,12 @@ def wanted(status: str | None, timeline: str | None) -> HistoryFilter:
 
 @dataclass(frozen=True, slots=True)
 class TimelineSwitch:
-    """Another timeline became the live one.
+    """A switch of the live timeline.
 
     Attributes:
-        kind: ``rollback`` or ``fast_forward``. left, left_at: what was live before, and its head.
-        timeline, at_checkpoint: what is live then, and its head; 0 for the empty state.
-        discarded: retained checkpoints that were live, and are not any more, ascending. detail: who, why.
+        kind: ``rollback`` or ``fast_forward``. left, left_at: the former live timeline and its head.
+        timeline, at_checkpoint: the new live timeline and its head; 0 for the empty state.
+        discarded: retained checkpoints that were live before the switch only, ascending. detail: who and why.
     """
 
     version: int
@@ -104,12 +106,12 @@ class TimelineSwitch:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """Checkpoints and switches of a stretch of the log, each newest first; following: where the next one begins.
+    """Checkpoints and switches of a range of the log, newest first. following: position of the next page.
 
-    Of a checkpoint that is not live its sinks are told as far as their confirmations lie in the same stretch.
+    For a checkpoint that is not live, only sink confirmations within the same range are known.
 
     Attributes:
-        unreadable: why the log cannot be read any further; what is older than these is not here.
+        unreadable: why older entries cannot be read; None: they can.
     """
 
     checkpoints: tuple[CheckpointReport, ...]

@@ -1,4 +1,4 @@
-"""Percentiles of epochs tell what is usual of a job, and what is rare, as Flink's summary does."""
+"""Compute percentiles of epoch figures, like Flink's checkpoint summary."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FIGURES = (
     *("duration_ms", "rows_in", "rows_out", "late_rows", "checkpointed_bytes", "state_bytes", "in_flight_bytes"),
     "lag_ms",
 )
-"""Figures of epochs whose percentiles are told, before those of the phases."""
+"""Figures with percentiles, listed before the phases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Percentiles of one figure; between two values they are interpolated, as SQL's `percentile_cont` does.
+    """Percentiles of one figure, interpolated between values like SQL's `percentile_cont`.
 
     Attributes:
-        epochs: that have the figure.
+        epochs: number of epochs that have the figure.
     """
 
     epochs: int
@@ -34,23 +34,24 @@ class Percentiles:
 
 
 def percentiles_of(epochs: Sequence[EpochFigures]) -> dict[str, Percentiles]:
-    """Return the percentiles of each figure, by its name, and of each phase that was measured; {} without epochs."""
-    figures: dict[str, list[Any]] = {name: [getattr(one, name) for one in epochs] for name in _FIGURES}
-    for one in epochs:
-        for phase, spent in (one.phases or {}).items():
+    """Return the percentiles of each figure and each measured phase, by name; {} without epochs."""
+    figures: dict[str, list[Any]] = {name: [getattr(epoch, name) for epoch in epochs] for name in _FIGURES}
+    for epoch in epochs:
+        for phase, spent in (epoch.phases or {}).items():
             figures.setdefault(phase, []).append(spent)
-    known = {name: sorted(value for value in values if isinstance(value, int)) for name, values in figures.items()}
-    return {name: _of(values) for name, values in known.items() if values}
+    measured = {name: sorted(value for value in values if isinstance(value, int)) for name, values in figures.items()}
+    return {name: _percentiles(values) for name, values in measured.items() if values}
 
 
-def _of(values: Sequence[int]) -> Percentiles:
+def _percentiles(values: Sequence[int]) -> Percentiles:
     """Args: values: ascending, at least one."""
-    p50, p90, p95, p99 = (_at(values, share) for share in (0.5, 0.9, 0.95, 0.99))
+    p50, p90, p95, p99 = (_percentile(values, share) for share in (0.5, 0.9, 0.95, 0.99))
     return Percentiles(len(values), values[0], p50, p90, p95, p99, values[-1])
 
 
-def _at(values: Sequence[int], share: float) -> float:
-    place = share * (len(values) - 1)
-    below = math.floor(place)
+def _percentile(values: Sequence[int], share: float) -> float:
+    # Values 10, 20, 40 and share 0.75: position 1.5, halfway between 20 and 40, so 30.
+    position = share * (len(values) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (place - below)
+    return values[below] + (values[above] - values[below]) * (position - below)

@@ -1,4 +1,4 @@
-"""The series of a job: figures of its epochs over time, as a chart needs them."""
+"""Figures of a job's epochs over time, for charts."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from milepost.storage.object_cache import OBJECT_CACHE
 from milepost.storage.requests import StoreRequests
 
 _MEASURED_BYTES = 2 << 10
-"""About what is kept of the measurements of an epoch."""
+"""Approximate size of the cached measurements of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochFigures:
-    """Figures of one completed epoch of the live lineage; None for what is not known, or not any more.
+    """Figures of one completed epoch of the live lineage; None: unknown, or no longer known.
 
     Attributes:
         phases: milliseconds by phase, with the total; None once the checkpoint is not retained.
-        unreadable: why the measurements of one that is retained cannot be read; None: they can be, or it is not.
-        left_out: it is retained, and its measurements were not read, because others were as many as may be at a time.
-        checkpointed_bytes: what it wrote for state. state_bytes: what its state refers to in all.
+        unreadable: why the measurements of a retained checkpoint cannot be read; None: they can, or it is not retained.
+        left_out: whether the measurements of a retained checkpoint were not read, to limit the number of reads.
+        checkpointed_bytes: state that the epoch wrote. state_bytes: total size of its state.
         lag_ms: how far its watermark was behind its trigger.
-        requests: to S3, and cost by the prices of the spec; None once the checkpoint is not retained.
+        requests: to S3, and cost at the spec's prices; None once the checkpoint is not retained.
     """
 
     checkpoint_id: int
@@ -61,24 +61,23 @@ class EpochFigures:
 def series_of(context: JobContext, limit: int, most_read: int | None = None) -> list[EpochFigures]:
     """Return the figures of the newest completed epochs of the live lineage, oldest first; [] before the first.
 
-    It ends where the log is compacted. A checkpoint that is damaged has the figures of the log, and says why there are
-    no more: none hides the others.
+    The series ends where the log is compacted. A damaged checkpoint has only the figures in the log, and `unreadable`.
 
     Args:
-        most_read: of so many retained checkpoints the measurements are read, of the newest first; what this process
-            has read before counts for none. None: of all.
+        most_read: maximum number of retained checkpoints whose measurements are read, newest first. Cached ones do not
+            count. None: no limit.
     """
     state = context.head().state
-    series = _Series(context, state, {one.checkpoint_id: one for one in state.checkpoints})
+    series = _Series(context, state, {checkpoint.checkpoint_id: checkpoint for checkpoint in state.checkpoints})
     reports = History(context).live(limit)
-    unread = [one.checkpoint_id for one in reports if series.is_unread(one.checkpoint_id)]
+    unread = [report.checkpoint_id for report in reports if series.is_unread(report.checkpoint_id)]
     left_out = frozenset(unread[most_read:] if most_read is not None else ())
     return parallel_map(context.store, partial(_figures, series, left_out), reversed(reports))
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """What is measured of a retained checkpoint."""
+class _Measurements:
+    """The measurements of a retained checkpoint."""
 
     phases: Mapping[str, int | None]
     requests: StoreRequests
@@ -87,21 +86,21 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What the figures of one series have in common; retained: by id."""
+    """The shared context of one series. retained: checkpoints by id."""
 
     context: JobContext
     state: ManifestState
     retained: Mapping[int, CompletedCheckpoint]
 
     def is_unread(self, checkpoint_id: int) -> bool:
-        """Say whether the measurements of a checkpoint would have to be read."""
+        """Return whether the measurements of a checkpoint are not cached yet."""
         checkpoint = self.retained.get(checkpoint_id)
-        return checkpoint is not None and not OBJECT_CACHE.has(self.context.store, self._named(checkpoint))
+        return checkpoint is not None and not OBJECT_CACHE.has(self.context.store, self._cache_key(checkpoint))
 
-    def measured(self, checkpoint_id: int) -> _Measured | None:
-        """Return what was measured of a checkpoint, None of one that is not retained. Raises StateCorrupt.
+    def measured(self, checkpoint_id: int) -> _Measurements | None:
+        """Return the measurements of a checkpoint; None: not retained. Raises StateCorrupt.
 
-        Nobody measures an epoch any more that all sinks have and another one has followed: of that it is read once.
+        Measurements are final, and therefore cached, once all sinks have confirmed and another epoch has completed.
         """
         checkpoint = self.retained.get(checkpoint_id)
         if checkpoint is None:
@@ -109,23 +108,23 @@ class _Series:
         if checkpoint.unconfirmed or checkpoint_id == self.state.timeline().head:
             return self._read(checkpoint)
         return OBJECT_CACHE.read(
-            self.context.store, self._named(checkpoint), _MEASURED_BYTES, lambda: self._read(checkpoint)
+            self.context.store, self._cache_key(checkpoint), _MEASURED_BYTES, lambda: self._read(checkpoint)
         )
 
-    def _named(self, checkpoint: CompletedCheckpoint) -> tuple[str, str, str]:
+    def _cache_key(self, checkpoint: CompletedCheckpoint) -> tuple[str, str, str]:
         prices = self.context.spec.prices
         what = f"measured {prices.model_dump_json() if prices is not None else ''}"
         return what, checkpoint.metadata.key, checkpoint.metadata.sha256
 
-    def _read(self, checkpoint: CompletedCheckpoint) -> _Measured:
-        asks: list[Callable[[], Any]] = [
+    def _read(self, checkpoint: CompletedCheckpoint) -> _Measurements:
+        reads: list[Callable[[], Any]] = [
             partial(self.context.metadata, checkpoint),
             partial(read_post_commit_times, self.context, checkpoint.checkpoint_id, checkpoint.token),
         ]
-        metadata, after = parallel_map(self.context.store, lambda ask: ask(), asks)
+        metadata, after = parallel_map(self.context.store, lambda read: read(), reads)
         requests = requests_of(metadata, after)
         cost = epoch_cost(self.context.spec.prices, requests, metadata.tasks)
-        return _Measured(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
+        return _Measurements(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
 
 
 def _figures(series: _Series, left_out: Collection[int], report: CheckpointReport) -> EpochFigures:
