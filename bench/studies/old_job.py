@@ -111,12 +111,12 @@ class OldJob:
 
     def stored(self) -> dict[str, int]:
         """Bytes of the job's store by kind; what is garbage, and waits for its grace period, is a kind of its own."""
-        from milepost.jobmaster.retention.fsck import place_objects
+        from milepost.jobmaster.retention.fsck import classify_objects
         from milepost.jobmaster.retention.reachability import walk_job
         from milepost.protocol.retention.reach import ObjectStatus
 
         kinds: Counter[str] = Counter()
-        for item in place_objects(walk_job(self.master.context)):
+        for item in classify_objects(walk_job(self.master.context)):
             if item.sink is None:
                 waits = item.status in (ObjectStatus.LISTED, ObjectStatus.UNREACHABLE)
                 kinds["garbage"] += item.stat.size * waits

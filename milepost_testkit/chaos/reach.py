@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from milepost.jobmaster.jobmaster import JobMaster
-from milepost.jobmaster.retention.fsck import place_objects
+from milepost.jobmaster.retention.fsck import classify_objects
 from milepost.jobmaster.retention.reachability import walk_job
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.locations import child_url
@@ -34,7 +34,7 @@ def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable
     assert reach.complete, reach.faults
     stores: dict[str | None, str] = {one.name: one.opened.sink.store.config.url for one in reach.tables}
     stores[None] = master.context.store.config.url
-    placed = {child_url(stores[item.sink], item.stat.key): item for item in place_objects(reach)}
+    placed = {child_url(stores[item.sink], item.stat.key): item for item in classify_objects(reach)}
     idle = [f"{url}: {item.status.value}" for url, item in placed.items() if item.status not in _NEEDED]
     assert not idle, f"after gc without grace these are left: {idle}"
     lists = client.get_paginator("list_objects_v2")

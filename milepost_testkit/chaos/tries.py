@@ -105,14 +105,14 @@ def _put(file: Path, content: object) -> None:
 @contextmanager
 def leaving_origins(folder: Path) -> Iterator[None]:
     """Each checkpoint that is restored meanwhile leaves of which one it is a copy, before it can be complete."""
-    as_imported = restored_copy.as_imported
+    imported_metadata = restored_copy.imported_metadata
 
     def leaving(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
         origin = int(metadata.checkpoint_id), int(metadata.token)
         _put(folder / f"{pending.checkpoint_id}-{pending.token}", origin)
-        return as_imported(metadata, pending, timeline)
+        return imported_metadata(metadata, pending, timeline)
 
-    with patch.object(restored_copy, "as_imported", leaving):
+    with patch.object(restored_copy, "imported_metadata", leaving):
         yield
 
 

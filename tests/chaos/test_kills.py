@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.protocol.log.log_entries import LogEntry, Tombstone
 from milepost.protocol.manifest.transaction.events import (
     CheckpointAborted,
@@ -145,7 +145,7 @@ def subsumed(chain: KillChain) -> None:
     assert dropped and len(chain.state.checkpoints) == 2
     for item in dropped:
         own = metadata_key(item.checkpoint_id, item.leader.token)
-        assert listed_in(chain.context.store, chain.state).covers(own)
+        assert listed_garbage(chain.context.store, chain.state).covers(own)
         assert chain.context.store.stat(own).size
 
 
@@ -157,12 +157,12 @@ def concluded(chain: KillChain) -> None:
 
 def partly_deleted(chain: KillChain) -> None:
     """The manifest still lists what is deleted: the next leader deletes it again, and nothing else."""
-    assert deleted(chain) and len(deleted(chain)) < len(listed_in(chain.context.store, chain.state).keys)
+    assert deleted(chain) and len(deleted(chain)) < len(listed_garbage(chain.context.store, chain.state).keys)
 
 
 def deleted(chain: KillChain) -> list[str]:
     store = chain.context.store
-    return [key for key in listed_in(store, chain.state).keys if not any(store.list(key))]
+    return [key for key in listed_garbage(store, chain.state).keys if not any(store.list(key))]
 
 
 def partly_compacted(chain: KillChain) -> None:

@@ -15,8 +15,8 @@ from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
-    SilentSink,
     SinkPreview,
+    UnavailableSink,
     fate_of_dropped,
     preview_sinks,
     undo_limits,
@@ -96,7 +96,7 @@ class BackfillDocument:
     objects: int
     bytes: int
     preflight: Sequence[Mapping[str, str]]
-    sinks: Mapping[str, SinkReplay | SilentSink]
+    sinks: Mapping[str, SinkReplay | UnavailableSink]
     skipped_sinks: tuple[str, ...]
     code_hash: str
     spec_hash: str
@@ -163,8 +163,8 @@ def _range(item: RecordedRange, to_us: int | None) -> ReplayedRange:
     return ReplayedRange(int(item.checkpoint_id), item.epoch, item.starts, item.count, item.size, in_range)
 
 
-def _sink(preview: SinkPreview | SilentSink) -> SinkReplay | SilentSink:
-    if isinstance(preview, SilentSink):
+def _sink(preview: SinkPreview | UnavailableSink) -> SinkReplay | UnavailableSink:
+    if isinstance(preview, UnavailableSink):
         return preview
     change = preview.change
     return SinkReplay(
@@ -224,7 +224,7 @@ def _text(document: BackfillDocument) -> Iterator[str]:
         if row["detail"] != UNCHANGED:
             yield f"{row['uid']}: {row['outcome']}: {row['detail']}"
     for name, sink in document.sinks.items():
-        if isinstance(sink, SilentSink):
+        if isinstance(sink, UnavailableSink):
             yield f"sink {name}: does not answer now: it follows later"
             continue
         now = "damaged" if sink.rows_now is None else f"{sink.rows_now:,} rows"

@@ -36,23 +36,23 @@ class SinkPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class SilentSink:
+class UnavailableSink:
     """A sink that does not answer now, and why."""
 
     problem: str
 
 
-def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dict[str, SinkPreview | SilentSink]:
+def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dict[str, SinkPreview | UnavailableSink]:
     """Look what each table of the spec would do to show a checkpoint. Changes nothing. Raises as `contents_at`."""
 
-    def preview(name: str) -> SinkPreview | SilentSink:
+    def preview(name: str) -> SinkPreview | UnavailableSink:
         try:
             contents = contents_at(context, target, name)
             sink = sink_for(context, name, contents)
             change = sink.compare(contents)
             return SinkPreview(change, str(change.position), tuple(sink.undo_limits()))
         except SINK_UNAVAILABLE as error:
-            return SilentSink(error.message)
+            return UnavailableSink(error.message)
 
     names = [spec.name for spec in context.spec.sinks]
     return dict(zip(names, parallel_map(context.store, preview, names), strict=True))

@@ -33,10 +33,10 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.migration.plan import MIGRATING, MigrationPlan, check_ready, is_migration, plan_migration
 from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
+    abort_import,
     acknowledged_by_writer,
-    as_imported,
-    give_up_import,
-    imported,
+    import_checkpoint,
+    imported_metadata,
     write_empty_input,
 )
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
@@ -113,7 +113,7 @@ class Migrations:
         check_ready(context, state)
         for fork in open_forks(state):
             if is_migration(context, fork):  # of a try that died, or of one that a person overrules now
-                give_up_import(context, session, fork.timeline_id)
+                abort_import(context, session, fork.timeline_id)
         with self._frozen(plan.hold_ms), self._imported(session, head, plan) as completed:
             request = FastForwardRequest(
                 session.session_id,
@@ -154,7 +154,7 @@ class Migrations:
             return replace(metadata, timings={"copy_ms": round((time.monotonic() - started) * 1000)})
 
         made = Provenance(write_empty_input(context), head.code_hash, head.spec_hash, base=head.checkpoint_id)
-        with imported(context, self._leadership, session, made, write) as completed:
+        with import_checkpoint(context, self._leadership, session, made, write) as completed:
             yield completed
 
     def _write_table(self, base: CheckpointMetadata, plan: MigrationPlan, pending: PendingCheckpoint) -> TableContents:
@@ -203,7 +203,7 @@ def _continued(
     if plan.sink in sinks:
         sinks[plan.sink] = {**sinks[plan.sink], "format": plan.target.format, "path": plan.target.path}
     return replace(
-        as_imported(base, pending, timeline),
+        imported_metadata(base, pending, timeline),
         signatures={**signatures, "sinks": sinks},
         sources={name: item.at_rest() for name, item in base.sources.items()},
         operators={uid: _quiet_operator(item) for uid, item in base.operators.items()},

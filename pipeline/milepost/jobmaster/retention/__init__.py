@@ -1,1 +1,1 @@
-"""Retention keeps what is needed and deletes the rest: subsumption, garbage, tables, the audit (I8)."""
+"""Retention: subsume checkpoints, collect garbage, prune tables, audit the storage (I8)."""

@@ -1,6 +1,6 @@
-"""Discarding deletes what was staged at the sinks and is never published: by aborted epochs, and tries that lost.
+"""Delete the staged files of aborted epochs and fenced attempts.
 
-Whose the tables are may be found out before the transition that decides it; nothing is deleted before (I9).
+The tables may be looked up before the transition that aborts, but nothing is deleted before it (I9).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from milepost.storage.notices import AbortNotice, write_notice
 _LOG = logging.getLogger(__name__)
 
 OwnTables = Callable[[str], tuple[Sink, ...]]
-"""Returns a sink, opened for each of its tables in which this job may have staged something; raises what sinks do."""
+"""Returns a sink, opened once for each of its tables in which this job may have staged files. Raises as sinks do."""
 
 
-def find_own_tables(context: JobContext) -> OwnTables:
-    """Begin to find the tables beside what the caller does next; return what waits for those of one sink."""
-    life = prefetch(context.store, lambda: context.identity, "identity")
+def prefetch_own_tables(context: JobContext) -> OwnTables:
+    """Start looking the tables up in the background. Returns a function that waits for those of one sink."""
+    identity = prefetch(context.store, lambda: context.identity, "identity")
 
     def find(name: str) -> tuple[Sink, ...]:
-        return tuple(sink for sink in staging_tables(context, name) if not sink.is_anothers(life()))
+        return tuple(sink for sink in staging_tables(context, name) if not sink.is_anothers(identity()))
 
     names = [spec.name for spec in context.spec.sinks]
     begun = {name: prefetch(context.store, partial(find, name), "own-tables") for name in names}
@@ -38,15 +38,15 @@ def find_own_tables(context: JobContext) -> OwnTables:
 
 
 def discard_staged(context: JobContext, pending: PendingCheckpoint, notice: AbortNotice) -> None:
-    """After an abort: tell its Spark jobs that still run, and delete what its sinks staged.
+    """After an abort, notify Spark jobs of the epoch that still run, and delete what its sinks staged.
 
-    What cannot be deleted now is deleted with its prefix, later.
+    Files that cannot be deleted now are deleted later, together with the checkpoint's prefix.
     """
     for token in pending.prefixes:
         try:
             write_notice(context.store, pending.checkpoint_id, token, notice)
-        except CheckpointError as error:  # a courtesy: fencing protects the data
-            _LOG.warning("checkpoint %s: its subtasks were not told: %s", pending.checkpoint_id, error.message)
+        except CheckpointError as error:  # the notice only saves work: fencing protects the data
+            _LOG.warning("checkpoint %s: its subtasks were not notified: %s", pending.checkpoint_id, error.message)
     for token in pending.prefixes:
         discard(context, pending.checkpoint_id, token)
 
@@ -58,16 +58,16 @@ def discard(
     tables: OwnTables | None = None,
     before_delete: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Delete what one token staged that no head refers to. Returns False when a sink could not; that is logged.
+    """Delete what one token staged that no head refers to. Returns False if a sink failed, which is logged.
 
     Args:
-        tables: that were looked for before; None: they are now. before_delete: as a sink's `abort` has it.
+        tables: looked up earlier; None looks them up now. before_delete: as for a sink's `abort`.
     """
-    own = find_own_tables(context) if tables is None else tables
+    own_tables = prefetch_own_tables(context) if tables is None else tables
 
-    def discarded(name: str) -> bool:
+    def discard_at(name: str) -> bool:
         try:
-            for sink in own(name):
+            for sink in own_tables(name):
                 sink.abort(checkpoint_id=checkpoint_id, token=token, before_delete=before_delete)
         except CheckpointError as error:
             _LOG.warning(
@@ -80,4 +80,4 @@ def discard(
             return False
         return True
 
-    return all(parallel_map(context.store, discarded, [spec.name for spec in context.spec.sinks]))
+    return all(parallel_map(context.store, discard_at, [spec.name for spec in context.spec.sinks]))

@@ -1,8 +1,8 @@
-"""Dropped sinks have files in the job's own storage: their tables in databases were projections of them (I8).
+"""Find the stored files of database sinks that are no longer in the spec (I8).
 
-Each later checkpoint carries on what the table of such a sink consists of, for the sink may come back; so that stays.
-What no retained checkpoint names goes as files of every table go, by lists beside them. The table itself is not asked:
-the spec does not say any more where it is. What it shows besides, it gives up without a file (`row_changes.py`).
+A table in a database is a projection of files in the job's own storage. Later checkpoints keep the contents of a
+dropped sink, since the sink may return, so those files are retained. Files that no retained checkpoint names are pruned
+like the files of any table. The table itself is not read, because the spec no longer says where it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from milepost.sinks.table.table_objects import table_objects
 
 @dataclass(frozen=True, slots=True)
 class DroppedFiles:
-    """The files of one dropped sink, with as much of `Sink` as is asked of them. store: rooted at them."""
+    """The files of one dropped sink, with the part of `Sink` that pruning calls. store: rooted at the files."""
 
     name: str
     store: ObjectStore
@@ -55,7 +55,7 @@ class DroppedFiles:
 
 @dataclass(frozen=True, slots=True)
 class DroppedSink:
-    """A sink that the spec has no more, or has elsewhere than in a database now; listed as an `OpenedTable` is."""
+    """A sink that left the spec, or is no longer in a database; listed like an `OpenedTable`."""
 
     name: str
     sink: DroppedFiles
@@ -63,11 +63,11 @@ class DroppedSink:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Its name in reports."""
         return f"{self.name} (a table that the spec has no more)"
 
     def needs(self, state: ManifestState, shares: Mapping[CheckpointId, TableShare]) -> TableNeeds:
-        """Find which files the retained checkpoints need: as an `OpenedTable` does, without asking the table."""
+        """Find which files the retained checkpoints need, like an `OpenedTable` but without reading the table."""
         files: dict[str, TableReference] = {}
         for checkpoint_id in sorted(shares):
             contents = shares[checkpoint_id].get(self.name)
@@ -77,19 +77,19 @@ class DroppedSink:
 
 
 ListedTable = OpenedTable | DroppedSink
-"""Whose files are looked at: both were listed before the state is read that they are judged by."""
+"""Both are listed before the state is read that decides what is needed."""
 
 
-def dropped_sinks(context: JobContext, keys: Iterable[str]) -> list[DroppedSink]:
-    """List the sinks of which there are files in the job's own storage, and that the spec has in no database.
+def list_dropped_sinks(context: JobContext, keys: Iterable[str]) -> list[DroppedSink]:
+    """List the sinks that have files in the job's own storage but no database table in the spec.
 
     Args:
-        keys: that are stored.
+        keys: all stored keys.
     """
-    there = {spec.name for spec in context.spec.sinks if spec.path is None}
-    found = {sink_of_staged_file(key) for key in keys} - there
+    database_sinks = {spec.name for spec in context.spec.sinks if spec.path is None}
+    stored_sinks = {sink_of_staged_file(key) for key in keys} - database_sinks
     dropped = []
-    for name in sorted(one for one in found if one is not None):
+    for name in sorted(name for name in stored_sinks if name is not None):
         files = DroppedFiles(name, context.staged_files(name), context.table_records)
         dropped.append(DroppedSink(name, files, files.objects()))
     return dropped

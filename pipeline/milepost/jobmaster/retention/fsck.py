@@ -1,9 +1,8 @@
-"""The audit of a job proves what is missing, by chains of references, and what nothing needs.
+"""Audit a job's storage: report missing objects, and objects that nothing needs.
 
-Reads only. Missing, or a root that cannot be read, is damage (exit 7), also of a savepoint that the job lists and that
-lies elsewhere; what is merely unreachable costs space and is no damage (exit 0): a crashed or fenced session may leave
-such objects at any time, and `gc` takes them. Nor is a list of a table's garbage that cannot be read, on which nothing
-depends: it is told, for somebody to delete it.
+Read-only. A missing object or an unreadable root is damage (exit code 7), including in savepoints outside of the job's
+storage. An unreachable object only costs space (exit code 0): a crashed or fenced session may leave one at any time,
+and `gc` deletes it. An unreadable list of a table's garbage is reported but is no damage, since nothing depends on it.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from milepost.protocol.retention.reach import (
     staged_status,
 )
 
-_IDLE = (ObjectStatus.UNREACHABLE, ObjectStatus.PROBE, ObjectStatus.EXPIRED, ObjectStatus.REPLACED_LIST)
-"""Where an object stands that nothing refers to, and that a collection may delete."""
+_COLLECTABLE = (ObjectStatus.UNREACHABLE, ObjectStatus.PROBE, ObjectStatus.EXPIRED, ObjectStatus.REPLACED_LIST)
+"""Statuses of objects that nothing refers to and that a collection may delete."""
 
 DAMAGED = 7
-"""Exit code when something that is needed is missing or cannot be read."""
+"""Exit code if a needed object is missing or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """One stored object and where it stands.
+class ClassifiedObject:
+    """One stored object and its status.
 
     Attributes:
-        sink: whose object it is; None for the job's own store.
+        sink: the sink that it belongs to; None for the job's own store.
         staged_by: checkpoint id and token that staged it at the sink.
-        prunable: part of the sink's table, or of its chain: `table_pruning.py` says whether it goes.
-        proof: of an unreachable one: why nothing can need it any more.
+        prunable: it was published; `table_pruning.py` decides whether it is deleted.
+        proof: of an unreachable object: why nothing can need it.
     """
 
     stat: ObjectStat
@@ -57,7 +56,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class MissingObject:
-    """An object that something refers to, and that is gone or another one. chain: of references, from a root."""
+    """An object that is referenced, and is missing or differs. chain: of references, from a root."""
 
     where: str
     key: str
@@ -67,7 +66,7 @@ class MissingObject:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A stored object, and why it is needed, or by nothing."""
+    """A stored object, and why it is needed or unneeded."""
 
     where: str
     key: str
@@ -78,7 +77,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class ListedGarbage:
-    """What the job's list of garbage names."""
+    """Totals of the job's list of garbage."""
 
     entries: int
     objects: int
@@ -87,13 +86,13 @@ class ListedGarbage:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a walk of every root found.
+    """The result of walking every root.
 
     Attributes:
-        roots: that were walked. complete: each could be read; else nothing is called unreachable.
-        objects: how many, by where they stand. damaged: what cannot be read.
-        unasked: savepoints that did not answer, and tables that the spec leads away from.
-        foreign: objects that are not the job's. exit_code: 0, or `DAMAGED`.
+        roots: the roots that were walked. complete: all could be read; otherwise no object is reported unreachable.
+        objects: number of objects by status. damaged: what cannot be read.
+        unasked: savepoints that did not answer, and tables whose location in the spec is not the head's.
+        foreign: objects that are not the job's. exit_code: 0 or `DAMAGED`.
     """
 
     job: str
@@ -112,7 +111,7 @@ class Audit:
 
 
 def check_job(context: JobContext) -> Audit:
-    """Walk every root and compare with what is stored."""
+    """Walk every root and compare the references with the stored objects."""
     reach = walk_job(context)
     missing = [
         MissingObject(where, reference.key, problem, tuple(reference.chain))
@@ -121,15 +120,19 @@ def check_job(context: JobContext) -> Audit:
     elsewhere, unasked = _savepoints_elsewhere(context, reach)
     missing += elsewhere
     unasked += reach.unasked
-    unasked += [f"sink {one.name}: {one.needs.led_away}" for one in reach.tables if one.needs and one.needs.led_away]
+    unasked += [
+        f"sink {one.name}: {one.needs.location_mismatch}"
+        for one in reach.tables
+        if one.needs and one.needs.location_mismatch
+    ]
     unread = [f"sink {table.name}: {each}" for table in reach.tables for each in table.unreadable_lists]
     faults = [*reach.faults, *reach.conflicts]
-    placed = list(place_objects(reach))
-    idle = [item for item in placed if item.status in _IDLE]
-    unreachable = idle if reach.complete else []
-    foreign = [item for item in placed if item.status is ObjectStatus.FOREIGN]
-    listed = [item for item in placed if item.status is ObjectStatus.LISTED]
-    counts = Counter(item.status.name.lower() for item in placed)
+    classified = list(classify_objects(reach))
+    collectable = [item for item in classified if item.status in _COLLECTABLE]
+    unreachable = collectable if reach.complete else []
+    foreign = [item for item in classified if item.status is ObjectStatus.FOREIGN]
+    listed = [item for item in classified if item.status is ObjectStatus.LISTED]
+    counts = Counter(item.status.name.lower() for item in classified)
     if not reach.complete:
         counts.pop(ObjectStatus.UNREACHABLE.name.lower(), None)
     return Audit(
@@ -150,7 +153,7 @@ def check_job(context: JobContext) -> Audit:
 
 
 def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[MissingObject], list[str]]:
-    """Return what is missing of the savepoints outside of the job's storage; and, one line each, who did not answer."""
+    """Return the missing objects of external savepoints, and one line for each savepoint that does not answer."""
     missing: list[MissingObject] = []
     unasked = []
     for savepoint in reach.state.savepoints:
@@ -159,25 +162,26 @@ def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[Mi
         where = f"savepoint {savepoint.name} at {savepoint.location}"
         chain = f"manifest version {reach.state.version}", f"savepoint {savepoint.name}"
         try:
-            found = list(audit_savepoint(context, savepoint))
+            problems = list(audit_savepoint(context, savepoint))
         except (StoreUnavailable, EnvironmentUnusable) as error:
             unasked.append(f"{where}: {error.message}")
             continue
-        missing += [MissingObject(where, key, problem, chain) for key, problem in found]
+        missing += [MissingObject(where, key, problem, chain) for key, problem in problems]
     return missing, unasked
 
 
-def place_objects(reach: JobReach) -> Iterator[Placed]:
-    """Yield every stored object, of the job and of its sinks, with where it stands."""
+def classify_objects(reach: JobReach) -> Iterator[ClassifiedObject]:
+    """Yield every stored object, of the job and of its sinks, with its status."""
     for stat in reach.objects.values():
-        found = object_status(reach.state, stat.key, reach.references, reach.listed)
-        yield Placed(stat, found, proof=_proof(reach, stat.key) if found is ObjectStatus.UNREACHABLE else "")
+        status = object_status(reach.state, stat.key, reach.references, reach.listed)
+        proof_text = _proof(reach, stat.key) if status is ObjectStatus.UNREACHABLE else ""
+        yield ClassifiedObject(stat, status, proof=proof_text)
     for table in reach.tables:
-        yield from _place_at_table(reach, table)
+        yield from _classify_table(reach, table)
 
 
-def describe(reach: JobReach, item: Placed) -> StoredObject:
-    """One object for people and programs; an age needs a clock: the job store's, which may differ from a sink's."""
+def describe(reach: JobReach, item: ClassifiedObject) -> StoredObject:
+    """Return one object for reports. Its age is by the clock of the job's store, which may differ from a sink's."""
     return StoredObject(
         where="job" if item.sink is None else f"sink {item.sink}",
         key=item.stat.key,
@@ -187,37 +191,38 @@ def describe(reach: JobReach, item: Placed) -> StoredObject:
     )
 
 
-def _place_at_table(reach: JobReach, table: TableReach) -> Iterator[Placed]:
-    needed = table.references().keys() | (table.needs.elsewhere if table.needs is not None else frozenset())
+def _classify_table(reach: JobReach, table: TableReach) -> Iterator[ClassifiedObject]:
+    needed = table.references().keys() | (table.needs.elsewhere_keys if table.needs is not None else frozenset())
     for item in table.opened.objects:
         if item.stat.key in needed:
-            yield Placed(item.stat, ObjectStatus.REFERENCED, table.name)
+            yield ClassifiedObject(item.stat, ObjectStatus.REFERENCED, table.name)
         elif item.list_of_garbage:
-            yield Placed(item.stat, ObjectStatus.LISTED, table.name)
+            yield ClassifiedObject(item.stat, ObjectStatus.LISTED, table.name)
         elif item.staged_by is None:
-            yield Placed(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, table.name)
+            yield ClassifiedObject(item.stat, ObjectStatus.LOG if item.permanent else ObjectStatus.FOREIGN, table.name)
         else:
-            yield _place_staged(reach, table, item.stat, *item.staged_by)
+            yield _classify_staged(reach, table, item.stat, *item.staged_by)
 
 
-def _place_staged(
+def _classify_staged(
     reach: JobReach, table: TableReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
-) -> Placed:
-    """Return where a staged file stands that nothing needs; of a token that won its checkpoint, it was published.
+) -> ClassifiedObject:
+    """Return the status of a staged file that nothing needs.
 
-    Of a dropped sink none is going to be, and none is discarded by its token.
+    A file of the token that completed its checkpoint was published, so pruning decides. All files of a dropped sink are
+    pruned too, because nothing publishes or discards them any more.
     """
     outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in table.listed
     prunable = table.is_dropped or (outcome is not None and outcome.winner == token)
     if prunable:
-        free = table.needs is not None and table.needs.frees(reach.state, stat.key)
-        found, why = published_status(free=free, listed=listed), published_proof(checkpoint_id)
+        free = table.needs is not None and table.needs.is_free(reach.state, stat.key)
+        status, reason = published_status(free=free, listed=listed), published_proof(checkpoint_id)
     else:
-        found = staged_status(reach.state, checkpoint_id, token, outcome, reach.listed)
-        found = ObjectStatus.LISTED if found is ObjectStatus.UNREACHABLE and listed else found
-        why = staged_proof(checkpoint_id, token, outcome)
-    proof = why if found is ObjectStatus.UNREACHABLE else ""
-    return Placed(stat, found, table.name, (checkpoint_id, token), prunable=prunable, proof=proof)
+        status = staged_status(reach.state, checkpoint_id, token, outcome, reach.listed)
+        status = ObjectStatus.LISTED if status is ObjectStatus.UNREACHABLE and listed else status
+        reason = staged_proof(checkpoint_id, token, outcome)
+    proof = reason if status is ObjectStatus.UNREACHABLE else ""
+    return ClassifiedObject(stat, status, table.name, (checkpoint_id, token), prunable=prunable, proof=proof)
 
 
 def _proof(reach: JobReach, key: str) -> str:

@@ -1,10 +1,11 @@
-"""Collection of garbage by hand: what `milepost gc` plans and does (I8).
+"""Collect garbage on demand: the plan and the work of `milepost gc` (I8).
 
-Two phases, both safe beside a running epoch and at any crash. One: what a complete walk of every root did not reach is
-listed as garbage, by a transition that lands only on the very version that was walked. Two: entries that have been
-listed for the whole grace period are deleted, each after a fresh look at the head. It takes no leadership and fences
-nobody. At a sink go, through the sink's own `abort`, what an aborted or a losing token staged; and, in two phases with
-a list beside the table, published files that no retained checkpoint needs any more (`table_pruning.py`).
+A collection has two phases. Both are safe alongside a running epoch and at any crash.
+1. Objects that a complete walk of every root did not reach are listed as garbage. The transition lands only if the head
+   is still the version that was walked.
+2. Entries that have been listed for the whole grace period are deleted, each after a fresh read of the head.
+A collection takes no leadership and fences nobody. At the sinks it deletes what aborted or fenced tokens staged, by the
+sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from dataclasses import dataclass, replace
 from milepost.errors import CommitConflict, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
-from milepost.jobmaster.retention.fsck import Placed, StoredObject, describe, place_objects
-from milepost.jobmaster.retention.garbage_lists import fold, forget_lists, listed_in, write_if_large
+from milepost.jobmaster.retention.fsck import ClassifiedObject, StoredObject, classify_objects, describe
+from milepost.jobmaster.retention.garbage_lists import (
+    delete_unnamed_lists,
+    fold_garbage,
+    listed_garbage,
+    write_if_large,
+)
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
-from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, carry_out, plan_pruning
+from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, execute, plan_pruning
 from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListGarbageRequest, ListProgress
 from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
 from milepost.protocol.manifest.upkeep.compaction import horizon
@@ -35,24 +41,23 @@ _LOG = logging.getLogger(__name__)
 
 _WALKS = 5
 _MAX_ROOTS = 4
-"""At most so many roots of savepoints are listed at once: the state lists them by themselves."""
+"""Maximum number of savepoint roots to list in one transition, since the manifest value holds them as entries."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What one walk allows.
+class _CollectionPlan:
+    """The work that one walk allows.
 
     Attributes:
-        unreachable: objects of the job's own store that nothing reaches; `entries` stands for them in the list.
-        staged: (checkpoint, token) whose leftovers at the sinks may go now: proven dead for the whole grace period.
-        tables: per sink, which published files may be listed or deleted.
-        probes: what killed start-up probes left before the grace; nothing ever refers to them, so one phase is enough.
-        vetoes: failing rows of vetoed epochs that are kept no longer; likewise.
-        due: entries of the garbage list that may be deleted now.
-        due_listed: keys of lists that may.
+        unreachable: objects of the job's own store that nothing reaches. entries: the prefixes to list for them.
+        staged: (checkpoint, token) whose staged files may be deleted now: dead for the whole grace period.
+        tables: per table, the published files to list or delete.
+        probes: files of killed start-up probes, older than the grace. Nothing refers to them, so one phase is enough.
+        vetoes: expired failing rows of vetoed epochs. One phase is enough, too.
+        due: garbage entries that may be deleted now. due_listed: keys in stored lists that may be deleted now.
     """
 
-    unreachable: tuple[Placed, ...]
+    unreachable: tuple[ClassifiedObject, ...]
     entries: tuple[str, ...]
     staged: tuple[tuple[CheckpointId, FencingToken], ...]
     tables: tuple[PrunePlan, ...]
@@ -67,8 +72,9 @@ class Collection:
     """What a collection does, or would do.
 
     Attributes:
-        listed: entries that it lists. due: may be deleted. waiting: how many are neither.
-        probes, vetoes, staged: that go at once; see `_Plan`. compactable_entries: of the manifest log.
+        listed: entries that it adds. due: garbage that may be deleted now. waiting: number of entries within the grace.
+        probes, vetoes, staged: deleted without listing; see `_CollectionPlan`.
+        compactable_entries: of the manifest log.
     """
 
     job: str
@@ -91,15 +97,15 @@ class Collection:
 def collect_garbage(
     context: JobContext, session_id: SessionId, timeout_ms: int, *, dry_run: bool = False
 ) -> Collection:
-    """List what is provably unreachable, and delete what has been listed long enough.
+    """List what is provably unreachable, and delete what has been listed for the grace period.
 
     Args:
-        session_id: for the history; it need not, and does not, lead.
-        timeout_ms: `checkpointing.timeout` of the job: the grace period is longer than any of its timeouts.
+        session_id: for the history; it does not become the leader.
+        timeout_ms: `checkpointing.timeout` of the job. The grace period is longer than any of its timeouts.
         dry_run: change nothing, only return the plan.
     Raises:
-        StateCorrupt: not every root can be walked: nothing is provably unreachable, nothing was changed.
-        CommitConflict: the head moved during each of a few walks; nothing was deleted.
+        StateCorrupt: a root cannot be walked, so nothing is provably unreachable; nothing was changed.
+        CommitConflict: the head moved during each of several walks; nothing was deleted.
     """
     grace_ms = minimum_grace_ms(timeout_ms)
     for _ in range(_WALKS):
@@ -109,16 +115,16 @@ def collect_garbage(
         if dry_run:
             return report
         try:
-            _list(context, session_id, reach, plan.entries)
+            _list_garbage(context, session_id, reach, plan.entries)
         except CommitConflict:
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
-        pruned = sum(carry_out(table.opened.sink, its) for table, its in zip(reach.tables, plan.tables, strict=True))
+        pruned = sum(execute(table.opened.sink, its) for table, its in zip(reach.tables, plan.tables, strict=True))
         return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
-        hint="run it again when fewer sessions are busy with the job",
+        hint="run it again when fewer sessions work on the job",
     )
 
 
@@ -127,26 +133,26 @@ def _walk(context: JobContext) -> JobReach:
     if not reach.complete:
         problems = [*reach.faults, *reach.conflicts]
         raise StateCorrupt(
-            f"job {reach.state.job}: not every root can be walked, so nothing is provably unreachable. Nothing was"
+            f"job {reach.state.job}: a root cannot be walked, so nothing is provably unreachable. Nothing was"
             f" changed.\n{problems[0]}",
-            hint=f"milepost fsck {reach.state.job} names all that is damaged",
+            hint=f"milepost fsck {reach.state.job} lists all damage",
             problems=problems,
         )
     return reach
 
 
-def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
+def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _CollectionPlan:
     grace_ms = minimum_grace_ms(timeout_ms)
-    placed = list(place_objects(reach))
-    own = [item for item in placed if item.sink is None]
+    classified = list(classify_objects(reach))
+    own = [item for item in classified if item.sink is None]
     unreachable = tuple(item for item in own if item.status is ObjectStatus.UNREACHABLE)
-    kept = [item.stat.key for item in own if item.status is not ObjectStatus.UNREACHABLE]
-    entries = unreferenced([kept, reach.references], [[item.stat.key for item in unreachable]])
-    return _Plan(
+    reachable = [item.stat.key for item in own if item.status is not ObjectStatus.UNREACHABLE]
+    entries = unreferenced([reachable, reach.references], [[item.stat.key for item in unreachable]])
+    return _CollectionPlan(
         unreachable,
         (*listable(entries)[:MAX_LISTED], *sorted(set(entries) - set(listable(entries)))[:_MAX_ROOTS]),
-        _dead_staging(placed, reach.now_ms, grace_ms),
-        tuple(_prune_plan(reach, table, placed, timeout_ms) for table in reach.tables),
+        _dead_staging(classified, reach.now_ms, grace_ms),
+        tuple(_prune_plan(reach, table, classified, timeout_ms) for table in reach.tables),
         tuple(
             item.stat.key
             for item in own
@@ -155,7 +161,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
         ),
         tuple(item.stat.key for item in own if item.status is ObjectStatus.EXPIRED),
         collectable(reach.state, reach.now_ms, grace_ms),
-        listed_in(
+        listed_garbage(
             context.store,
             replace(reach.state, garbage=(), garbage_lists=collectable_lists(reach.state, reach.now_ms, grace_ms)),
         ).keys,
@@ -163,18 +169,20 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _Plan:
 
 
 def _dead_staging(
-    placed: Iterable[Placed], now_ms: int, grace_ms: int
+    classified: Iterable[ClassifiedObject], now_ms: int, grace_ms: int
 ) -> tuple[tuple[CheckpointId, FencingToken], ...]:
-    """Tokens that left files at a sink which nothing can publish any more, all of them written before the grace."""
+    """Return the tokens whose staged files nothing can publish any more, all written before the grace period."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
-    for item in placed:
+    for item in classified:
         if item.staged_by is not None and not item.prunable and item.status is ObjectStatus.UNREACHABLE:
             newest[item.staged_by] = max(newest.get(item.staged_by, 0), item.stat.last_modified_ms)
     return tuple(sorted(owner for owner, written_ms in newest.items() if now_ms - written_ms >= grace_ms))
 
 
-def _prune_plan(reach: JobReach, table: TableReach, placed: Iterable[Placed], timeout_ms: int) -> PrunePlan:
-    """Return what may go of one table: a complete walk knows its needs, and every file that it ever published."""
+def _prune_plan(
+    reach: JobReach, table: TableReach, classified: Iterable[ClassifiedObject], timeout_ms: int
+) -> PrunePlan:
+    """Return the pruning plan of one table. A complete walk knows its needs and every file that it ever published."""
     assert table.needs is not None
     garbage = table.opened.sink.garbage()
     return plan_pruning(
@@ -182,24 +190,24 @@ def _prune_plan(reach: JobReach, table: TableReach, placed: Iterable[Placed], ti
         table.name,
         table.needs,
         garbage.lists(),
-        [item.stat.key for item in placed if item.sink == table.name and item.prunable],
+        [item.stat.key for item in classified if item.sink == table.name and item.prunable],
         session_id=None,
         now_ms=garbage.clock_ms(),
         timeout_ms=timeout_ms,
     )
 
 
-def _list(context: JobContext, session_id: SessionId, reach: JobReach, entries: tuple[str, ...]) -> None:
+def _list_garbage(context: JobContext, session_id: SessionId, reach: JobReach, entries: tuple[str, ...]) -> None:
     if entries:
         state = context.head().state
         listed = write_if_large(context.store, state, entries)
         request = ListGarbageRequest(session_id, reach.state.version, entries, listed)
-        # Which pins' time is over was judged by the walk: a clock that has gone back since must not hold them again.
+        # The walk judged which pins have expired. A clock that went back since then must not revive them.
         context.transact(request, at_least_ms=reach.now_ms)
 
 
-def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: int) -> int:
-    """Delete what is due, each entry after a fresh look at the head: whatever it no longer allows stays."""
+def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, grace_ms: int) -> int:
+    """Delete what is due, each entry after a fresh read of the head. What that head does not list any more stays."""
     deleted = failed = judged_ms = 0
     done: list[str] = []
     before = context.head().state
@@ -218,34 +226,36 @@ def _delete(context: JobContext, session_id: SessionId, plan: _Plan, grace_ms: i
     while failed < MAX_FAILED_DROPS:
         state = context.head().state
         judged_ms = max(judged_ms, context.store.clock_ms())
-        due = (_continued(one, lists) for one in collectable_lists(state, judged_ms, grace_ms))
-        progress, count = delete_listed(context, state, [one for one in due if one.done < one.count])
+        due = (_with_progress(named, lists) for named in collectable_lists(state, judged_ms, grace_ms))
+        progress, count = delete_listed(context, state, [named for named in due if named.done < named.count])
         if not progress:
             break
         deleted += count
-        for one in progress:
-            known = lists.get(one.sha256)
-            lists[one.sha256] = one if known is None else replace(one, failed=(*known.failed, *one.failed))
-            failed += len(one.failed)
+        for step in progress:
+            before_step = lists.get(step.sha256)
+            lists[step.sha256] = (
+                step if before_step is None else replace(step, failed=(*before_step.failed, *step.failed))
+            )
+            failed += len(step.failed)
     if done or lists:
         request = ForgetCollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
-        # What is deleted is deleted: a clock that has gone back since must not refuse to say so.
+        # The objects are deleted, so the record must not be refused because the clock went back since.
         result = context.transact(request, at_least_ms=judged_ms)
-        forget_lists(context, before, result.state)
-    fold(context, session_id, context.head().state, grace_ms)
+        delete_unnamed_lists(context, before, result.state)
+    fold_garbage(context, session_id, context.head().state, grace_ms)
     for owner in plan.staged:
         discard(context, *owner)
     context.store.delete([*plan.probes, *plan.vetoes])
     return deleted + len(plan.probes) + len(plan.vetoes)
 
 
-def _continued(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
-    """Return the list, from where this collection has left it."""
-    known = lists.get(named.sha256)
-    return named if known is None else replace(named, done=max(named.done, known.done))
+def _with_progress(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
+    """Return the list with the progress of this collection."""
+    progress = lists.get(named.sha256)
+    return named if progress is None else replace(named, done=max(named.done, progress.done))
 
 
-def _report(reach: JobReach, plan: _Plan, grace_ms: int, dry_run: bool) -> Collection:
+def _report(reach: JobReach, plan: _CollectionPlan, grace_ms: int, dry_run: bool) -> Collection:
     due = {entry.prefix for entry in plan.due} | plan.due_listed
     waiting = reach.listed.keys - due
     return Collection(

@@ -1,4 +1,8 @@
-"""The stored lists of garbage: written before they are named, read, folded, deleted once nothing names them (I8)."""
+"""Write, read, fold and delete the stored lists of garbage (I8).
+
+A list is an object that the manifest names by digest, so that the manifest value stays small. It is written before a
+transition names it, and deleted after a transition no longer does.
+"""
 
 from __future__ import annotations
 
@@ -22,42 +26,43 @@ _LOG = logging.getLogger(__name__)
 
 
 def write_if_large(store: ObjectStore, state: ManifestState, garbage: Collection[str]) -> str | None:
-    """Store a list of further garbage, lest the manifest value grow. Returns its digest; None: it is not so much."""
+    """Store a list if the manifest would hold too many entries. Returns its digest; None if it was not necessary."""
     keys = listable(garbage)
     return _write_list(store, state, keys) if len(keys) + len(state.garbage) > MAX_STATE_ENTRIES else None
 
 
 def _write_list(store: ObjectStore, state: ManifestState, keys: Collection[str]) -> str:
-    """Store a list that the next transition is to name. Returns its digest."""
+    """Store a list that the next transition will name. Returns its digest."""
     digest, body = encode_list(keys, state.version)
     store.put(garbage_list_key(digest), body)
     return digest
 
 
 def read_list(store: ObjectStore, named: GarbageList) -> tuple[str, ...]:
-    """Return the keys of a list; () for one that cannot be read: a collection finds again what it named."""
+    """Return the keys of a list; () if it cannot be read, since a collection finds the same garbage again."""
     try:
         return decode_list(store.get(garbage_list_key(named.sha256)), named)
     except (NotFound, StateCorrupt) as error:
-        _LOG.warning("list of garbage %s: %s; gc finds again what it named", named.sha256, error.message)
+        _LOG.warning("list of garbage %s: %s; gc will find the same objects again", named.sha256, error.message)
         return ()
 
 
-def listed_in(store: ObjectStore, state: ManifestState) -> GarbageKeys:
-    """Return all that a manifest value lists as garbage."""
+def listed_garbage(store: ObjectStore, state: ManifestState) -> GarbageKeys:
+    """Return everything that a manifest value lists as garbage: its entries, and the rest of each stored list."""
     keys = {entry.prefix for entry in state.garbage}
-    for one in state.garbage_lists:
-        keys.update(read_list(store, one)[one.done :])
+    for named in state.garbage_lists:
+        keys.update(read_list(store, named)[named.done :])
     return GarbageKeys(frozenset(keys))
 
 
-def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace_ms: int) -> None:
-    """Fold what a head lists as garbage when that is much: then its size is bounded at any pace of epochs.
+def fold_garbage(context: JobContext, session_id: SessionId, state: ManifestState, grace_ms: int) -> None:
+    """Merge the head's garbage entries and lists into one list if they are many. This bounds the manifest value.
 
-    The head after it is read where lists went into the new one: their objects are deleted by that alone (I1).
+    If older lists were merged, the head after the transition is read, since only that allows deleting their objects
+    (I1).
 
     Args:
-        state: of a head; when it has moved on and lists something else, nothing is folded.
+        state: of a head. If its garbage has changed since, nothing is folded.
     """
     plan = plan_fold(state, grace_ms)
     if plan is None:
@@ -70,17 +75,17 @@ def fold(context: JobContext, session_id: SessionId, state: ManifestState, grace
     request = FoldGarbageRequest(session_id, plan, ordered, _write_list(context.store, state, ordered))
     try:
         begun = context.begin(request)
-    except CommitConflict as error:  # somebody else changed the lists: the next epoch folds
+    except CommitConflict as error:  # another session changed the lists: the next epoch folds
         _LOG.info("%s", error.message)
         return
     if plan.lists:
-        forget_lists(context, state, begun.head())
+        delete_unnamed_lists(context, state, begun.head())
 
 
-def forget_lists(context: JobContext, before: ManifestState, after: ManifestState) -> None:
-    """Delete the objects of lists that a newer head does not name any more. What fails is left to a collection."""
-    gone = {one.sha256 for one in before.garbage_lists} - {one.sha256 for one in after.garbage_lists}
+def delete_unnamed_lists(context: JobContext, before: ManifestState, after: ManifestState) -> None:
+    """Delete the objects of lists that a newer head no longer names. A failure is left to the next collection."""
+    unnamed = {named.sha256 for named in before.garbage_lists} - {named.sha256 for named in after.garbage_lists}
     try:
-        context.store.delete([garbage_list_key(digest) for digest in sorted(gone)])
+        context.store.delete([garbage_list_key(digest) for digest in sorted(unnamed)])
     except CheckpointError as error:
-        _LOG.warning("%s lists of garbage stay until the next collection: %s", len(gone), error.message)
+        _LOG.warning("%s lists of garbage stay until the next collection: %s", len(unnamed), error.message)

@@ -1,4 +1,4 @@
-"""The tables of a job: of each sink the one in force, and those from before and after its migrations (I8)."""
+"""List the tables of a job: of each sink the current table, and its others from migrations (I8)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ class JobTable:
 
     Attributes:
         location: as in `TableContents`.
-        elsewhere: locations of the sink's other tables. in_force: whether the job's head is of it.
+        other_locations: of the sink's other tables. is_current: it is the sink's table at the job's head.
     """
 
     sink: str
     address: TableAddress
     location: str
-    elsewhere: frozenset[str]
-    in_force: bool
+    other_locations: frozenset[str]
+    is_current: bool
 
     @property
     def label(self) -> str:
-        """What people call it."""
-        return self.sink if self.in_force else f"{self.sink} (its other table, {self.address})"
+        """Its name in reports."""
+        return self.sink if self.is_current else f"{self.sink} (its other table, {self.address})"
 
     def holds(self, contents: TableContents | None) -> bool:
-        """Return whether contents are of this table; what is of no table that is known counts for the one in force."""
+        """Return whether contents belong to this table. Contents of an unknown table belong to the current one."""
         if contents is None:
-            return self.in_force
-        return contents.location not in self.elsewhere if self.in_force else contents.location == self.location
+            return self.is_current
+        return contents.location not in self.other_locations if self.is_current else contents.location == self.location
 
     def has_files_of(self, contents: TableContents) -> bool:
-        """Return whether files of contents that it `holds` lie where its own do; all of databases lie in one place.
+        """Return whether the files of contents that it `holds` are stored at this table's location.
 
-        Elsewhere are those of a table that the sink had before a hand changed its path: nobody looks for them there.
+        They are not if a person changed the sink's path in the spec: the old files stay, and are not looked for.
+        All database tables of a sink have their files in one place.
         """
         return contents.location == self.location or (contents.address.path is None and self.address.path is None)
 
@@ -56,12 +57,12 @@ class JobTable:
 
 
 def job_tables(context: JobContext, state: ManifestState) -> tuple[JobTable, ...]:
-    """Return every table of the sinks of the spec; of each sink first the one in force. Raises StateCorrupt."""
-    return find_job_tables(context)(state)
+    """Return every table of the sinks of the spec, the current table of a sink first. Raises StateCorrupt."""
+    return prefetch_job_tables(context)(state)
 
 
-def find_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobTable, ...]]:
-    """Begin to list the registers beside what the caller does next; return what is `job_tables` of a state."""
+def prefetch_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobTable, ...]]:
+    """Start listing the table registries in the background. Returns `job_tables` as a function of the state."""
     names = [spec.name for spec in context.spec.sinks]
 
     def listed() -> list[tuple[RegisteredTable, ...]]:
@@ -71,40 +72,40 @@ def find_job_tables(context: JobContext) -> Callable[[ManifestState], tuple[JobT
 
     def tables(state: ManifestState) -> tuple[JobTable, ...]:
         pairs = zip(names, registered(), strict=True)
-        return tuple(table for name, found in pairs for table in _of_sink(context, state, name, found))
+        return tuple(table for name, registry in pairs for table in _of_sink(context, state, name, registry))
 
     return tables
 
 
 def staging_tables(context: JobContext, name: str) -> tuple[Sink, ...]:
-    """Return a sink, opened for each table in which a session of the job may have staged something."""
+    """Return a sink, opened for each table in which a session of the job may have staged files."""
     registered = TableRegistry(context.store, name).tables()
-    others = _registered_beside(context, name, registered, context.sink_location(name))
-    return (context.sink(name), *(context.sink(name, one.address) for one in others))
+    others = _other_registered_tables(context, name, registered, context.sink_location(name))
+    return (context.sink(name), *(context.sink(name, other.address) for other in others))
 
 
-def forget_table(context: JobContext, table: JobTable) -> None:
-    """Take a table off the register, of which nothing is left."""
-    assert not table.in_force, "only what is registered is forgotten"
+def unregister_table(context: JobContext, table: JobTable) -> None:
+    """Remove a table of which nothing is left from the registry."""
+    assert not table.is_current, "the current table stays registered"
     TableRegistry(context.store, table.sink).forget(RegisteredTable(table.address, table.location))
 
 
 def _of_sink(
     context: JobContext, state: ManifestState, name: str, registered: Collection[RegisteredTable]
 ) -> Iterator[JobTable]:
-    address, location = _in_force(context, state, name)
+    address, location = _current_table(context, state, name)
     url = context.sink_config(name, address).url
-    beside = _registered_beside(context, name, registered, location)
+    beside = _other_registered_tables(context, name, registered, location)
     others = [one for one in beside if context.sink_config(name, one.address).url != url]
     locations = frozenset(one.location for one in others)
-    yield JobTable(name, address, location, locations, in_force=True)
+    yield JobTable(name, address, location, locations, is_current=True)
     for one in others:
-        elsewhere = (locations | {location}) - {one.location}
-        yield JobTable(name, one.address, one.location, elsewhere, in_force=False)
+        other_locations = (locations | {location}) - {one.location}
+        yield JobTable(name, one.address, one.location, other_locations, is_current=False)
 
 
-def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[TableAddress, str]:
-    """Return where the head has the table; else as the spec says, which may be a copy's."""
+def _current_table(context: JobContext, state: ManifestState, name: str) -> tuple[TableAddress, str]:
+    """Return address and location of the table at the head, or else in the spec, which may be that of a copied job."""
     try:
         base = context.base_metadata(state, state.timeline().head)
     except StateCorrupt:
@@ -115,15 +116,15 @@ def _in_force(context: JobContext, state: ManifestState, name: str) -> tuple[Tab
     return contents.address, contents.location
 
 
-def _registered_beside(
+def _other_registered_tables(
     context: JobContext, name: str, registered: Collection[RegisteredTable], location: str
 ) -> list[RegisteredTable]:
-    """Return the registered tables beside one, which are still where they were, as this environment resolves them.
+    """Return the registered tables other than the one at `location` that this environment resolves to the same place.
 
-    A migration registers both of its tables. Where the one is not registered, a hand has written it: the others may be
-    those of the job that this one is a copy of.
+    A migration registers both of its tables. If the table at `location` is not registered, a person wrote it into the
+    spec. The registered ones may then belong to the job that this one is a copy of.
     """
-    if location not in {one.location for one in registered}:
+    if location not in {table.location for table in registered}:
         return []
-    others = [one for one in registered if one.location != location]
-    return [one for one in others if context.sink_location(name, one.address) == one.location]
+    others = [table for table in registered if table.location != location]
+    return [table for table in others if context.sink_location(name, table.address) == table.location]

@@ -1,7 +1,7 @@
-"""Compaction of the manifest log: old entries become tombstones, a bounded number at once (I6).
+"""Compact the manifest log: replace old entries by tombstones, a bounded number per epoch (I6).
 
-Order: the bodies, then the fact, which the subsumption of the same epoch carries. Stopped between, whoever comes next
-meets tombstones where the state does not know of them yet, and goes on.
+Order of writes: the tombstones, then the record of the compaction, which the epoch's subsumption carries. After a crash
+in between, the next session finds tombstones that are not recorded yet, and continues.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
 
 ENTRIES_PER_EPOCH = 64
-"""An epoch makes fewer than ten entries, so that a log of an older program is caught up with soon."""
+"""An epoch makes fewer than ten entries, so a backlog shrinks quickly."""
 
 _ENTRIES_AT_ONCE = 1_024
 
 
 def compact_some(context: JobContext, state: ManifestState) -> int:
-    """Compact what one epoch may, as of a head. Returns up to which version all entries are tombstones."""
+    """Compact up to `ENTRIES_PER_EPOCH` entries, as of a head. Returns the version up to which all are tombstones."""
     return context.log.compact(compactable(state, ENTRIES_PER_EPOCH))
 
 
 def record_backlog(context: JobContext, session_id: SessionId, state: ManifestState, compacted: int) -> None:
-    """Record a compaction that no subsumption carried, once it is as much as an epoch may do: less is not worth it.
+    """Record a compaction that no subsumption carried, once it has `ENTRIES_PER_EPOCH` entries.
 
     Args:
-        state: the head that the entries were compacted as of.
+        state: the head that the compaction was based on.
     """
     if compacted - state.compacted >= ENTRIES_PER_EPOCH:
         _record(context, session_id, compacted)
 
 
 def compact_all(context: JobContext, session_id: SessionId) -> None:
-    """Compact all that is older than everything retained as of now: to say so makes an entry, which is left."""
+    """Compact everything older than what is retained now. Recording that makes new entries, which are not compacted."""
     goal = horizon(context.head().state)
     while versions := compactable(context.head().state, _ENTRIES_AT_ONCE):
         if versions.start >= goal:

@@ -1,8 +1,9 @@
-"""The reachability walk visits every root of a job: what is stored, what needs it, by which chain (I8).
+"""Walk every root of a job and collect which stored objects are needed, and why (I8).
 
-Order: list the objects, then read the manifest's head, then follow every reference. So whatever was listed and is not
-reached by then never will be. Roots: the manifest log with the input record of every completed epoch, the retained and
-the pending checkpoints of every timeline, the garbage list, and the marks of each sink. Nothing is changed.
+Order: list the objects, read the manifest's head, then follow every reference. An object that was listed before and is
+not reached after can never become reachable. Roots are the manifest log with the input record of each completed epoch,
+the retained and pending checkpoints of every timeline, the savepoints in the job's storage, and the marks of each sink.
+Read-only.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.job.table_contents import unchecked_tables
-from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, dropped_sinks
-from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, list_dropped_sinks
+from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
@@ -40,8 +41,8 @@ class Reference:
     """One object that a root needs.
 
     Attributes:
-        size: bytes; None when the reference does not say.
-        chain: how it is reached, from the manifest on.
+        size: bytes; None if the reference does not state it.
+        chain: of references, from the manifest to the object.
     """
 
     key: str
@@ -54,9 +55,9 @@ class TableReach:
     """A table of a sink, or the files of a dropped sink.
 
     Attributes:
-        needs: what the table and the retained checkpoints need; None when a fault keeps that from being known.
-        listed: files that a list of garbage names. unreadable_lists: of each such list that cannot be read: its key
-            and what is wrong; nothing that is needed depends on it.
+        needs: what the table and the retained checkpoints need; None if a fault leaves that unknown.
+        listed: files in the table's lists of garbage.
+        unreadable_lists: key and fault of each list that cannot be read. Nothing that is needed depends on a list.
     """
 
     opened: ListedTable
@@ -66,34 +67,34 @@ class TableReach:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name in reports."""
         return self.opened.label
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the spec has it no more."""
+        """Whether it is no longer in the spec."""
         return isinstance(self.opened, DroppedSink)
 
     def references(self) -> dict[str, Reference]:
-        """Return everything that must lie below the table's path, by key."""
+        """Return everything that must be stored below the table's path, by key."""
         needs = self.needs.files if self.needs is not None else {}
         return {key: Reference(item.key, item.size, item.chain) for key, item in needs.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class JobReach:
-    """What one complete walk found.
+    """The result of one complete walk.
 
     Attributes:
-        state: the manifest value that it is about, without the pins whose time is over.
+        state: the manifest value that was walked, without expired pins.
         now_ms: the store's clock when the objects were listed.
-        objects: of the job's own store, by key. references: what the roots need of them, by key.
-        outcomes: of each checkpoint that ended, as the log tells.
+        objects: of the job's own store, by key. references: to those objects, by key.
+        outcomes: of each checkpoint that ended, from the log.
         listed: what the manifest value lists as garbage.
-        roots: what was walked, for people.
-        faults: roots that could not be walked, one line each; with one of them nothing is proven unreachable.
+        roots: what was walked, as text.
+        faults: roots that could not be walked, one line each. With a fault nothing is proven unreachable.
         conflicts: keys that two checkpoints describe differently.
-        unasked: tables that the spec has no more, of which nothing was looked for, in words.
+        unasked: tables that are no longer in the spec and were not read, as text.
     """
 
     state: ManifestState
@@ -110,12 +111,12 @@ class JobReach:
 
     @property
     def complete(self) -> bool:
-        """Whether every root was walked: only then is what was not reached unreachable."""
+        """Whether every root was walked. Only then are the other objects unreachable."""
         return not self.faults and not self.conflicts
 
 
 def walk_job(context: JobContext) -> JobReach:
-    """Walk every root. A walk that met a fault while the manifest moved on is repeated: it may have seen both sides.
+    """Walk every root. A walk with faults is repeated if the head moved meanwhile, since that may be the cause.
 
     Raises: NotFound (the job has never run), StoreUnavailable, EnvironmentUnusable.
     """
@@ -131,11 +132,11 @@ def _walk(context: JobContext) -> JobReach:
     now_ms = context.store.clock_ms()
     stored = list(context.store.list(""))
     opened: list[ListedTable] = []
-    opened += (OpenedTable.of(context, one) for one in job_tables(context, context.head().state))
-    opened += dropped_sinks(context, (stat.key for stat in stored))
+    opened += (OpenedTable.of(context, table) for table in job_tables(context, context.head().state))
+    opened += list_dropped_sinks(context, (stat.key for stat in stored))
     objects = {stat.key: stat for stat in stored if sink_of_staged_file(stat.key) is None}
     state = without_expired_pins(context.head().state, now_ms)
-    found = _Roots(context, state)
+    found = _ReferenceCollector(context, state)
     found.walk_log()
     for checkpoint in state.checkpoints:
         found.walk_checkpoint(checkpoint)
@@ -153,7 +154,7 @@ def _walk(context: JobContext) -> JobReach:
         objects=objects,
         references=found.references,
         outcomes=found.outcomes,
-        listed=listed_in(context.store, state),
+        listed=listed_garbage(context.store, state),
         tables=tables,
         roots=tuple(found.roots),
         faults=tuple(found.faults),
@@ -162,7 +163,7 @@ def _walk(context: JobContext) -> JobReach:
     )
 
 
-class _Roots:
+class _ReferenceCollector:
     """Collects what each root of one manifest value refers to."""
 
     def __init__(self, context: JobContext, state: ManifestState) -> None:
@@ -179,18 +180,18 @@ class _Roots:
         self.references.setdefault(handle.key, Reference(handle.key, handle.size, chain))
 
     def walk_log(self) -> None:
-        """Read every entry, tombstones included: the history, and the input record of each completed epoch."""
+        """Read every entry, including tombstones: checkpoint outcomes, and the input record of each completed epoch."""
         count = 0
         try:
             for entry in self._context.log.entries():
                 count += 1
                 for checkpoint_id in aborted_by(entry):
                     self.outcomes[checkpoint_id] = CheckpointOutcome(entry.version, None)
-                done = completion_of(entry)
-                if done is not None:
-                    self.outcomes[done.checkpoint_id] = CheckpointOutcome(entry.version, done.token)
-                    whose = f"input record of checkpoint {done.checkpoint_id}"
-                    self.add(done.plan, (f"manifest version {entry.version}", whose))
+                completion = completion_of(entry)
+                if completion is not None:
+                    self.outcomes[completion.checkpoint_id] = CheckpointOutcome(entry.version, completion.token)
+                    record = f"input record of checkpoint {completion.checkpoint_id}"
+                    self.add(completion.plan, (f"manifest version {entry.version}", record))
         except StateCorrupt as error:
             self.faults.append(error.message)
         self.roots.append(f"manifest log ({count} {'entry' if count == 1 else 'entries'})")
@@ -216,15 +217,15 @@ class _Roots:
         self.roots.append(f"checkpoint {checkpoint.checkpoint_id} ({counted(len(handles) + 1, 'object')})")
 
     def walk_table(self, table: ListedTable) -> TableReach:
-        """Find what a table and the retained checkpoints, all walked before, need of it, and follow its marks."""
+        """Find what a table and the retained checkpoints need of it, and follow its marks. Call it after those."""
         lists = table.sink.garbage().read(item.stat.key for item in table.objects if item.list_of_garbage)
         needs = self._needs(table) if len(self.shares) == len(self._state.checkpoints) else None
         for mark in needs.marks if needs is not None else ():
             for handle in mark.contents.records if mark.contents is not None else ():
                 self.add(handle, (f"mark {mark.number} of sink {table.label}",))
         files = counted(len(needs.files), "file") if needs is not None else "unknown"
-        if needs is not None and needs.elsewhere:
-            files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere)}"
+        if needs is not None and needs.elsewhere_keys:
+            files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere_keys)}"
         self.roots.append(f"sink {table.label} ({files})")
         return TableReach(table, needs, lists.files, lists.unreadable)
 
@@ -236,22 +237,22 @@ class _Roots:
             return None
 
     def dropped_tables(self) -> dict[CheckpointId, TableShare]:
-        """Return what the retained checkpoints say of tables of sinks that the spec has no more.
+        """Return the contents, at each retained checkpoint, of tables whose sinks are no longer in the spec.
 
-        Of one in a database the files are in the job's own storage, and walked.
+        Database tables are left out: their files are in the job's own storage, and walked.
         """
-        there = {spec.name for spec in self._context.spec.sinks}
+        spec_sinks = {spec.name for spec in self._context.spec.sinks}
         return {
             checkpoint_id: {
                 name: contents
                 for name, contents in share.items()
-                if name not in there and contents.address.path is not None
+                if name not in spec_sinks and contents.address.path is not None
             }
             for checkpoint_id, share in self.shares.items()
         }
 
     def walk_savepoint(self, savepoint: Savepoint) -> None:
-        """Read the document of a savepoint below the job and follow each key in it; one elsewhere is its owner's."""
+        """Follow each key in the document of a savepoint in the job's storage. An external one is its owner's."""
         root = root_in_job(savepoint)
         if root is None:
             return
@@ -264,45 +265,45 @@ class _Roots:
             document = decode_document(read_handle(self._context.store, handle), root)
         except StateCorrupt as error:
             self.faults.append(
-                f"{name}: {error.message} One that is gone, as another job takes it by start --claim, is taken off the "
-                f"list by: milepost savepoint dispose {self._state.job} --name {savepoint.name}"
+                f"{name}: {error.message} If it was deleted, for example by start --claim of another job, remove it "
+                f"from the list: milepost savepoint dispose {self._state.job} --name {savepoint.name}"
             )
             return
-        for one in document.objects:
-            self.add(ObjectHandle(root + one.key, one.size, one.sha256), (*top, handle.key))
+        for obj in document.objects:
+            self.add(ObjectHandle(root + obj.key, obj.size, obj.sha256), (*top, handle.key))
         self.roots.append(f"{name} ({counted(len(document.objects) + 1, 'object')})")
 
     def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:
-        """Take each veto that is young enough for a root: the entry that names it may be compacted before."""
+        """Treat each unexpired veto as a root, because the log entry that names it may be compacted earlier."""
         for stat in objects:
             if is_veto_key(stat.key) and not is_expired(self._context, stat.last_modified_ms, now_ms):
                 self.add(ObjectHandle(stat.key, stat.size, ""), ("failing rows of a vetoed epoch, for people",))
 
 
 def missing_objects(context: JobContext, reach: JobReach) -> Iterator[tuple[str, Reference, str]]:
-    """Yield (store, reference, problem) of each needed object that is absent or has another size, asked once more.
+    """Yield (store, reference, problem) of each needed object that is missing or has another size.
 
-    An object that was written after the listing is there on the second look.
+    Each candidate is checked a second time, because it may have been written after the listing.
     """
     listed = {key: stat.size for key, stat in reach.objects.items()}
     doubtful = [item for item in reach.references.values() if _problem(listed, item)]
-    yield from _still(f"job {reach.state.job}", doubtful, _sizes(context.store, doubtful))
+    yield from _confirm_missing(f"job {reach.state.job}", doubtful, _stored_sizes(context.store, doubtful))
     for table in reach.tables:
         listed = {item.stat.key: item.stat.size for item in table.opened.objects}
         doubtful = [item for item in table.references().values() if _problem(listed, item)]
         if doubtful:
             sizes = table.opened.sink.stored_sizes([item.key for item in doubtful])
-            yield from _still(f"sink {table.name}", doubtful, sizes)
+            yield from _confirm_missing(f"sink {table.name}", doubtful, sizes)
 
 
 def _problem(sizes: Mapping[str, int], reference: Reference) -> str | None:
-    found = sizes.get(reference.key)
-    if found is None:
+    size = sizes.get(reference.key)
+    if size is None:
         return "missing"
-    return None if reference.size in (None, found) else f"{found} bytes, recorded {reference.size}"
+    return None if reference.size in (None, size) else f"{size} bytes, recorded {reference.size}"
 
 
-def _sizes(store: ObjectStore, references: Iterable[Reference]) -> dict[str, int]:
+def _stored_sizes(store: ObjectStore, references: Iterable[Reference]) -> dict[str, int]:
     sizes = {}
     for reference in references:
         with suppress(NotFound):
@@ -310,7 +311,7 @@ def _sizes(store: ObjectStore, references: Iterable[Reference]) -> dict[str, int
     return sizes
 
 
-def _still(
+def _confirm_missing(
     where: str, references: Iterable[Reference], sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, Reference, str]]:
     for reference in references:

@@ -1,6 +1,6 @@
-"""The savepoint audit compares a savepoint outside of the job's storage with its listing.
+"""Check that the objects of a savepoint outside of the job's storage exist.
 
-A savepoint's owner may move or delete it, and the list does not hear of that: it is asked where it was written.
+The savepoint's owner may move or delete it without the job knowing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _PARALLEL_STATS = 8
 
 
 def audit_savepoint(context: JobContext, savepoint: Savepoint) -> Iterator[tuple[str, str]]:
-    """Yield (key, problem) of each object of a savepoint that is not there with its size; its document is read whole.
+    """Yield (key, problem) of each object that is missing or has another size. The document is read completely.
 
-    Raises: StoreUnavailable, EnvironmentUnusable: the place does not answer.
+    Raises: StoreUnavailable, EnvironmentUnusable: the location does not answer.
     """
-    assert savepoint.location is not None, "one below the job is walked with it"
+    assert savepoint.location is not None, "a savepoint in the job's storage is walked with the job"
     root = context.store_at(savepoint.location)
     recorded = savepoint.document
     handle = ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256)
@@ -36,13 +36,13 @@ def audit_savepoint(context: JobContext, savepoint: Savepoint) -> Iterator[tuple
     try:
         document = decode_document(read_handle(root, handle), root.config.url)
     except StateCorrupt:
-        yield SAVEPOINT_DOCUMENT, "another document than the one that was listed"
+        yield SAVEPOINT_DOCUMENT, "not the document that was listed"
         return
     with ThreadPoolExecutor(_PARALLEL_STATS) as pool:
-        problems = pool.map(lambda one: _problem(root, one), document.objects)
-        for one, problem in zip(document.objects, problems, strict=True):
+        problems = pool.map(lambda handle: _problem(root, handle), document.objects)
+        for obj, problem in zip(document.objects, problems, strict=True):
             if problem is not None:
-                yield one.key, problem
+                yield obj.key, problem
 
 
 def _problem(root: ObjectStore, handle: ObjectHandle) -> str | None:

@@ -1,12 +1,15 @@
-"""Pruning of tables: what no retained checkpoint's table needs any more is listed, then deleted (I8).
+"""Prune tables: list, then delete published files that no retained checkpoint needs (I8).
 
-That is published files. What a format's own log consists of is never deleted here. The marks that the table is beyond
-go as well: of two moves the later decision counts, so a frozen writer of one of them finds a greater number.
+The files of a format's own log are never deleted here. Marks older than the table's position are deleted too. That is
+safe, because of two moves the one with the greater number wins, so a stalled writer finds the greater number.
 
-Order of a look: list the objects of each table -> read the manifest's head, then every retained checkpoint's metadata
--> read the table's position and marks. Files that are needed by nothing are written to a list beside the table (phase
-one). A later leader, after the grace period, deletes what an older list names and its own look finds needed by nothing
-(phase two). Stopped between any two steps, the next look goes on. Unknown needs, and unknown outcomes, keep everything.
+Order of a scan:
+1. List the objects of each table.
+2. Read the manifest's head, then the metadata of every retained checkpoint.
+3. Read the table's position and marks.
+4. Write the files that nothing needs to a list next to the table (phase one).
+5. After the grace period a later leader deletes what an older list names and its own scan finds unneeded (phase two).
+After a crash the next scan continues. If needs or outcomes are unknown, everything stays.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from dataclasses import dataclass
 
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, dropped_sinks
-from milepost.jobmaster.retention.job_tables import forget_table, job_tables
-from milepost.jobmaster.retention.left_tables import empty, is_needed
+from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, list_dropped_sinks
+from milepost.jobmaster.retention.job_tables import job_tables, unregister_table
+from milepost.jobmaster.retention.orphan_tables import empty_orphan_table, is_needed
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import SINKS_PREFIX
@@ -35,7 +38,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TablePruning:
-    """Published files of a table that go. listed: by now on. due: may be deleted. waiting: how many others wait."""
+    """Published files that nothing needs.
+
+    Attributes:
+        kept_because: why nothing is pruned; None if it may be. listed: files to add to a list now.
+        due: files to delete now. waiting: number of listed files within their grace period.
+    """
 
     sink: str
     kept_because: str | None
@@ -47,15 +55,15 @@ class TablePruning:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What one look at a table allows.
+    """The work that one scan of a table allows.
 
     Attributes:
-        sink: what people call the table.
-        unknown: why nothing may go now, or None.
-        fresh: the list to write; None when nothing new is needed by nothing.
-        due: older lists that are due, each with those of its files that are still needed by nothing.
-        waiting: how many files other lists name.
-        unreadable: lists that cannot be read, with what is wrong: what they name is judged, and listed, anew.
+        sink: the table's name in reports.
+        unknown: why nothing may be deleted now, or None.
+        fresh: the list to write; None if there are no new unneeded files.
+        due: lists whose grace period is over, each with those of its files that are still unneeded.
+        waiting: number of files in other lists.
+        unreadable: lists that cannot be read, with the fault. Their files are examined and listed again.
     """
 
     sink: str
@@ -77,21 +85,21 @@ class PrunePlan:
         )
 
 
-def is_look_due(state: ManifestState, timeout_ms: int) -> bool:
-    """Return whether the epoch that has just completed looks at the tables; asked of the state before it subsumes."""
+def pruning_due(state: ManifestState, timeout_ms: int) -> bool:
+    """Return whether the epoch that has just completed prunes the tables. Pass the state before it subsumes."""
     return is_scan_due(state, minimum_grace_ms(timeout_ms))
 
 
 def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
-    """Look at every table for the session that leads. A sink that fails is logged, and never fails the epoch.
+    """Prune every table, if the session is the leader. A sink that fails is logged, and never fails the epoch.
 
-    Returns: how many files were deleted.
+    Returns: the number of deleted files.
     """
-    silent: set[str] = set()
+    failed_sinks: set[str] = set()
     try:
-        listed: list[ListedTable] = [*_dropped(context), *_tables(context, silent)]
+        listed: list[ListedTable] = [*_dropped(context), *_tables(context, failed_sinks)]
         state = context.head().state
-        shares = {one.checkpoint_id: context.metadata(one).tables for one in state.checkpoints} if listed else {}
+        shares = {item.checkpoint_id: context.metadata(item).tables for item in state.checkpoints} if listed else {}
     except CheckpointError as error:
         _LOG.warning("no table is pruned now: %s", error.message)
         return 0
@@ -99,55 +107,56 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
     if leader is None or leader.session_id != session_id:
         return 0
     deleted = 0
-    carried: dict[str, set[int]] = defaultdict(set)
-    for one in reversed(listed):  # of each sink the one in force last: it forgets the marks that no other one carries
+    orphan_marks: dict[str, set[int]] = defaultdict(set)
+    # The current table of each sink comes last, so that it keeps the marks that the sink's orphan tables show.
+    for table in reversed(listed):
         try:
-            if isinstance(one, OpenedTable) and not is_needed(shares.values(), one.table):
-                empty(context, state, one.table, one.sink)
-            needs = one.needs(state, shares)
-            plan = _plan(state, one, needs, session_id, timeout_ms)
+            if isinstance(table, OpenedTable) and not is_needed(shares.values(), table.table):
+                empty_orphan_table(context, state, table.table, table.sink)
+            needs = table.needs(state, shares)
+            plan = _plan(state, table, needs, session_id, timeout_ms)
         except CheckpointError as error:
-            _say_left(one.label, error)
-            silent.add(one.name)
+            _log_postponed(table.label, error)
+            failed_sinks.add(table.name)
             continue
-        deleted += carry_out(one.sink, plan)
-        if isinstance(one, DroppedSink):
+        deleted += execute(table.sink, plan)
+        if isinstance(table, DroppedSink):
             continue
-        if not one.table.in_force:
-            carried[one.name].add(needs.position.number)
-            _forget_if_gone(context, state, one, needs)
-        elif needs.unknown is None and one.name not in silent:
-            one.sink.forget_marks(below=needs.marks[0].number, kept=carried[one.name])
+        if not table.table.is_current:
+            orphan_marks[table.name].add(needs.position.number)
+            _unregister_if_empty(context, state, table, needs)
+        elif needs.unknown is None and table.name not in failed_sinks:
+            table.sink.forget_marks(below=needs.marks[0].number, kept=orphan_marks[table.name])
     return deleted
 
 
 def _dropped(context: JobContext) -> list[DroppedSink]:
-    return dropped_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
+    return list_dropped_sinks(context, (stat.key for stat in context.store.list(SINKS_PREFIX)))
 
 
-def _tables(context: JobContext, silent: set[str]) -> list[OpenedTable]:
-    """List the tables that answer; `silent` gets the sinks of the others: nobody knows which marks those carry."""
+def _tables(context: JobContext, failed_sinks: set[str]) -> list[OpenedTable]:
+    """List the tables that answer. Adds the sinks of the others to `failed_sinks`: which marks they show is unknown."""
     listed = []
     for table in job_tables(context, context.head().state):
         try:
             listed.append(OpenedTable.of(context, table))
         except CheckpointError as error:
-            _say_left(table.label, error)
-            silent.add(table.sink)
+            _log_postponed(table.label, error)
+            failed_sinks.add(table.sink)
     return listed
 
 
 def _plan(
-    state: ManifestState, one: ListedTable, needs: TableNeeds, session_id: SessionId, timeout_ms: int
+    state: ManifestState, table: ListedTable, needs: TableNeeds, session_id: SessionId, timeout_ms: int
 ) -> PrunePlan:
-    """Return what is pruned of a table now, and log why nothing is, or what else is wrong."""
-    garbage = one.sink.garbage()
+    """Return what is pruned of a table now. Logs why nothing is pruned, and which lists cannot be read."""
+    garbage = table.sink.garbage()
     plan = plan_pruning(
         state,
-        one.label,
+        table.label,
         needs,
         garbage.lists(),
-        [item.stat.key for item in one.objects],
+        [item.stat.key for item in table.objects],
         session_id=session_id,
         now_ms=garbage.clock_ms(),
         timeout_ms=timeout_ms,
@@ -159,16 +168,16 @@ def _plan(
     return plan
 
 
-def _forget_if_gone(context: JobContext, state: ManifestState, one: OpenedTable, needs: TableNeeds) -> None:
-    """Take a table off the register once nothing of ours lies below it; while something is pending, that may come."""
-    left = any(item.staged_by is not None or item.list_of_garbage for item in one.objects)
+def _unregister_if_empty(context: JobContext, state: ManifestState, table: OpenedTable, needs: TableNeeds) -> None:
+    """Remove a table from the registry once the job has no files below it. A pending epoch may still add some."""
+    has_files = any(item.staged_by is not None or item.list_of_garbage for item in table.objects)
     is_busy = any(timeline.pending is not None for timeline in state.timelines)
-    if left or is_busy or needs.position.checkpoint_id or needs.unknown is not None:
+    if has_files or is_busy or needs.position.checkpoint_id or needs.unknown is not None:
         return
     try:
-        forget_table(context, one.table)
+        unregister_table(context, table.table)
     except CheckpointError as error:
-        _say_left(one.label, error)
+        _log_postponed(table.label, error)
 
 
 def plan_pruning(
@@ -182,34 +191,36 @@ def plan_pruning(
     now_ms: int,
     timeout_ms: int,
 ) -> PrunePlan:
-    """Say what may be listed and deleted of one table now.
+    """Return which files of one table may be listed, and which may be deleted now.
 
     Args:
-        state: what `needs` is about. sink: what people call the table.
-        candidates: stored files that may be listed when nothing needs them.
-        session_id: who leads; None for one who leads nothing. now_ms: of the sink's store, after `state` was read.
+        state: the state that `needs` was computed from. sink: the table's name in reports.
+        candidates: stored files that may be listed if nothing needs them.
+        session_id: of the leader; None for a caller that does not lead.
+        now_ms: the clock of the sink's store, read after `state`.
     """
-    known = garbage.files
+    listed = garbage.files
     if needs.unknown is not None:
-        return PrunePlan(sink, needs.unknown, None, (), len(known), garbage.unreadable)
+        return PrunePlan(sink, needs.unknown, None, (), len(listed), garbage.unreadable)
     grace_ms = minimum_grace_ms(timeout_ms)
-    free = sorted(key for key in set(candidates) - known if needs.frees(state, key))[:MAX_LISTED]
+    free = sorted(key for key in set(candidates) - listed if needs.is_free(state, key))[:MAX_LISTED]
     due = []
-    for one in garbage.lists:
-        if may_prune(state, session_id, one.manifest_version, one.since_ms, now_ms, grace_ms):
-            files = tuple(file for file in one.files if needs.frees(state, file))
-            if len(files) < len(one.files):
-                _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, one.key)
-            due.append((one, files))
+    for garbage_list in garbage.lists:
+        since = garbage_list.manifest_version, garbage_list.since_ms
+        if may_prune(state, session_id, *since, now_ms, grace_ms):
+            files = tuple(file for file in garbage_list.files if needs.is_free(state, file))
+            if len(files) < len(garbage_list.files):
+                _LOG.warning("sink %s: %s lists files that are needed: they stay", sink, garbage_list.key)
+            due.append((garbage_list, files))
     fresh = TableGarbageList(state.version, now_ms, tuple(free)) if free else None
-    waiting = len(known) - sum(len(one.files) for one, _ in due)
+    waiting = len(listed) - sum(len(garbage_list.files) for garbage_list, _ in due)
     return PrunePlan(sink, None, fresh, tuple(due), waiting, garbage.unreadable)
 
 
-def carry_out(sink: HousekeptSink | DroppedFiles, plan: PrunePlan) -> int:
-    """Write the new list, then delete what is due. Returns how many files were deleted.
+def execute(sink: HousekeptSink | DroppedFiles, plan: PrunePlan) -> int:
+    """Write the new list, then delete what is due. Returns the number of deleted files.
 
-    What cannot be written or deleted is logged; it stays, and stays listed, for the next look.
+    A failure is logged. The remaining files stay listed for the next scan.
     """
     garbage = sink.garbage()
     deleted = 0
@@ -220,9 +231,9 @@ def carry_out(sink: HousekeptSink | DroppedFiles, plan: PrunePlan) -> int:
             garbage.delete(listed, files)
             deleted += len(files)
     except CheckpointError as error:
-        _say_left(plan.sink, error)
+        _log_postponed(plan.sink, error)
     return deleted
 
 
-def _say_left(sink: str, error: CheckpointError) -> None:
+def _log_postponed(sink: str, error: CheckpointError) -> None:
     _LOG.warning("sink %s: its table is pruned later: %s", sink, error.message)

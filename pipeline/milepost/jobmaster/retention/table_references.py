@@ -1,7 +1,7 @@
-"""Table references are what a table itself, and the retained checkpoints, need of its files (I8, I14).
+"""Find which files of a table are needed by the table itself or a retained checkpoint (I8, I14).
 
-What a checkpoint needs is what its contents list; what the table needs is what its mark lists, and every later mark's,
-which a commit under way may name.
+A checkpoint needs the files in its contents. The table needs the files of its current mark and of every later mark,
+which a commit in progress may be about to show.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TableReference:
     """One file that the table needs, at its head or as of some checkpoint.
 
     Attributes:
-        chain: how it is reached, for people.
+        chain: of references, for people.
     """
 
     key: str
@@ -35,7 +35,7 @@ class TableReference:
 
 
 TableShare = Mapping[str, TableContents]
-"""What one retained checkpoint says of the sinks' tables, by sink: the `tables` of its metadata, without the rest."""
+"""The table contents of one retained checkpoint, by sink: the `tables` of its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,24 @@ class TableNeeds:
     """Which files of a table are needed.
 
     Attributes:
-        files: by key. marks: the table's own, and the later ones: they are roots of the job's storage.
-        elsewhere: keys of files that are needed of a table of the sink at another place; who moved one here keeps it.
-        unknown: why more may be needed, so that nothing of the table may go; None when this is all.
-        position: where the table stands.
-        led_away: that the spec leads elsewhere than the head has the table, and what to do; None: it does not.
+        files: needed at the table's location, by key.
+        marks: the current one and the later ones. They are roots of the job's storage.
+        elsewhere_keys: files that are needed at another location of the table. If a person moved them here, they stay.
+        unknown: why more files may be needed, so that none may be deleted; None if this is all.
+        position: the table's current position.
+        location_mismatch: how the spec's location differs from the head's, and what to do; None if it does not.
     """
 
     files: Mapping[str, TableReference]
     marks: tuple[Mark, ...]
     unknown: str | None
     position: TablePosition
-    elsewhere: frozenset[str] = frozenset()
-    led_away: str | None = None
+    elsewhere_keys: frozenset[str] = frozenset()
+    location_mismatch: str | None = None
 
-    def frees(self, state: ManifestState, key: str) -> bool:
-        """Return whether a file below the table may be listed, and deleted, as needed by nothing.
-
-        Nothing but a staged file ever may.
-        """
-        if key in self.files or key in self.elsewhere or self.unknown is not None:
+    def is_free(self, state: ManifestState, key: str) -> bool:
+        """Return whether a file below the table may be listed and deleted. Only staged files ever are."""
+        if key in self.files or key in self.elsewhere_keys or self.unknown is not None:
             return False
         owner = staged_by(key)
         return owner is not None and may_be_listed(state, *owner)
@@ -70,11 +68,11 @@ class TableNeeds:
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A table of the job, opened and listed before the state is read that it is judged by.
+    """A table of the job, listed before the state is read that decides what is needed.
 
     Attributes:
-        sink: opened for the table; asked for nothing else before that.
-        objects: all that lie below its path.
+        sink: opened for the table. Its position must not be read before the state.
+        objects: everything below the table's path.
     """
 
     table: JobTable
@@ -89,12 +87,12 @@ class OpenedTable:
 
     @property
     def name(self) -> str:
-        """Of its sink."""
+        """The name of its sink."""
         return self.table.sink
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Its name in reports."""
         return self.table.label
 
     def needs(self, state: ManifestState, shares: Mapping[CheckpointId, TableShare]) -> TableNeeds:
@@ -106,7 +104,7 @@ class OpenedTable:
         """
         table, sink = self.table, self.sink
         here: dict[str, TableReference] = {}
-        elsewhere: dict[str, TableReference] = {}
+        elsewhere_keys: dict[str, TableReference] = {}
         position = sink.position()
         later = (mark for mark in sink.marks(above=position.number) if table.holds(mark.contents))
         marks = (*((position.mark,) if position.mark is not None else ()), *later)
@@ -116,56 +114,62 @@ class OpenedTable:
         named += [(mark.contents, (f"mark {mark.number} of sink {table.sink}",)) for mark in marks]
         for contents, chain in named:
             if contents is not None and table.holds(contents):
-                place = here if table.has_files_of(contents) else elsewhere
+                place = here if table.has_files_of(contents) else elsewhere_keys
                 place.update(references(sink.files(contents), chain))
-        led_away = _led_away(state, shares, table)
-        unknown = _not_shown(state, shares, table.sink, position) if table.in_force else _strange(table, position)
-        return TableNeeds(here, marks, unknown or led_away, position, frozenset(elsewhere), led_away)
+        location_mismatch = _location_mismatch(state, shares, table)
+        unknown = (
+            _head_mismatch(state, shares, table.sink, position)
+            if table.is_current
+            else _unfamiliar_position(table, position)
+        )
+        return TableNeeds(
+            here, marks, unknown or location_mismatch, position, frozenset(elsewhere_keys), location_mismatch
+        )
 
 
-def _led_away(state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable) -> str | None:
-    """Return where the head has the table, when the spec leads elsewhere, and what to do; None when it does not."""
+def _location_mismatch(state: ManifestState, shares: Mapping[CheckpointId, TableShare], table: JobTable) -> str | None:
+    """Return the table's location at the head if the spec's differs, and what to do; None if they are the same."""
     head = state.head()
     contents = shares[head.checkpoint_id].get(table.sink) if head is not None else None
-    if contents is None or not table.in_force or contents.location == table.location:
+    if contents is None or not table.is_current or contents.location == table.location:
         return None
     return (
-        f"its table was left elsewhere at checkpoint {contents.checkpoint_id}: {contents.address}; the spec leads to"
-        f" another place: {table.address}. Write in the sink the lines of the table that it has, or give it a new name"
+        f"its table at checkpoint {contents.checkpoint_id} is {contents.address}, but the spec says"
+        f" {table.address}. In the spec, set the sink back to its table, or give the sink a new name"
     )
 
 
-def _strange(table: JobTable, position: TablePosition) -> str | None:
-    """Return why a table that is not in force cannot be taken for this job's; None when it can."""
+def _unfamiliar_position(table: JobTable, position: TablePosition) -> str | None:
+    """Return why an orphan table may not be this job's any more; None if it is."""
     if position.number and (position.mark is None or not table.holds(position.mark.contents)):
-        return f"it is not in force any more, and its table shows {position}"
+        return f"it is not the sink's current table, and it shows {position}"
     return None
 
 
 def references(files: Iterable[StagedFile], chain: tuple[str, ...]) -> dict[str, TableReference]:
-    """Return files as they are reached by a chain, by key."""
+    """Return references to files, by key, all with the same chain."""
     return {file.key: TableReference(file.key, file.size, chain) for file in files}
 
 
 def retained_chain(state: ManifestState, checkpoint_id: CheckpointId) -> tuple[str, ...]:
-    """Return how what a retained checkpoint names is reached."""
+    """Return the chain of references to the objects of a retained checkpoint."""
     return f"manifest version {state.version}", f"retained checkpoint {checkpoint_id}"
 
 
-def _not_shown(
+def _head_mismatch(
     state: ManifestState, shares: Mapping[CheckpointId, TableShare], name: str, position: TablePosition
 ) -> str | None:
-    """Return why the table cannot be taken for this job's, as it stands; None when it shows the job's head.
+    """Return why it is unknown what the table needs; None if the table shows the job's head.
 
-    Until it does, a commit or a switch has yet to reach it. Or it has moved on: then another life or a copy of the job
-    writes it, and it is needed by checkpoints that nobody here knows of.
+    If it does not, a commit or a switch has not reached it yet. Or another copy of the job has moved it on, whose
+    checkpoints this job cannot know.
     """
     head = state.head()
     if head is None:
-        return "the job is at checkpoint 0, which no table proves to be its own"
+        return "the job is at checkpoint 0, so no table proves that it belongs to the job"
     contents = shares[head.checkpoint_id].get(name)
     if contents is None:
-        return f"checkpoint {head.checkpoint_id}, the head, has nothing of it"
+        return f"checkpoint {head.checkpoint_id}, the head, has no contents of it"
     if not position.is_known or identity_of(position.contents) != contents:
         return f"its table does not show checkpoint {head.checkpoint_id} of timeline {state.live}, the job's head"
     return None

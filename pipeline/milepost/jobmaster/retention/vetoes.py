@@ -1,8 +1,8 @@
-"""The objects that say for which rows the quality gate refused an epoch: staged, kept, shown, collected (I8).
+"""Store, show and delete vetoes: the rows for which the quality gate refused an epoch (I8).
 
-Order of writes: `run_epoch` leaves it below its token; the abort copies it to ``vetoes/<id>.json``, created only once,
-and then makes the transition whose event names it with its digest. It stays for `retained.daily` days, at least one:
-nothing but that event ever refers to it, so what is older is deleted in one step.
+Order of writes: `run_epoch` writes the veto below its token. The abort copies it to ``vetoes/<id>.json`` by
+put-if-absent, then makes the transition whose event names it by digest. It is retained for `retained.daily` days, at
+least one. Only that event refers to it, so an expired veto is deleted in one step.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def stage_veto(
     verdict: GateVerdict,
     found: Mapping[str, Mapping[int, Evidence]],
 ) -> None:
-    """Leave what refused an epoch below its token. It is for people: that it cannot be written changes no verdict.
+    """Write the evidence of a veto below the epoch's token. It is for people, so a failed write is only logged.
 
     Args:
-        found: what was seen, by sink and place in its suite.
+        found: the evidence, by sink and by index of the expectation in its suite.
     """
     veto = build_veto(int(pending.checkpoint_id), verdict, context.spec.quality, found)
     try:
@@ -47,18 +47,18 @@ def stage_veto(
 
 
 def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
-    """Return the request of an abort, with what the gate refused, which is durable now; without, if that fails."""
+    """Return the abort request with its veto, which is durable then; without it if that fails."""
     if request.reason not in QUALITY_GATE_REASONS:
         return request
     try:
-        found = find_pending(context.head().state, request.checkpoint_id)
-        if found is None:
+        match = find_pending(context.head().state, request.checkpoint_id)
+        if match is None:
             return request
-        body = context.store.get(staged_veto_key(request.checkpoint_id, found[1].token))
+        body = context.store.get(staged_veto_key(request.checkpoint_id, match[1].token))
         key = veto_key(request.checkpoint_id)
         try:
             context.store.create(key, body)
-        except (CommitConflict, CommitOutcomeUnknown):  # of an abort that was refused, or whose reply was lost
+        except (CommitConflict, CommitOutcomeUnknown):  # an earlier abort was refused, or its reply was lost
             body = context.store.get(key)
     except NotFound:
         return request
@@ -69,7 +69,7 @@ def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
 
 
 def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
-    """Return what the event of an abort names, for people; a `problem` when it cannot be shown any more."""
+    """Return the veto that an abort event names, for people; a `problem` if it cannot be read any more."""
     try:
         return decode_veto(read_handle(context.store, handle), handle.key)
     except CheckpointError as error:
@@ -78,17 +78,17 @@ def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
 
 
 def is_expired(context: JobContext, last_modified_ms: int, now_ms: int) -> bool:
-    """Say whether a veto of that age is kept no longer."""
+    """Return whether a veto of that age has expired."""
     return now_ms - last_modified_ms >= veto_retention_ms(context.spec.checkpointing.retained.daily)
 
 
 def collect_vetoes(context: JobContext) -> int:
-    """Delete the vetoes that are kept no longer. Returns how many."""
+    """Delete the expired vetoes. Returns how many."""
     now_ms = context.store.clock_ms()
-    old = [
+    expired = [
         stat.key
         for stat in context.store.list(VETOES_PREFIX)
         if is_veto_key(stat.key) and is_expired(context, stat.last_modified_ms, now_ms)
     ]
-    context.store.delete(old)
-    return len(old)
+    context.store.delete(expired)
+    return len(expired)

@@ -1,1 +1,1 @@
-"""Going back to an earlier checkpoint, and making an imported one the head."""
+"""Return a job to an earlier checkpoint, or make an imported checkpoint its head."""

@@ -1,10 +1,16 @@
-"""A checkpoint that no epoch made becomes the job's head: copied from a savepoint, built from tables, or migrated.
+"""Make a checkpoint that no epoch produced the job's head.
 
-Order: fork at the empty state, or at the head that it continues (manifest) -> trigger on the fork (manifest): an id and
-a token -> everything of the checkpoint below that token's prefix, `_metadata` last -> complete (manifest) -> rollback
-to it, or fast-forward (manifest): from here on it is the head -> each sink follows. Up to there the live timeline does
-not notice, and a failure gives the fork up. Stopped in the middle, the fork is left open; the next import gives up
-what is left of dead ones.
+Such a checkpoint is copied from a savepoint, built from tables, or made by a migration.
+
+Order of writes:
+1. Fork at the empty state, or at the head that the checkpoint continues (manifest).
+2. Trigger on the fork (manifest), which assigns an id and a token.
+3. All objects of the checkpoint below that token's prefix, `_metadata` last.
+4. Complete (manifest).
+5. Rollback to it, or fast-forward (manifest). From here on it is the head.
+6. Each sink follows.
+Before step 5 the live timeline is unaffected, and a failure disposes of the fork. A crash leaves the fork open; the
+next import disposes of forks whose process is dead.
 """
 
 from __future__ import annotations
@@ -37,18 +43,18 @@ from milepost.storage.object_handles import write_content_addressed
 _LOG = logging.getLogger(__name__)
 
 _LEASE_MS = 6 * 3_600_000
-"""How long one import may take before another one gives its fork up."""
+"""An import that takes longer than this counts as dead; the next import disposes of its fork."""
 
 _WRITER = SubtaskKey(0, 0)
-"""The one that must acknowledge: this process."""
+"""The single subtask that must acknowledge: this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What made the content of the checkpoint: its input record, and the hashes of code and spec.
+    """The origin of a checkpoint's content: its input record, and the hashes of code and spec.
 
     Attributes:
-        above: the checkpoint that it is a copy of; the new id is greater. base: the checkpoint that it continues.
+        above: the checkpoint that it copies; the new id is greater. base: the checkpoint that it continues.
     """
 
     plan: ObjectHandle
@@ -58,12 +64,12 @@ class Provenance:
     base: CheckpointId = NO_CHECKPOINT
 
 
-Write = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
-"""Writes everything of a pending checkpoint below its token but `_metadata`, which it returns."""
+WriteCheckpoint = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
+"""Writes all objects of a pending checkpoint below its token, except `_metadata`, which it returns."""
 
 
-def importing_session() -> Session:
-    """Return a session of this process, recognised as one that imports a checkpoint."""
+def new_import_session() -> Session:
+    """Return a new session of this process whose id marks it as an import."""
     session = Session.cli()
     return Session(SessionId(f"{IMPORT_SESSION_PREFIX}{uuid4()}"), session.holder, session.run)
 
@@ -73,8 +79,10 @@ def write_empty_input(context: JobContext) -> ObjectHandle:
     return write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(InputRecord(())))
 
 
-def as_imported(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-    """Return another checkpoint's metadata as that of a pending one, which no epoch's tasks made."""
+def imported_metadata(
+    metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId
+) -> CheckpointMetadata:
+    """Return another checkpoint's metadata with the identity of a pending one, and without task measurements."""
     return replace(
         metadata,
         checkpoint_id=pending.checkpoint_id,
@@ -90,33 +98,34 @@ def as_imported(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeli
 
 
 def acknowledged_by_writer(digest: str) -> tuple[AcknowledgedSubtask, ...]:
-    """Return what the metadata of an imported checkpoint says of its subtasks.
+    """Return the acknowledgements of an imported checkpoint: one, by the process that wrote it.
 
     Args:
-        digest: of what it was made from.
+        digest: of the content that the checkpoint was made from.
     """
     return (AcknowledgedSubtask(_WRITER.level, _WRITER.subtask, digest, {}),)
 
 
 @contextmanager
-def imported(
-    context: JobContext, leadership: Leadership, session: Session, made: Provenance, write: Write
+def import_checkpoint(
+    context: JobContext, leadership: Leadership, session: Session, provenance: Provenance, write: WriteCheckpoint
 ) -> Iterator[CompletedCheckpoint]:
-    """Complete a checkpoint on a fork of its own; the block makes it the head, and its failure gives the fork up.
+    """Complete a checkpoint on its own fork. The block then makes it the head; if it fails, the fork is disposed of.
 
-    Raises: what `write` and the block raise; the live timeline is as it was. Fenced: another session gave the fork up.
+    Raises: what `write` and the block raise; the live timeline is unchanged. Fenced: another session disposed of the
+        fork.
     """
     leadership.head_or_create()
-    _give_up_dead(context, session)
-    timeline = _fork(context, session, made.base)
+    _abort_dead_imports(context, session)
+    timeline = _fork(context, session, provenance.base)
     try:
-        pending = _trigger(context, session, timeline, made)
+        pending = _trigger(context, session, timeline, provenance)
         metadata = write(pending, timeline)
         yield leadership.complete(session, pending, EpochReport(metadata, context.write_metadata(metadata))).checkpoint
-    except CommitOutcomeUnknown:  # what nobody knows is kept
+    except CommitOutcomeUnknown:  # the transition may have landed, so nothing is deleted
         raise
     except BaseException:
-        give_up_import(context, session, timeline)
+        abort_import(context, session, timeline)
         raise
 
 
@@ -126,32 +135,33 @@ def _fork(context: JobContext, session: Session, at: CheckpointId) -> TimelineId
     return decided.outcome.event.timeline.timeline_id
 
 
-def _trigger(context: JobContext, session: Session, timeline: TimelineId, made: Provenance) -> PendingCheckpoint:
+def _trigger(context: JobContext, session: Session, timeline: TimelineId, provenance: Provenance) -> PendingCheckpoint:
     request = TriggerRequest(
         session_id=session.session_id,
         holder=session.holder,
         run=session.run,
-        base=made.base,
-        plan=made.plan,
+        base=provenance.base,
+        plan=provenance.plan,
         expected=(_WRITER,),
         timeout_ms=_LEASE_MS,
-        code_hash=made.code_hash,
-        spec_hash=made.spec_hash,
+        code_hash=provenance.code_hash,
+        spec_hash=provenance.spec_hash,
         timeline=timeline,
         imports=True,
-        above=made.above,
+        above=provenance.above,
     )
     state = context.transact(request).state
-    found = next((one for one in state.timelines if one.timeline_id == timeline), None)
-    if found is None or found.pending is None or found.leader is None or found.leader.session_id != session.session_id:
-        raise Fenced(f"job {state.job}: another session gave up fork {timeline} at once. Nothing was copied.")
-    return found.pending
+    fork = next((item for item in state.timelines if item.timeline_id == timeline), None)
+    if fork is None or fork.pending is None or fork.leader is None or fork.leader.session_id != session.session_id:
+        raise Fenced(f"job {state.job}: another session disposed of fork {timeline}. Nothing was copied.")
+    return fork.pending
 
 
-def give_up_import(context: JobContext, session: Session, timeline: TimelineId) -> None:
-    """Dispose of the fork and of what was staged; what cannot be done now is garbage or done by the next one.
+def abort_import(context: JobContext, session: Session, timeline: TimelineId) -> None:
+    """Dispose of the fork and delete what was staged. If that fails now, the next import or `gc` does it.
 
-    Staged files go only with the transition that aborts their checkpoint: one that completed may be the head by now.
+    Staged files are deleted only after the transition that aborts their checkpoint, because a checkpoint that completed
+    may be the head by now.
     """
     request = DisposeForkRequest(session.session_id, timeline)
     try:
@@ -168,15 +178,15 @@ def give_up_import(context: JobContext, session: Session, timeline: TimelineId) 
         discard(context, aborted.checkpoint_id, aborted.token)
 
 
-def _give_up_dead(context: JobContext, session: Session) -> None:
-    """Dispose of forks that imports left open whose process is gone, or that took far too long."""
+def _abort_dead_imports(context: JobContext, session: Session) -> None:
+    """Dispose of forks of imports whose process is dead or whose lease is over."""
     for fork in open_forks(context.head().state):
         opened = fork_event(context, fork)
         if opened.session_id.startswith(IMPORT_SESSION_PREFIX) and _is_dead(
             fork, opened.at_ms, context.store.clock_ms()
         ):
             _LOG.info("fork %s was left open by %s: giving it up", fork.timeline_id, opened.session_id)
-            give_up_import(context, session, fork.timeline_id)
+            abort_import(context, session, fork.timeline_id)
 
 
 def _is_dead(fork: Timeline, forked_ms: int, now_ms: int) -> bool:

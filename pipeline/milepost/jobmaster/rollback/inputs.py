@@ -1,4 +1,4 @@
-"""Rollback inputs: the objects that sources would deliver once more, and those they no longer can."""
+"""Compute which source objects a rollback would read again, and which are lost."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.sources.planning.listing import list_objects
 from milepost.storage.open import open_store
 
-Versions = dict[tuple[str, str], int]
+ObjectVersions = dict[tuple[str, str], int]
 """(key, etag) -> bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSize:
-    """How much of a source is meant."""
+    """Number and total size of some objects of a source."""
 
     objects: int
     bytes: int
@@ -27,80 +27,86 @@ class InputSize:
 def consumed_since(
     context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
 ) -> Mapping[str, InputSize]:
-    """Per source, the object versions that `after` has consumed and `before` has not."""
-    return {name: _counted(versions) for name, versions in _since(context, before, after).items()}
+    """Return, per source, the size of the object versions that `after` has consumed and `before` has not."""
+    return {name: _input_size(versions) for name, versions in _consumed_between(context, before, after).items()}
 
 
-def read_again(
+def replayed_input(
     context: JobContext, now: CheckpointMetadata | None, then: CheckpointMetadata | None
 ) -> tuple[Mapping[str, InputSize], list[str]]:
-    """Return what is new input again once the job is back at `then`, per source, and what of it is lost, in words.
+    """Return, per source, the input that is new again once the job is back at `then`, and what of it is lost, as text.
 
     Lists each source once, and reads no data.
     """
-    found: dict[str, InputSize] = {}
+    replayed: dict[str, InputSize] = {}
     lost = []
-    for name, versions in _since(context, then, now).items():
-        passed = passed_over(context, then, name)
-        if passed is not None:
-            lost.append(passed)
+    for name, versions in _consumed_between(context, then, now).items():
+        reason = skip_reason(context, then, name)
+        if reason is not None:
+            lost.append(reason)
             continue
-        found[name] = _counted(versions)
-        lost += _lost(context, name, versions)
-        lost += forgotten(now, then, name)
-    return found, lost
+        replayed[name] = _input_size(versions)
+        lost += _lost_objects(context, name, versions)
+        lost += forgotten_input(now, then, name)
+    return replayed, lost
 
 
-def passed_over(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:
-    """Return why nothing of a source is read again once the job is back at `then`; None: what it consumed since is."""
+def skip_reason(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:
+    """Return why a source is not read again once the job is back at `then`; None if it is."""
     spec = context.spec.sources.get(source)
     if spec is None:
-        return f"source {source} is not in the spec any more: nothing of it is read again"
+        return f"source {source} is no longer in the spec: nothing of it is read again"
     if spec.start == "latest" and (then is None or source not in then.sources):
-        return f"source {source} starts at `latest`: what landed before the next epoch is passed over"
+        return f"source {source} starts at `latest`: objects that landed before the next epoch are skipped"
     return None
 
 
-def forgotten(now: CheckpointMetadata | None, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
-    """Yield what of a source the job has forgotten since, in words."""
+def forgotten_input(now: CheckpointMetadata | None, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
+    """Yield, as text, which part of a source's history the job has forgotten since `then`."""
     horizon_ms = _horizon_ms(now, source)
     if horizon_ms is not None and horizon_ms != _horizon_ms(then, source):
-        yield f"source {source}: of what was modified before {iso_ms(horizon_ms)}, nobody knows what is gone"
+        yield f"source {source}: whether objects modified before {iso_ms(horizon_ms)} were deleted is unknown"
 
 
 def _horizon_ms(metadata: CheckpointMetadata | None, source: str) -> int | None:
     return metadata.sources[source].horizon_ms if metadata is not None and source in metadata.sources else None
 
 
-def _lost(context: JobContext, name: str, versions: Versions) -> list[str]:
+def _lost_objects(context: JobContext, name: str, versions: ObjectVersions) -> list[str]:
     store, pattern = context.source(name)
     try:
         listed = {obj.key: obj.etag for obj in list_objects(open_store(store), pattern).objects}
     except (StoreUnavailable, EnvironmentUnusable) as error:
-        return [f"source {name} does not answer, so nobody knows what of it can be read again: {error.message}"]
-    gone = sorted(key for key, _ in versions if key not in listed)
+        return [f"source {name} does not answer, so what can be read again is unknown: {error.message}"]
+    deleted = sorted(key for key, _ in versions if key not in listed)
     changed = sorted(key for key, etag in versions if listed.get(key, etag) != etag)
     lost = []
-    if gone:
-        lost.append(f"source {name}: {len(gone)} object(s) that would run again are gone, such as {gone[0]}")
+    if deleted:
+        lost.append(f"source {name}: {len(deleted)} object(s) to read again were deleted, such as {deleted[0]}")
     if changed:
         lost.append(f"source {name}: {len(changed)} object(s) have changed, such as {changed[0]}: read as they are now")
     return lost
 
 
-def _since(
+def _consumed_between(
     context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
-) -> dict[str, Versions]:
-    found = {}
+) -> dict[str, ObjectVersions]:
+    """Return, per source, the versions that `after` has consumed and `before` has not.
+
+    Versions are compared by key and etag. If `before` consumed ("a", "1") and `after` consumed ("a", "1") and
+    ("a", "2"), then ("a", "2") is new.
+    """
+    by_source = {}
     for name in sorted(after.sources) if after is not None else ():
-        known = _versions(context, before, name)
-        fresh = {version: size for version, size in _versions(context, after, name).items() if version not in known}
-        if fresh:
-            found[name] = fresh
-    return found
+        versions_before = _versions(context, before, name)
+        versions_after = _versions(context, after, name)
+        new = {version: size for version, size in versions_after.items() if version not in versions_before}
+        if new:
+            by_source[name] = new
+    return by_source
 
 
-def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: str) -> Versions:
+def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: str) -> ObjectVersions:
     if metadata is None or source not in metadata.sources:
         return {}
     table = context.consumed(source, metadata.sources[source].consumed).table
@@ -108,5 +114,5 @@ def _versions(context: JobContext, metadata: CheckpointMetadata | None, source: 
     return {(key, etag): size for key, etag, size in rows}
 
 
-def _counted(versions: Versions) -> InputSize:
+def _input_size(versions: ObjectVersions) -> InputSize:
     return InputSize(len(versions), sum(versions.values()))

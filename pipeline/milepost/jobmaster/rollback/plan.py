@@ -1,4 +1,4 @@
-"""A rollback plan is the text that a person approves. Nothing is changed here."""
+"""Compute what a rollback would change, as a plan that a person approves. Read-only."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from milepost.errors import (
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
-    SilentSink,
     SinkPreview,
+    UnavailableSink,
     check_positions,
     fate_of_dropped,
     preview_sinks,
     undo_limits,
 )
-from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, read_again
-from milepost.jobmaster.rollback.other_tables import OtherTable, leaves, other_tables
+from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, replayed_input
+from milepost.jobmaster.rollback.switched_tables import SwitchedTable, abandoned_table_size, find_switched_tables
 from milepost.jobspec.values.times.timestamps import parse_timestamp
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
@@ -37,16 +37,17 @@ from milepost.storage.object_handles import stat_handle
 _PARALLEL_STATS = 8
 
 _CLOCK_SKEW_MS = 60_000
-"""How far a person's clock may be ahead of the store's; a wrong offset from UTC is further."""
+"""How far a person's clock may be ahead of the store's clock. A wrong UTC offset is a larger difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovedRollback:
-    """What a plan took for granted when somebody looked at it; an approval may take days, so it is compared again.
+    """What an approved plan assumes. An approval may take days, so the rollback checks the assumptions again.
 
     Attributes:
-        head: the live head, 0 for the empty state. positions: where the table of each sink was that answered.
-        sinks: of the spec, whose tables it said would follow; None: nobody has looked at a plan.
+        head: the live head, 0 for the empty state.
+        positions: of the table of each sink that answered.
+        sinks: of the spec when the plan was made; None if no plan was approved.
     """
 
     head: int
@@ -54,7 +55,7 @@ class ApprovedRollback:
     sinks: Sequence[str] | None = None
 
     def require_current(self, context: JobContext, state: ManifestState, to: CheckpointId) -> None:
-        """Raise PlanOutdated unless head, sinks and tables are those of the plan to go back to that checkpoint."""
+        """Raise PlanOutdated unless head, sinks and table positions are still those of the plan."""
         sinks = sorted(sink.name for sink in context.spec.sinks)
         if self.sinks is not None and list(self.sinks) != sinks:
             raise PlanOutdated(
@@ -75,14 +76,14 @@ class ApprovedRollback:
 
 @dataclass(frozen=True, slots=True)
 class EmptyState:
-    """What a job has before its first checkpoint."""
+    """The state of a job before its first checkpoint."""
 
     checkpoint_id: int = NO_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBrief:
-    """A checkpoint as a plan names it; figures that nobody has recorded are None."""
+    """A checkpoint as a plan shows it. Figures that were not recorded are None."""
 
     checkpoint_id: int
     epoch: int
@@ -94,7 +95,7 @@ class CheckpointBrief:
 
 @dataclass(frozen=True, slots=True)
 class RunningEpoch:
-    """A pending checkpoint, and who runs it."""
+    """A pending checkpoint, and the session that runs it."""
 
     checkpoint_id: int
     session_id: str
@@ -102,7 +103,7 @@ class RunningEpoch:
 
 @dataclass(frozen=True, slots=True)
 class StateRows:
-    """Rows of an operator's state; of now, None when the head cannot be read."""
+    """Rows of an operator's state. state_rows_now: None if the head cannot be read."""
 
     state_rows_now: int | None
     state_rows_then: int
@@ -125,11 +126,12 @@ class RollbackPlan:
     """What a rollback would do.
 
     Attributes:
-        discarded: checkpoints that are not live any more, oldest first. pending: what runs now.
-        runs_again: input of each source that the next epochs read once more. counts_as_read: what they pass over,
-            though it is read again. Both are None when the head cannot be read.
-        other_tables: of sinks that a migration took from one table to another, what their table is at the target.
-        skipped_sinks: those that the spec has dropped. spec: where it does not fit the target. text: for people.
+        discarded: checkpoints that will no longer be live, oldest first. pending: the epoch that runs now.
+        runs_again: per source, input that the next epochs read again. counts_as_read: per source, input that the target
+            has consumed and the head has not. Both are None if the head cannot be read.
+        other_tables: the target's table of each sink that a migration has moved to another table.
+        skipped_sinks: sinks that are no longer in the spec. spec: where the spec does not fit the target.
+        text: the plan for people.
     """
 
     job: str
@@ -142,8 +144,8 @@ class RollbackPlan:
     runs_again: Mapping[str, InputSize] | None
     counts_as_read: Mapping[str, InputSize] | None
     operators: Mapping[str, StateRows]
-    sinks: Mapping[str, SinkRollback | SilentSink]
-    other_tables: Mapping[str, OtherTable]
+    sinks: Mapping[str, SinkRollback | UnavailableSink]
+    other_tables: Mapping[str, SwitchedTable]
     skipped_sinks: tuple[str, ...]
     not_undone: tuple[str, ...]
     spec: tuple[str, ...]
@@ -152,22 +154,22 @@ class RollbackPlan:
 
     @property
     def approved(self) -> ApprovedRollback:
-        """What the plan takes for granted."""
+        """What the plan assumes."""
         positions = {name: sink.position for name, sink in self.sinks.items() if isinstance(sink, SinkRollback)}
         return ApprovedRollback(0 if self.head is None else self.head.checkpoint_id, positions, sorted(self.sinks))
 
 
 def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
-    """Return the checkpoint that a person means: by its id, 0 for the empty state, or by a time.
+    """Return the checkpoint that a person names: by its id, 0 for the empty state, or by a time.
 
-    A time (ISO 8601, UTC when it has no offset) means the newest retained checkpoint of the live lineage that was
-    triggered at or before it.
+    A time (ISO 8601, UTC if it has no offset) means the newest retained checkpoint of the live timeline and its
+    ancestors that was triggered at or before it. If 3, 4 and 5 were triggered at 06:00, 07:00 and 08:00, then "07:30"
+    of that day means 4.
 
     Args:
         now_ms: the store's clock.
     Raises:
-        InvalidRequest: neither an id nor a time, or one that is yet to come. NotFound: there is no such retained
-            checkpoint.
+        InvalidRequest: neither an id nor a time, or a time in the future. NotFound: no such checkpoint is retained.
     """
     text = str(to).strip()
     if text.isdecimal():
@@ -182,7 +184,7 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
     at_ms = moment.timestamp() * 1000
     if at_ms > now_ms + _CLOCK_SKEW_MS:
         raise InvalidRequest(
-            f"{moment.isoformat()} is yet to come: it is {iso_ms(now_ms)} now. Nothing was changed.",
+            f"{moment.isoformat()} is in the future: it is {iso_ms(now_ms)} now. Nothing was changed.",
             hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
         )
     live = timeline_ancestry(state, state.timeline())
@@ -199,26 +201,26 @@ def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> Checkpoi
     return fitting[-1].checkpoint_id
 
 
-def _by_id(state: ManifestState, wanted: int) -> CheckpointId:
-    if wanted == NO_CHECKPOINT or state.checkpoint(CheckpointId(wanted)) is not None:
-        return CheckpointId(wanted)
+def _by_id(state: ManifestState, requested: int) -> CheckpointId:
+    if requested == NO_CHECKPOINT or state.checkpoint(CheckpointId(requested)) is not None:
+        return CheckpointId(requested)
     retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
-    nearest = min(retained, key=lambda one: (abs(one - wanted), one), default=None)
+    nearest = min(retained, key=lambda retained_id: (abs(retained_id - requested), retained_id), default=None)
     raise NotFound(
-        f"job {state.job} retains no completed checkpoint {wanted}; retained: "
+        f"job {state.job} retains no completed checkpoint {requested}; retained: "
         f"{', '.join(map(str, retained)) or 'none'}. Nothing was changed.",
         hint="0 is the empty state"
         if nearest is None
         else f"the nearest one is {nearest}; 0 is the empty state: milepost rollback {state.job} --to {nearest} "
         "--dry-run",
-        checkpoint_id=wanted,
+        checkpoint_id=requested,
         retained=retained,
         nearest=nearest,
     )
 
 
 def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) -> RollbackPlan:
-    """Return what a rollback to a retained checkpoint would do.
+    """Return the plan of a rollback to a retained checkpoint.
 
     Raises:
         StateCorrupt: the target cannot be read. InvalidRequest: a sink cannot show it.
@@ -227,29 +229,33 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
     then = readable_target(context, state, target)
     try:
         now = context.base_metadata(state, state.timeline().head)
-    except StateCorrupt:  # the way back from a corrupt head must stay open
+    except StateCorrupt:  # a job with a corrupt head must still be able to roll back
         now = None
     unreadable = now is None and head is not None
     goal = state.checkpoint(target)
-    left = [one for one in timeline_ancestry(state, state.timeline()) if one not in checkpoint_ancestry(state, target)]
+    retained = checkpoint_ancestry(state, target)
+    discarded = [item for item in timeline_ancestry(state, state.timeline()) if item not in retained]
     previews = preview_sinks(context, then)
     tables = {name for metadata in (now, then) if metadata is not None for name in metadata.tables}
     skipped = tuple(sorted(tables - set(previews)))
-    runs_again, lost = read_again(context, now, then)
-    others = other_tables(context, now, then)
+    runs_again, lost = replayed_input(context, now, then)
+    switched = find_switched_tables(context, now, then)
     plan = RollbackPlan(
         job=state.job,
         manifest_version=state.version,
         timeline=state.live,
         head=None if head is None else _brief(head),
         target=EmptyState() if goal is None else _brief(goal),
-        discarded=tuple(_brief(one) for one in left),
+        discarded=tuple(map(_brief, discarded)),
         pending=_pending(state),
         runs_again=None if unreadable else runs_again,
         counts_as_read=None if unreadable else consumed_since(context, now, then),
         operators=state_rows(now, then, unknown=unreadable),
-        sinks={name: _sink(preview, leaves(context, now, name, others)) for name, preview in previews.items()},
-        other_tables=others,
+        sinks={
+            name: _sink(preview, abandoned_table_size(context, now, name, switched))
+            for name, preview in previews.items()
+        },
+        other_tables=switched,
         skipped_sinks=skipped,
         not_undone=(*_not_undone(previews, skipped), *lost),
         spec=tuple(mismatches(preflight(context, then, None))),
@@ -259,9 +265,9 @@ def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) 
 
 
 def readable_target(context: JobContext, state: ManifestState, target: CheckpointId) -> CheckpointMetadata | None:
-    """Return the target's metadata, None for the empty state, once all that it refers to is there with its size.
+    """Return the target's metadata, None for the empty state, after checking that all its objects have their size.
 
-    Raises: StateCorrupt: something is not: the next epoch could not continue it.
+    Raises: StateCorrupt: an object is missing or has another size, so the next epoch could not continue the target.
     """
     metadata = context.base_metadata(state, target)
     if metadata is None:
@@ -276,7 +282,7 @@ def readable_target(context: JobContext, state: ManifestState, target: Checkpoin
 
     handles = metadata.handles()
     with ThreadPoolExecutor(_PARALLEL_STATS) as pool:
-        faults = [found for found in pool.map(fault, handles) if found is not None]
+        faults = [message for message in pool.map(fault, handles) if message is not None]
     if faults:
         raise StateCorrupt(
             f"job {state.job}: going back to checkpoint {target} refused: {len(faults)} of its {len(handles)} objects "
@@ -308,7 +314,7 @@ def _pending(state: ManifestState) -> RunningEpoch | None:
 def state_rows(
     now: CheckpointMetadata | None, then: CheckpointMetadata | None, *, unknown: bool
 ) -> dict[str, StateRows]:
-    """Return the rows of each operator's state. Args: unknown: nobody knows those of now."""
+    """Return the rows of each operator's state. Args: unknown: the head cannot be read."""
 
     def rows(metadata: CheckpointMetadata | None, uid: str) -> int:
         snapshot = metadata.operators.get(uid) if metadata is not None else None
@@ -318,26 +324,28 @@ def state_rows(
     return {uid: StateRows(None if unknown else rows(now, uid), rows(then, uid)) for uid in sorted(uids)}
 
 
-def _sink(preview: SinkPreview | SilentSink, left: tuple[int | None, int] | None) -> SinkRollback | SilentSink:
-    """Args: left: rows and files of the table that the sink leaves for another; None: it stays with its own."""
-    if isinstance(preview, SilentSink):
+def _sink(
+    preview: SinkPreview | UnavailableSink, abandoned: tuple[int | None, int] | None
+) -> SinkRollback | UnavailableSink:
+    """Args: abandoned: rows and files of the table that the sink leaves for another; None if it keeps its table."""
+    if isinstance(preview, UnavailableSink):
         return preview
     change = preview.change
-    rows, files = (change.rows_now, change.files_now) if left is None else left
+    rows, files = (change.rows_now, change.files_now) if abandoned is None else abandoned
     return SinkRollback(rows, change.rows_then, files, change.files_then, preview.position)
 
 
-def _not_undone(previews: Mapping[str, SinkPreview | SilentSink], skipped: Sequence[str]) -> Iterator[str]:
+def _not_undone(previews: Mapping[str, SinkPreview | UnavailableSink], skipped: Sequence[str]) -> Iterator[str]:
     for name, preview in previews.items():
-        if isinstance(preview, SilentSink):
+        if isinstance(preview, UnavailableSink):
             yield f"sink {name} does not answer now: it follows later, and no epoch runs until it has"
-    yield from undo_limits({name: one.undo_limits for name, one in previews.items() if isinstance(one, SinkPreview)})
+    yield from undo_limits({name: item.undo_limits for name, item in previews.items() if isinstance(item, SinkPreview)})
     yield from map(fate_of_dropped, skipped)
 
 
 def _text(plan: RollbackPlan) -> Iterator[str]:
     if plan.target.checkpoint_id == (plan.head or EmptyState()).checkpoint_id:
-        yield f"job {plan.job}: nothing to roll back: it is at {_named(plan.target)}"
+        yield f"job {plan.job}: nothing to roll back: it is at {_checkpoint_text(plan.target)}"
     else:
         yield from _changes(plan)
     if plan.pending is not None:
@@ -350,15 +358,15 @@ def _text(plan: RollbackPlan) -> Iterator[str]:
 
 
 def _changes(plan: RollbackPlan) -> Iterator[str]:
-    yield f"job {plan.job}: from {_named(plan.head)} back to {_named(plan.target)}"
-    left = ", ".join(str(one.checkpoint_id) for one in plan.discarded)
+    yield f"job {plan.job}: from {_checkpoint_text(plan.head)} back to {_checkpoint_text(plan.target)}"
+    discarded = ", ".join(str(brief.checkpoint_id) for brief in plan.discarded)
     noun = "checkpoint" if len(plan.discarded) == 1 else "checkpoints"
-    kept = f" ({noun} {left}); they stay until retention takes them, so this can be rolled back too"
-    yield f"epochs discarded: {len(plan.discarded)}{kept if left else ''}"
+    note = f" ({noun} {discarded}); they stay until retention takes them, so this can be rolled back too"
+    yield f"epochs discarded: {len(plan.discarded)}{note if discarded else ''}"
     for uid, rows in plan.operators.items():
         yield f"state {uid}: {_count(rows.state_rows_now)} -> {_count(rows.state_rows_then)} rows"
     for name, sink in plan.sinks.items():
-        if isinstance(sink, SilentSink):
+        if isinstance(sink, UnavailableSink):
             yield f"sink {name}: does not answer: {sink.problem}"
             continue
         rows_text = f"{_count(sink.rows_now)} -> {_count(sink.rows_then)} rows"
@@ -377,7 +385,7 @@ def _changes(plan: RollbackPlan) -> Iterator[str]:
         yield f"cannot be undone: {line}"
 
 
-def _named(brief: CheckpointBrief | EmptyState | None) -> str:
+def _checkpoint_text(brief: CheckpointBrief | EmptyState | None) -> str:
     if not isinstance(brief, CheckpointBrief):
         return "the empty state"
     return (

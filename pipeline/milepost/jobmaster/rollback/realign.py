@@ -1,8 +1,8 @@
-"""A realignment brings one sink's table back to what the job's head says, when somebody else moved it.
+"""Bring a sink's table back to the job's head after an external change.
 
-That is after a failover, a restore of an older state, a DELETE by another engine, or a table that was dropped: nobody
-can tell by themselves whether the job or the table is right, so a person decides that the job is. Order: the decision
-in the manifest -> the table's move, which carries its version -> the fact that it has followed (`reconciliation.py`).
+Such a change is a failover, a restore of an older state, a DELETE by another engine, or a dropped table. The job cannot
+know whether the table or the head is right, so a person decides for the head. Order of writes: the decision (manifest),
+the table's move, which carries the decision's version, then the confirmation (manifest, see `reconciliation.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class RealignmentPlan:
     """What a realignment would do.
 
     Attributes:
-        head: the job's, which the table is to show; 0 for the empty state. position: where the table is now, in words.
-        fault: why the table is not as the head says; None: it is, and nothing is to be done.
-        rows_now: None: nobody can tell. text: for people. address: of the table; None: the one that the spec names.
+        head: the job's head, which the table should show; 0 for the empty state.
+        position: the table's current position, as text.
+        fault: how the table differs from the head; None if it does not, and there is nothing to do.
+        rows_now: None if unknown. text: the plan for people.
+        address: of the table; None for the one that the spec names.
     """
 
     job: str
@@ -46,10 +48,10 @@ class RealignmentPlan:
 
 @dataclass(frozen=True, slots=True)
 class RealignedSink:
-    """What became of a table: ``realigned`` or ``nothing_to_realign``.
+    """The outcome for a table: ``realigned`` or ``nothing_to_realign``.
 
     Attributes:
-        next_step: what to type for the job to go on.
+        next_step: the command that continues the job.
     """
 
     outcome: str
@@ -60,7 +62,7 @@ class RealignedSink:
 
 
 class Realignments:
-    """The use cases of one job that let its head count for a table."""
+    """The use cases of one job that realign a table with its head."""
 
     def __init__(self, context: JobContext, reconciler: SinkReconciler) -> None:
         self._context, self._reconciler = context, reconciler
@@ -68,15 +70,15 @@ class Realignments:
     def plan_realign(self, sink: str) -> RealignmentPlan:
         """Return what a realignment of this sink would do. Changes nothing.
 
-        Raises: NotFound: no such sink. InvalidRequest: its path leads elsewhere than at the head. StateCorrupt: a file
-            that the head needs is gone.
+        Raises: NotFound: no such sink. InvalidRequest: the sink's path differs from the head's. StateCorrupt: a file
+            that the head needs is missing.
         """
         state = self._context.head().state
         head = state.timeline().head
         contents = self._contents(state, sink)
         table = sink_for(self._context, sink, contents)
         fault, change = table.fault(contents), table.compare(contents)
-        rows_now = None if fault and _stands_at(change, contents) else change.rows_now
+        rows_now = None if fault and _was_left_at(change, contents) else change.rows_now
         text = tuple(_text(state.job, sink, int(head), fault, rows_now, change.rows_then))
         return RealignmentPlan(
             state.job,
@@ -95,13 +97,13 @@ class Realignments:
         return contents_at(self._context, base, sink)
 
     def realign(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
-        """Let the table show the job's head, in one commit.
+        """Make the table show the job's head, in one commit.
 
         Args:
-            plan: that a person has looked at. detail: for the history: who, why.
+            plan: approved by a person. detail: for the history: who, why.
         Raises:
-            Busy: an epoch is running. CommitConflict: the head is another one by now.
-            StoreUnavailable, …: it is decided, and the sink has yet to follow; the message says so.
+            Busy: an epoch is running. CommitConflict: the head has moved since the plan.
+            StoreUnavailable, …: the decision is recorded, and the sink has yet to follow; the message says so.
         """
         failed = self._context.head().state.status is JobStatus.FAILED
         next_step = f"milepost {'resume' if failed else 'run'} {plan.job}"
@@ -114,8 +116,8 @@ class Realignments:
         return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)
 
 
-def _stands_at(change: SinkChange, contents: TableContents | None) -> bool:
-    """Return whether the job left the table at these contents; what others made of them since, nobody has counted."""
+def _was_left_at(change: SinkChange, contents: TableContents | None) -> bool:
+    """Return whether the job's last commit to the table has these contents. Rows of foreign commits are not counted."""
     return change.position.is_known and identity_of(change.position.contents) == identity_of(contents)
 
 

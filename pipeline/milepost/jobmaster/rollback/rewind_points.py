@@ -1,9 +1,9 @@
-"""Rewind points are the checkpoints that a job can go back to, each with what going back would change.
+"""List the checkpoints that a job can go back to, with what each rollback would change.
 
-What a list of them costs does not grow with what each would need: the metadata of each is read, all side by side; what
-the head has consumed is read once, and says by checkpoint what would run again; of points that the head does not
-continue, what they had consumed is read too. No table, and no object of a source, is looked at: that is the plan's
-(`plan.py`), for the one that somebody chooses.
+The list is cheap: it reads the metadata of each checkpoint, in parallel, and the head's runs of consumed objects once.
+These record the checkpoint that consumed each object, so they tell what every point would read again. Points off the
+head's ancestry need their own runs too. No table and no source is read; the plan for a chosen point does that
+(`plan.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
 from milepost.jobmaster.leadership.table_previews import fate_of_dropped
-from milepost.jobmaster.rollback.inputs import InputSize, forgotten, passed_over
-from milepost.jobmaster.rollback.other_tables import OtherTable, other_tables
+from milepost.jobmaster.rollback.inputs import InputSize, forgotten_input, skip_reason
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
+from milepost.jobmaster.rollback.switched_tables import SwitchedTable, find_switched_tables
 from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
@@ -38,7 +38,7 @@ _VERSION = ["key", "etag"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a point cannot be used: the error that a rollback to it would raise."""
+    """The error that a rollback to a point would raise."""
 
     error: str
     message: str
@@ -47,10 +47,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of a table now and at a point; None: the head cannot be read.
+    """Rows of a table now and at a point. rows_now: None if the head cannot be read.
 
     Attributes:
-        exact: False for a table of the latest rows: those that were replaced since count as well, so it has no more.
+        exact: False for an upsert table, where the numbers are upper bounds because they include replaced rows.
     """
 
     rows_now: int | None
@@ -63,16 +63,16 @@ class RewindPoint:
     """A checkpoint that the job can go back to; 0 is the empty state.
 
     Attributes:
-        live: the head continues it. head: it is the head: nothing would change.
-        savepoints: made of it.
-        epochs: how many the head is ahead of what both have in common; None: not known any more.
-        discarded: retained checkpoints that would not be live any more, oldest first.
-        runs_again: input of each source that the next epochs read once more. counts_as_read: what they pass over though
-            it is read again. Both are None where head or point cannot be read.
-        tables, operators: rows now and then, by sink and by uid.
-        other_tables: of sinks that a migration took from one table to another.
-        not_undone: in words. spec: where it does not fit the point.
-        refused: why it cannot be used; None: a plan of it says whether every object and table is there.
+        live: the head continues it. head: it is the head, so a rollback to it changes nothing.
+        savepoints: names of its savepoints.
+        epochs: number of epochs from the common ancestor to the head; None if that is no longer known.
+        discarded: retained checkpoints that would no longer be live, oldest first.
+        runs_again: per source, input that the next epochs read again. counts_as_read: per source, input that the point
+            has consumed and the head has not. Both are None if the head or the point cannot be read.
+        tables, operators: rows now and at the point, by sink and by uid.
+        other_tables: the point's table of each sink that a migration has moved to another table.
+        not_undone: what a rollback does not undo, as text. spec: where the spec does not fit the point.
+        refused: why it cannot be used. If None, only a plan can tell whether every object and table is intact.
     """
 
     checkpoint_id: int
@@ -89,7 +89,7 @@ class RewindPoint:
     counts_as_read: Mapping[str, InputSize] | None = None
     tables: Mapping[str, TableRows]
     operators: Mapping[str, StateRows]
-    other_tables: Mapping[str, OtherTable]
+    other_tables: Mapping[str, SwitchedTable]
     not_undone: tuple[str, ...] = ()
     spec: tuple[str, ...] = ()
     refused: Refusal | None = None
@@ -99,56 +99,55 @@ def rewind_points(context: JobContext, limit: int | None = None) -> list[RewindP
     """Return the points of a job, newest first, the empty state last; [] for a job that has never run.
 
     Args:
-        limit: so many of the newest; None: all that are retained.
+        limit: maximum number of points; None for all retained checkpoints.
     """
     head = context.log.head()
     if head is None:
         return []
     newest = list(reversed(head.state.checkpoints))[:limit]
-    points = _Points(context, head.state, newest)
-    found = [points.of(checkpoint) for checkpoint in newest]
-    return found if limit is not None and len(newest) == limit else [*found, points.of(None)]
+    reader = _PointReader(context, head.state, newest)
+    points = [reader.point(checkpoint) for checkpoint in newest]
+    return points if limit is not None and len(newest) == limit else [*points, reader.point(None)]
 
 
-class _Points:
-    """What the points of one list have in common, read once."""
+class _PointReader:
+    """Reads what the points of one list share, once."""
 
     def __init__(self, context: JobContext, state: ManifestState, points: Sequence[CompletedCheckpoint]) -> None:
         self._context, self._state = context, state
-        self._live = tuple(one.checkpoint_id for one in timeline_ancestry(state, state.timeline()))
-        wanted = {one.checkpoint_id for one in points} | ({state.timeline().head} - {NO_CHECKPOINT})
-        read = parallel_map(context.store, self._read, sorted(wanted))
-        self._metadata = dict(zip(sorted(wanted), read, strict=True))
+        self._live = tuple(checkpoint.checkpoint_id for checkpoint in timeline_ancestry(state, state.timeline()))
+        ids = sorted({point.checkpoint_id for point in points} | ({state.timeline().head} - {NO_CHECKPOINT}))
+        self._metadata = dict(zip(ids, parallel_map(context.store, self._read, ids), strict=True))
         live = set(self._live)
-        beside = [self._metadata[one.checkpoint_id] for one in points if one.checkpoint_id not in live]
-        self._runs = self._read_runs([self._now, *beside])
+        off_ancestry = [self._metadata[point.checkpoint_id] for point in points if point.checkpoint_id not in live]
+        self._runs = self._read_runs([self._now, *off_ancestry])
 
-    def of(self, checkpoint: CompletedCheckpoint | None) -> RewindPoint:
-        """Return one point; of None the empty state."""
+    def point(self, checkpoint: CompletedCheckpoint | None) -> RewindPoint:
+        """Return one point; None stands for the empty state."""
         state = self._state
         at = NO_CHECKPOINT if checkpoint is None else checkpoint.checkpoint_id
         live = checkpoint is None or at in self._live
-        kept = {one.checkpoint_id: one for one in checkpoint_ancestry(state, at)}
-        known: dict[str, Any] = {
+        ancestry = {ancestor.checkpoint_id: ancestor for ancestor in checkpoint_ancestry(state, at)}
+        fields: dict[str, Any] = {
             "checkpoint_id": int(at),
             "live": live,
             "head": at == state.timeline().head,
-            "savepoints": tuple(one.name for one in state.savepoints if one.checkpoint_id == at),
-            "epochs": self._epochs(checkpoint, kept),
-            "discarded": tuple(int(one) for one in self._live if one not in kept),
+            "savepoints": tuple(savepoint.name for savepoint in state.savepoints if savepoint.checkpoint_id == at),
+            "epochs": self._epochs(checkpoint, ancestry),
+            "discarded": tuple(int(live_id) for live_id in self._live if live_id not in ancestry),
         }
         if checkpoint is not None:
-            known |= {
+            fields |= {
                 "epoch": int(checkpoint.epoch),
                 "timeline": checkpoint.timeline,
                 "trigger_time": iso_ms(checkpoint.trigger_time_ms),
                 "watermark": checkpoint.summary.get("watermark"),
             }
         try:
-            return RewindPoint(**known, **self._changes(at, live=live))
+            return RewindPoint(**fields, **self._changes(at, live=live))
         except CheckpointError as error:
             refused = Refusal(type(error).__name__, error.message, error.hint)
-            return RewindPoint(**known, tables={}, operators={}, other_tables={}, refused=refused)
+            return RewindPoint(**fields, tables={}, operators={}, other_tables={}, refused=refused)
 
     @property
     def _now(self) -> CheckpointMetadata | CheckpointError | None:
@@ -164,8 +163,8 @@ class _Points:
         self, metadata: Iterable[CheckpointMetadata | CheckpointError | None]
     ) -> dict[ObjectHandle, pa.Table | StateCorrupt]:
         """Return the runs of consumed objects of these checkpoints, each read once."""
-        known = [one for one in metadata if isinstance(one, CheckpointMetadata)]
-        handles = dict.fromkeys(run for one in known for source in one.sources.values() for run in source.consumed)
+        readable = [item for item in metadata if isinstance(item, CheckpointMetadata)]
+        handles = dict.fromkeys(run for item in readable for source in item.sources.values() for run in source.consumed)
         return dict(zip(handles, parallel_map(self._context.store, self._read_run, handles), strict=True))
 
     def _read_run(self, handle: ObjectHandle) -> pa.Table | StateCorrupt:
@@ -175,17 +174,17 @@ class _Points:
             return error
 
     def _epochs(
-        self, checkpoint: CompletedCheckpoint | None, kept: Mapping[CheckpointId, CompletedCheckpoint]
+        self, checkpoint: CompletedCheckpoint | None, ancestry: Mapping[CheckpointId, CompletedCheckpoint]
     ) -> int | None:
-        """Return how many epochs the head is ahead of what it has in common with a point."""
+        """Return the number of epochs between the head and its newest common ancestor with a point."""
         head = self._state.head()
         if head is None or checkpoint is None:
             return 0 if head is None else int(head.epoch)
-        common = next((kept[one] for one in reversed(self._live) if one in kept), None)
+        common = next((ancestry[live_id] for live_id in reversed(self._live) if live_id in ancestry), None)
         return None if common is None else int(head.epoch) - int(common.epoch)
 
     def _changes(self, at: CheckpointId, *, live: bool) -> dict[str, Any]:
-        """Return what going back to a point would change. Raises what refuses it."""
+        """Return what a rollback to a point would change. Raises the error that refuses it."""
         then, now = self._metadata.get(at), self._now
         if isinstance(then, CheckpointError):
             raise then
@@ -193,19 +192,19 @@ class _Points:
         unreadable = isinstance(now, CheckpointError)
         head = None if isinstance(now, CheckpointError) else now
         runs_again, counts_as_read, lost = self._inputs(head, then, at, live=live)
-        dropped = {name for one in (head, then) if one is not None for name in one.tables} - set(self._sinks)
+        dropped = {name for item in (head, then) if item is not None for name in item.tables} - set(self._sinks)
         return {
             "runs_again": None if unreadable else runs_again,
             "counts_as_read": None if unreadable else counts_as_read,
             "tables": {name: self._table(name, head, then, unknown=unreadable) for name in self._sinks},
             "operators": state_rows(head, then, unknown=unreadable),
-            "other_tables": other_tables(self._context, head, then),
+            "other_tables": find_switched_tables(self._context, head, then),
             "not_undone": (*map(fate_of_dropped, sorted(dropped)), *lost),
             "spec": tuple(mismatches(preflight(self._context, then, None))),
         }
 
     def _check(self, then: CheckpointMetadata | None, at: CheckpointId) -> None:
-        """Raise what a rollback to a point would raise, as far as it costs no look at each table."""
+        """Raise what a rollback to a point would raise, as far as that is known without reading the tables."""
         for name in self._sinks:
             contents_at(self._context, then, name)
         checkpoint = self._state.checkpoint(at)
@@ -234,24 +233,31 @@ class _Points:
     def _inputs(
         self, now: CheckpointMetadata | None, then: CheckpointMetadata | None, at: CheckpointId, *, live: bool
     ) -> tuple[dict[str, InputSize], dict[str, InputSize], list[str]]:
-        """Return by source what is new input again at a point, and what counts as read there; and what is lost."""
-        again: dict[str, InputSize] = {}
-        read: dict[str, InputSize] = {}
+        """Return, by source, the input that runs again, the input that counts as read, and what is lost, as text.
+
+        Example: the head has consumed a (by checkpoint 1), b (2) and c (3). For the live point 1, b and c run again.
+        For a point off the ancestry that has consumed a and d, b and c run again, and d counts as read.
+        """
+        runs_again: dict[str, InputSize] = {}
+        counts_as_read: dict[str, InputSize] = {}
         lost: list[str] = []
-        for name in sorted({name for one in (now, then) if one is not None for name in one.sources}):
+        for name in sorted({name for item in (now, then) if item is not None for name in item.sources}):
             consumed = self._consumed(now, name)
-            if live:  # the head has consumed all that the point had, and says of each when
-                fresh, passed = consumed.filter(pc.greater(consumed["checkpoint_id"], int(at))), consumed.slice(0, 0)
+            if live:  # the head has consumed everything that the point had, and records by which checkpoint
+                replayed, skipped = (
+                    consumed.filter(pc.greater(consumed["checkpoint_id"], int(at))),
+                    consumed.slice(0, 0),
+                )
             else:
-                had = self._consumed(then, name)
-                fresh, passed = _without(consumed, had), _without(had, consumed)
-            if passed.num_rows:
-                read[name] = _size(passed)
-            if fresh.num_rows:
-                why = passed_over(self._context, then, name)
-                lost += forgotten(now, then, name) if why is None else (why,)
-                again |= {name: _size(fresh)} if why is None else {}
-        return again, read, lost
+                consumed_then = self._consumed(then, name)
+                replayed, skipped = _difference(consumed, consumed_then), _difference(consumed_then, consumed)
+            if skipped.num_rows:
+                counts_as_read[name] = _size(skipped)
+            if replayed.num_rows:
+                reason = skip_reason(self._context, then, name)
+                lost += forgotten_input(now, then, name) if reason is None else (reason,)
+                runs_again |= {name: _size(replayed)} if reason is None else {}
+        return runs_again, counts_as_read, lost
 
     def _consumed(self, metadata: CheckpointMetadata | None, source: str) -> pa.Table:
         if metadata is None or source not in metadata.sources:
@@ -263,8 +269,8 @@ class _Points:
         return ConsumedSet.of(runs).table
 
 
-def _without(consumed: pa.Table, other: pa.Table) -> pa.Table:
-    """Return the object versions that are not among others."""
+def _difference(consumed: pa.Table, other: pa.Table) -> pa.Table:
+    """Return the object versions of `consumed` that are not in `other`."""
     return consumed.join(other.select(_VERSION), _VERSION, join_type="left anti")
 
 

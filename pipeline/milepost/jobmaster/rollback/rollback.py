@@ -1,9 +1,11 @@
-"""Going back: plan a rollback, roll back, start from an earlier checkpoint.
+"""Plan a rollback, roll back, or start from an earlier checkpoint.
 
-Order of a rollback: the pending epoch is swept, or taken over -> one manifest transition: a new timeline starts at the
-target and is the live one -> each sink follows, and says so (`leadership/reconciliation.py`). Nothing is deleted: what
-is discarded stays, as an abandoned timeline, until retention takes it. Stopped between any two, the next trigger, start
-or rollback does what is left before anything else.
+Order of a rollback:
+1. The pending epoch is swept, or taken over.
+2. One manifest transition starts a new timeline at the target and makes it live.
+3. Each sink follows and is confirmed (`leadership/reconciliation.py`).
+Nothing is deleted: the discarded checkpoints stay, on an abandoned timeline, until retention drops them. After a crash
+the next trigger, start or rollback first completes the remaining steps.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ class RollbackResult:
     """What a rollback did.
 
     Attributes:
-        outcome: rolled_back or nothing_to_roll_back. timeline: the live one now.
-        from_timeline, from_head: that were left. discarded: checkpoints that are not live any more.
-        skipped_sinks: those that the spec has dropped. followed: sinks that did so by this call.
+        outcome: ``rolled_back`` or ``nothing_to_roll_back``. timeline: the live timeline after it.
+        from_timeline, from_head: the abandoned timeline and its head. discarded: checkpoints that are no longer live.
+        skipped_sinks: sinks that are no longer in the spec. followed: sinks that followed the switch in this call.
     """
 
     outcome: str
@@ -74,15 +76,15 @@ class Rollbacks:
         """Return what a rollback would do. Changes nothing.
 
         Args:
-            to: a checkpoint id, 0 for the empty state, or a time in ISO 8601: the newest checkpoint of the live
-                lineage that was triggered at or before it.
+            to: a checkpoint id, 0 for the empty state, or a time in ISO 8601. A time means the newest checkpoint of
+                the live timeline and its ancestors that was triggered at or before it.
         Raises: NotFound, InvalidRequest, StateCorrupt (the target cannot be read).
         """
         state = self._context.head().state
         return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
 
     def rollback_target(self, to: str | int) -> int:
-        """Return the checkpoint that a person means now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
+        """Return the checkpoint that `to` names now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
         return resolve_target(self._context.head().state, to, self._context.store.clock_ms())
 
     def rollback(
@@ -94,22 +96,22 @@ class Rollbacks:
         detail: str = "",
         approved: ApprovedRollback | None = None,
     ) -> RollbackResult:
-        """Return state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
+        """Reset state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
         Args:
             to: as for `plan_rollback`.
             take_over: abort another session's running epoch and fence it.
             detail: for the history: who, why.
-            approved: what the plan that somebody has looked at took for granted; None: nobody has.
+            approved: the assumptions of the approved plan; None if there was none.
         Raises:
             NotFound: no such retained checkpoint. Busy: a lease is alive.
-            PlanOutdated: head or tables have moved since the plan, or it had other sinks. CommitConflict: just now.
-            InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table as of it, is broken.
-            JobNotRunnable: the end of the job is not cleaned up.
+            PlanOutdated: head, tables or sinks differ from the plan. CommitConflict: the head moved during this call.
+            InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table at it, is damaged.
+            JobNotRunnable: the clean-up of the ended job is not complete.
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
-        if approved is not None:  # before the clean-up, which may publish what had waited
+        if approved is not None:  # check before the clean-up, which may publish and so move a table
             now = context.head().state
             approved.require_current(context, now, resolve_target(now, to, context.store.clock_ms()))
         state = self._lifecycle.finish_clean_up(session)
@@ -131,14 +133,14 @@ class Rollbacks:
         return self._result(switched, target, followed, None if pending is None else int(pending.checkpoint_id))
 
     def finish_reconciliation(self, session: Session) -> tuple[str, ...]:
-        """Let every sink follow that has yet to follow the newest switch. Returns their names. Raises as `rollback`."""
+        """Make every remaining sink follow the newest switch. Returns their names. Raises as `rollback`."""
         return self._reconciler.finish(session)
 
     def start(self, from_: str | int | None = None) -> StartedJob:
         """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
 
         Args:
-            from_: a checkpoint id; None: continue the head.
+            from_: a checkpoint id; None continues the head.
         Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
         """
         session = Session.cli()
@@ -181,7 +183,7 @@ class Rollbacks:
 
 
 def _next_step(context: JobContext, job: str, metadata: CheckpointMetadata | None, *, ended: bool) -> str:
-    """Return what to do for the job to go on: first to the spec, where it names tables of another checkpoint."""
+    """Return how to continue the job: first the edits to the spec, if its tables are not those of the target."""
     command = f"milepost start {job} opens it again" if ended else f"milepost run {job}"
     edits = spec_edits(context, metadata)
     return f"write {', '.join(edits)}; then {command}" if edits else command

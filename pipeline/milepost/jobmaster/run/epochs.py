@@ -34,12 +34,12 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, Published, waits_for
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
-from milepost.jobmaster.retention.discard import OwnTables, find_own_tables
+from milepost.jobmaster.retention.discard import OwnTables, prefetch_own_tables
 from milepost.jobmaster.retention.subsumption import (
     SubsumptionPlan,
     confirm_and_subsume,
     delete_garbage,
-    plan_beside_commits,
+    plan_during_commits,
     plan_subsumption,
     subsume_old,
 )
@@ -152,7 +152,7 @@ class Epochs:
         if completed is not None:
             return completed
         pending = self._leadership.require_own(state, session, checkpoint_id)
-        tables = find_own_tables(self._context) if len(pending.prefixes) > 1 else None
+        tables = prefetch_own_tables(self._context) if len(pending.prefixes) > 1 else None
         if report is None:
             report = EpochReport(*self._leadership.pending_metadata(pending))
         return self._complete(session, pending, report, tables).checkpoint
@@ -198,8 +198,8 @@ class Epochs:
             plan = plan_subsumption(context, session.session_id)
         subsumed = subsume_old(context, session.session_id, plan)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
-        pruned = prune_tables(context, session.session_id, timeout_ms) if plan.look_due else 0
-        deleted += collect_vetoes(context) if plan.look_due else 0
+        pruned = prune_tables(context, session.session_id, timeout_ms) if plan.is_pruning_due else 0
+        deleted += collect_vetoes(context) if plan.is_pruning_due else 0
         return Subsumption(tuple(subsumed), deleted, pruned)
 
     def abort(
@@ -270,7 +270,7 @@ class Epochs:
         clock("notify", ", ".join(completed.unconfirmed))
         wait_for_plan = prefetch(
             self._context.store,
-            partial(plan_beside_commits, self._context, session.session_id, completion.state, completed),
+            partial(plan_during_commits, self._context, session.session_id, completion.state, completed),
             "subsumption",
         )
         published = self._leadership.commits.publish(

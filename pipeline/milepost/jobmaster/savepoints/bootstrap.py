@@ -28,8 +28,8 @@ from milepost.jobmaster.leadership.outcomes import JobOutcome
 from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
     acknowledged_by_writer,
-    imported,
-    importing_session,
+    import_checkpoint,
+    new_import_session,
     write_empty_input,
 )
 from milepost.jobmaster.rollback.plan import ApprovedRollback
@@ -91,7 +91,7 @@ class Bootstrap:
             InvalidRequest: the job runs; an operator cannot be bootstrapped; a table does not fit its state.
             NotFound: there is no such operator or file. Nothing was changed.
         """
-        context, session = self._context, importing_session()
+        context, session = self._context, new_import_session()
         state = startable(context, self._lifecycle, session, "a table")
         require_stores(context)
         if not files:
@@ -136,7 +136,7 @@ class Bootstrap:
 
         made = Provenance(plan, code.hash, context.job.spec_hash)
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
-        with imported(context, self._leadership, session, made, write) as completed:
+        with import_checkpoint(context, self._leadership, session, made, write) as completed:
             expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
             self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
         opened = replace(self._lifecycle.start(), outcome="started")

@@ -26,7 +26,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
-from milepost.jobmaster.rollback.imported_checkpoint import Provenance, imported, importing_session
+from milepost.jobmaster.rollback.imported_checkpoint import Provenance, import_checkpoint, new_import_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
@@ -119,7 +119,7 @@ class Restores:
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._rollbacks.start(from_)
-        restored, own, saved = self._restored(importing_session(), str(from_), claim)
+        restored, own, saved = self._restored(new_import_session(), str(from_), claim)
         return extend_record(
             StartedFromSavepoint,
             replace(self._lifecycle.start(), outcome="started"),
@@ -168,7 +168,7 @@ class Restores:
             with with_hint(StateCorrupt, _DAMAGED):
                 return copier.write(pending, timeline)
 
-        with imported(context, self._leadership, session, made, write) as completed:
+        with import_checkpoint(context, self._leadership, session, made, write) as completed:
             self._rollbacks.rollback(
                 session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
             )

@@ -12,7 +12,7 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSn
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
-from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, as_imported
+from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, imported_metadata
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.jobspec.graph.compatibility import state_signatures
 from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
@@ -90,7 +90,7 @@ class SavepointCopier:
         for name in self._takes:  # last: until here nothing of others is changed
             tables[name] = self._taken(pending, timeline, name)
         return replace(
-            as_imported(metadata, pending, timeline),
+            imported_metadata(metadata, pending, timeline),
             sources=sources,
             operators=operators,
             dimensions=dimensions,

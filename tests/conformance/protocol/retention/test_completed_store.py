@@ -23,7 +23,7 @@ from milepost.errors import (
     StateCorrupt,
 )
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
 from milepost.protocol.log.entry_codec import decode_entry, encode_entry
 from milepost.protocol.log.log_entries import LogEntry
@@ -247,7 +247,7 @@ def test_a_completed_checkpoint_holds_the_runs_it_shares_from_its_commit_on(tmp_
     first, second, third = job.context.head().state.checkpoints
     shared = {run.key for run in job.context.metadata(first).sources["rows"].consumed}
     assert subsume_old(job.context, session.session_id, plan_subsumption(job.context, session.session_id)) == (1, 2)
-    listed = listed_in(job.context.store, job.context.head().state).keys
+    listed = listed_garbage(job.context.store, job.context.head().state).keys
     assert shared <= set(job.context.metadata(third).references())
     assert not any(run.startswith(prefix) for run in shared for prefix in listed)
     assert {first.metadata.key, second.metadata.key} <= set(listed)

@@ -10,11 +10,11 @@ import pytest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import table_target
 from milepost.jobmaster.jobmaster import Session
-from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.subsumption import (
     confirm_and_subsume,
     delete_garbage,
-    plan_beside_commits,
+    plan_during_commits,
     plan_subsumption,
     subsume_old,
 )
@@ -104,10 +104,10 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_ca
     job.land("last.csv")
     completed = job.complete(session, job.trigger(session))
     job.master.notify_complete(session, completed.checkpoint_id, "table")
-    before = listed_in(job.context.store, job.context.head().state).keys
+    before = listed_garbage(job.context.store, job.context.head().state).keys
     old = job.context.head().state.checkpoints
     assert job.master.subsume(session).subsumed == (1, 2)
-    listed = listed_in(job.context.store, job.context.head().state).keys - before
+    listed = listed_garbage(job.context.store, job.context.head().state).keys - before
     expected = {entry for one in old[:2] for entry in (one.metadata.key, metrics_prefix(one.checkpoint_id, one.token))}
     carried = {key for key in listed if "/contents/" in key}
     assert listed - carried == expected, "the runs of consumed objects are carried on by checkpoint 3"
@@ -169,7 +169,7 @@ def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_
     sink = job.context.sink("table")
     contents = job.context.metadata(completed).tables["table"]
     sink.move(table_target(state, completed, contents, 1))
-    plan = plan_beside_commits(job.context, session.session_id, state, completed)
+    plan = plan_during_commits(job.context, session.session_id, state, completed)
     assert plan.request is not None and plan.request.checkpoint_ids == (1,)
     job.context.transact(PinRequest(session.session_id, "reader", CheckpointId(1), DAY_MS))
     confirms = ConfirmSinksRequest(session.session_id, completed.checkpoint_id, ("table",))
@@ -191,9 +191,9 @@ def test_no_subsumption_is_planned_alongside_commits_while_an_older_checkpoint_w
             job.master.notify_complete(session, number, "table")
     state = job.context.head().state
     waits = [replace(one, unconfirmed=("table",)) if one.checkpoint_id >= 3 else one for one in state.checkpoints]
-    plan = plan_beside_commits(job.context, session.session_id, replace(state, checkpoints=tuple(waits)), completed)
+    plan = plan_during_commits(job.context, session.session_id, replace(state, checkpoints=tuple(waits)), completed)
     assert (plan.request, plan.is_whole) == (None, False)
-    alone = plan_beside_commits(job.context, session.session_id, state, completed)
+    alone = plan_during_commits(job.context, session.session_id, state, completed)
     assert alone.request is not None and alone.request.checkpoint_ids == (1, 2, 3)
     job.master.notify_complete(session, 4, "table")
     assert subsume_old(job.context, session.session_id, plan) == (1, 2, 3)

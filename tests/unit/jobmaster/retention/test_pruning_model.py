@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from milepost.jobmaster.retention.job_tables import JobTable
-from milepost.jobmaster.retention.table_pruning import PrunePlan, carry_out, plan_pruning
+from milepost.jobmaster.retention.table_pruning import PrunePlan, execute, plan_pruning
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
@@ -43,7 +43,7 @@ from tests.conformance.sinks.contract.case import Hook, nothing
 from tests.conformance.sinks.contract.sink_machine import Killed, Rows, SinkMachine
 from tests.conformance.sinks.formats.local_cases import LocalCase, LocalListed, LocalParquet
 
-TABLE = JobTable("table", HERE, "here", frozenset(), in_force=True)
+TABLE = JobTable("table", HERE, "here", frozenset(), is_current=True)
 TIMEOUT_MS = 600_000
 GRACE_MS = minimum_grace_ms(TIMEOUT_MS)
 FOREIGN = ("notes.txt", f"{DATA}mine.parquet", f"{staged_prefix(1, 1)}readme.md", f"{staged_prefix(1, 1)}0-1.parquet")
@@ -243,7 +243,7 @@ class PrunedMachine(SinkMachine):
     def act(self, look: Look, before: Hook = nothing) -> None:
         """Do what a look allows, in its order."""
         sink = self.case.open_sink(self.root, before=before)
-        carry_out(sink, look.plan)
+        execute(sink, look.plan)
         if look.needs.unknown is None:
             below = look.needs.marks[0].number
             try:

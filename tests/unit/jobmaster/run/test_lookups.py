@@ -13,7 +13,7 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
-from milepost.jobmaster.retention.garbage_lists import listed_in
+from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording
@@ -105,7 +105,7 @@ def test_the_copy_is_made_once_and_referred_to_until_the_static_source_changes(t
         job.run("1,d\n")
     assert job.master.fsck().exit_code == 0
     context = job.job.context
-    listed = listed_in(context.store, context.head().state).keys
+    listed = listed_garbage(context.store, context.head().state).keys
     assert first.copy.key in listed and second.copy.key not in listed
     (tmp_path / "store" / "small" / second.copy.key).unlink()
     with pytest.raises(StateCorrupt, match="dimensions/names-"):

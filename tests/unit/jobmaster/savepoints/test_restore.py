@@ -467,7 +467,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "milepost.jobmaster.rollback.imported_checkpoint.give_up_import", lambda *args: None
+            "milepost.jobmaster.rollback.imported_checkpoint.abort_import", lambda *args: None
         )  # as if the process were gone
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
@@ -482,7 +482,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
 def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
-        patch.setattr("milepost.jobmaster.rollback.imported_checkpoint.give_up_import", lambda *args: None)
+        patch.setattr("milepost.jobmaster.rollback.imported_checkpoint.abort_import", lambda *args: None)
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
             other.master.start(saved.location)
