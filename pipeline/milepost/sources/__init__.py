@@ -1,1 +1,1 @@
-"""Sources: objects of a landing store, planned by version and read as record batches."""
+"""Sources list the objects of a landing store, plan what an epoch reads, and read it."""

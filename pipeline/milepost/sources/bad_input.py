@@ -1,4 +1,4 @@
-"""Bad input counts what of a source could not be read, and says where, without a value of it."""
+"""Count the unreadable records of a source, and name where they are without their values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from milepost.sources.contract import BadRecord
 
 MAX_NAMED_BAD_RECORDS = 5
-"""So many bad records are named; all are counted."""
+"""Limit on the bad records that are named. All of them are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecordLocation:
-    """Where a record lies that cannot be read, and why not. line: of a Parquet object, the row."""
+    """Location of an unreadable record, and the reason. `line` is the row of a Parquet object."""
 
     object: str
     line: int | None
@@ -23,7 +23,7 @@ class BadRecordLocation:
     reason: str
 
     def describe(self) -> str:
-        """Return it in words."""
+        """Return the location and the reason as text."""
         line = f", line {self.line}" if self.line is not None else ""
         column = f", column {self.column}" if self.column is not None else ""
         return f"{self.object}{line}{column}: {self.reason}"
@@ -31,10 +31,10 @@ class BadRecordLocation:
 
 @dataclass(frozen=True, slots=True)
 class TriggerCounts:
-    """How many records of a source one trigger had planned could be read, and how many could not.
+    """Readable and bad records among those of a source that one trigger planned.
 
     Attributes:
-        planned_ms: of the trigger: a replay of several epochs in one tells them apart by it.
+        planned_ms: time of the trigger. A replay that reads several epochs at once distinguishes them by it.
     """
 
     stored_as_row: ClassVar[bool] = True
@@ -46,12 +46,14 @@ class TriggerCounts:
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """What of a source could not be read in an epoch.
+    """Bad input of one source in one epoch.
 
     Attributes:
-        records: that went to the dead letters, one for each bad object. objects: that could not be read at all.
-        total: records of the lineage so far. first: the first of this epoch, in plan order.
-        read: by trigger, of one subtask; () once an epoch's limits are judged.
+        records: dead letters written. A bad object counts as one.
+        objects: objects that could not be read at all.
+        total: dead letters of the timeline up to and including this epoch.
+        first: the first bad records of this epoch, in plan order.
+        read: one subtask's counts by trigger; () once the limits of the epoch were checked.
     """
 
     records: int = 0
@@ -62,7 +64,7 @@ class BadInput:
 
 
 class BadInputCounter:
-    """Counts the records of one subtask's objects, in plan order."""
+    """Counts the records of one subtask's objects. Objects must come in plan order."""
 
     def __init__(self) -> None:
         self.records = self.objects = 0
@@ -70,16 +72,16 @@ class BadInputCounter:
         self._read: dict[int | None, list[int]] = {}
 
     def add_rows(self, planned_ms: int | None, count: int) -> None:
-        """Take rows in that could be read."""
+        """Count readable rows."""
         self._read.setdefault(planned_ms, [0, 0])[0] += count
 
     def add_bad(
         self, planned_ms: int | None, count: int, first: Iterable[BadRecord], *, whole_object: bool = False
     ) -> int:
-        """Take bad records in, or a whole object; return how many of that trigger there are by now.
+        """Count bad records, or one bad object; return how many bad records that trigger has so far.
 
         Args:
-            first: as many of them as may be named.
+            first: the first of these records, for the report.
         """
         self.records += count
         self.objects += whole_object
@@ -92,13 +94,13 @@ class BadInputCounter:
         return read[1]
 
     def result(self) -> BadInput:
-        """Return what was counted."""
+        """Return the counts so far."""
         read = tuple(TriggerCounts(planned_ms, rows, bad) for planned_ms, (rows, bad) in self._read.items())
         return BadInput(self.records, self.objects, self.records, tuple(self._first), read)
 
 
 def merge_bad_input(parts: Sequence[BadInput], before: BadInput | None) -> BadInput:
-    """Return what the subtasks of an epoch counted, in their order, on top of the lineage's total before it."""
+    """Merge the counts of an epoch's subtasks, in subtask order, and add the total of the epochs before it."""
     records = sum(part.records for part in parts)
     return BadInput(
         records=records,
@@ -109,22 +111,22 @@ def merge_bad_input(parts: Sequence[BadInput], before: BadInput | None) -> BadIn
 
 
 def counts_by_trigger(parts: Iterable[BadInput]) -> tuple[TriggerCounts, ...]:
-    """Return the records by trigger, over all subtasks."""
-    found: dict[int | None, list[int]] = {}
-    for one in (one for part in parts for one in part.read):
-        counts = found.setdefault(one.planned_ms, [0, 0])
-        counts[0] += one.rows
-        counts[1] += one.bad
-    return tuple(TriggerCounts(planned_ms, rows, bad) for planned_ms, (rows, bad) in found.items())
+    """Sum the record counts of all subtasks by trigger."""
+    sums: dict[int | None, list[int]] = {}
+    for counts in (counts for part in parts for counts in part.read):
+        of_trigger = sums.setdefault(counts.planned_ms, [0, 0])
+        of_trigger[0] += counts.rows
+        of_trigger[1] += counts.bad
+    return tuple(TriggerCounts(planned_ms, rows, bad) for planned_ms, (rows, bad) in sums.items())
 
 
 def too_many_bad_records(source: str, count: int, limit: int, bad: BadInput) -> str:
-    """Return that too many records of a source cannot be read."""
+    """Return the message for a source that exceeds `max_bad_records`."""
     return f"source {source}: at least {count} records cannot be read, max_bad_records is {limit}{_named(bad)}"
 
 
 def bad_ratio_too_high(source: str, read: TriggerCounts, ratio: float, bad: BadInput) -> str:
-    """Return that too large a share of a source's records cannot be read."""
+    """Return the message for a source that exceeds `max_bad_ratio`."""
     records = read.rows + read.bad
     share = f"{read.bad} of {records} records cannot be read ({read.bad / records:.2%})"
     return f"source {source}: {share}, max_bad_ratio is {ratio:g}{_named(bad)}"

@@ -1,4 +1,4 @@
-"""The reader factory makes a source's reader from its spec."""
+"""Build the reader of a source from its spec."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from milepost.sources.readers.parquet import ParquetReader
 
 
 def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
-    """Return the reader of a source: picklable, the same in every process.
+    """Return the reader of a source. It can be pickled and reads the same in every process.
 
     Args:
-        name: of the source, for messages.
-        spec: resolved or not; no connection field is used.
+        name: name of the source, for messages.
+        spec: may be unresolved, because no connection field is used.
 
     Raises:
-        InvalidRequest: an option whose value only its reader can judge.
+        InvalidRequest: an option has a value that its reader does not accept.
     """
     declared = DeclaredColumns(
         name,

@@ -1,6 +1,7 @@
-"""A source is a set of objects that can be listed, planned and read again.
+"""The types that sources and their readers share: objects, parts, bad records, readers.
 
-A source remembers which object versions it consumed; an epoch's plan names objects and their expected versions.
+A source is a set of objects that can be listed, planned and read again. It records which object versions it consumed,
+and an epoch's plan names objects with their expected versions.
 """
 
 from __future__ import annotations
@@ -17,26 +18,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_VALUE_CHARS = 80
-"""Characters of a bad value that are kept: enough to find it, not a copy of somebody's data."""
+"""A bad value is cut to this many characters: enough to find it, too little to leak the data."""
 
 MAX_RAW_BYTES = 1024
-"""Bytes of a bad record that a dead letter has."""
+"""A dead letter contains at most this many bytes of the bad record."""
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Return the text with a mark in place of what is no text: a byte that could not be decoded, half a surrogate."""
+    """Replace every unpaired surrogate, which stands for an undecodable byte, by U+FFFD."""
     return _NO_TEXT.sub("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceObject:
-    """One object version to consume. `etag` is the expected version; reading another version is refused.
+    """One object version to consume. Reading any version other than `etag` is refused.
 
     Attributes:
         key: relative to the source's store root.
-        planned_ms: the job store's clock when a trigger first planned it; a replay keeps it. None: not planned yet.
+        planned_ms: time of the trigger that first planned it, by the job store's clock. A replay does not change it.
+            None: not planned yet.
     """
 
     stored_as_row: ClassVar[bool] = True
@@ -50,12 +52,12 @@ class SourceObject:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPart:
-    """The records of one object that begin in a range of its bytes; the parts of an object have each of them once.
+    """The records of one object that begin in a byte range. Adjacent parts share no record and skip none.
 
-    Where a record of a Parquet file begins is said in `ParquetReader`.
+    `ParquetReader` defines where a row of a Parquet file begins.
 
     Attributes:
-        start, stop: half-open, in the bytes that are stored.
+        start, stop: half-open range of the stored (compressed) bytes.
     """
 
     object: SourceObject
@@ -64,28 +66,34 @@ class ObjectPart:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody else reads the object."""
+        """Whether the part covers the whole object."""
         return self.start == 0 and self.stop == self.object.size
 
     @property
     def size(self) -> int:
-        """Bytes of the range."""
+        """Length of the range in bytes."""
         return self.stop - self.start
 
 
 def whole_object(obj: SourceObject) -> ObjectPart:
-    """Return all of an object."""
+    """Return the part that covers a whole object."""
     return ObjectPart(obj, 0, obj.size)
 
 
 class BadRecord(Exception):
-    """One record that cannot be read: bad input, reported as data, never a dead worker. It may be pickled.
+    """One record that cannot be read. It can be pickled.
+
+    Bad input is reported as data: it must never end a worker.
 
     Attributes:
-        key: object. line: 1-based line in the decompressed object (a CSV header is line 1), or None. column, value:
-        what was wrong, or None (value cut to 80 characters). clause: why, without a word of the record. row: 1-based
-        row of a Parquet object. reason: the clause, what the engine says besides, which may quote the record, and the
-        row. raw: the record as it is in the object, cut; None where it has no bytes of its own.
+        key: key of the object.
+        line: 1-based line in the decompressed object (a CSV header is line 1), or None.
+        column, value: the bad column and its value, cut to `MAX_VALUE_CHARS`, or None.
+        clause: the reason, without any text of the record.
+        engine_message: what the parser reported. It may quote the record.
+        row: 1-based row of a Parquet object.
+        reason: clause, engine message and row as one text.
+        raw: the first bytes of the record as stored; None if it has no bytes of its own.
     """
 
     def __init__(
@@ -116,30 +124,31 @@ class BadRecord(Exception):
 
 
 class BadObject(BadRecord):
-    """An object that cannot be read at all, or whose records cannot be told apart from some place on."""
+    """An object that cannot be read at all, or in which record boundaries are lost from some point on."""
 
 
 class PartReader(Protocol):
-    """Reads objects of one format in parts, as record batches with the declared schema."""
+    """Reads parts of objects of one format, as record batches with the declared schema."""
 
     schema: pa.Schema
 
     def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part in order: those of all parts, one after another, are those of the object.
+        """Yield the rows of a part in order. The rows of all parts, in part order, are those of the object.
 
-        Of bad records the first of the object may be the one that is raised, by whatever part.
+        If the object has bad records, any part may raise the first one of the object.
 
-        Raises: BadRecord; CommitConflict when the object's version differs; NotFound when it is gone.
+        Raises: BadRecord; CommitConflict when the object's version differs; NotFound when it was deleted.
         """
 
 
 class ObjectReader(PartReader, Protocol):
-    """Reads objects in parts, and what of an object can be read."""
+    """Reads parts of objects, and can also salvage the good records of a bad object."""
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of a part's records that can be read, in order, and each record that cannot; slowly.
+        """Yield the readable rows of a part in order, and a BadRecord for each other record.
 
-        A function of the object's bytes alone. What was yielded counts only once all of it was, of every part.
+        This is the slow path. The result depends on the bytes of the object only. A caller must discard everything
+        yielded if a later record, or another part, raises BadObject.
 
         Raises: BadObject; CommitConflict and NotFound as `read_part`.
         """

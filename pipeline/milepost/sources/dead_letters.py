@@ -1,4 +1,4 @@
-"""Dead letters are the records of a source that cannot be read, as rows that a sink may take."""
+"""Convert bad records into dead letters: rows that a sink can write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = pa.schema([(name, to_arrow(type_)) for name, type_ in BAD_COLUMNS.items
 
 
 def dead_letters(records: Iterable[BadRecord]) -> pa.RecordBatch:
-    """Return bad records as rows of `SCHEMA`, in their order."""
+    """Return bad records as rows of `SCHEMA`, in the given order."""
     rows = [
         {
             "object": bad.key,

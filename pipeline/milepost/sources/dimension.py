@@ -1,4 +1,4 @@
-"""A dimension is what a static source holds as a whole: read within a limit, and copied as one Arrow file."""
+"""Read a static source whole, within a memory limit, and store it as one Arrow file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def read_dimension(
     """Return the rows of a static source's objects, in plan order.
 
     Args:
-        limit: bytes in memory that they may take. It is held to while they are read.
+        limit: memory in bytes that the rows may take. It is checked after each batch.
     Raises:
-        InvalidRequest: there are more, or no rows at all. BadRecord, CommitConflict, NotFound: as a reader does.
+        InvalidRequest: the rows exceed the limit, or there are none.
+        BadRecord, CommitConflict, NotFound: as `PartReader.read_part`.
     """
     batches, size = [], 0
     for obj in objects:
@@ -30,7 +31,7 @@ def read_dimension(
             size += batch.nbytes
             if size > limit:
                 raise InvalidRequest(
-                    f"source {name}: its rows take more than {limit:,} bytes in memory, up to {obj.key} already. "
+                    f"source {name}: its rows up to {obj.key} take more than {limit:,} bytes in memory. "
                     "Nothing was published.",
                     hint=f"raise sources.{name}.dimension_limit, leave columns out of its schema, or join a stream of "
                     "its changes",
@@ -39,15 +40,15 @@ def read_dimension(
     table = pa.Table.from_batches(batches, reader.schema)
     if not table.num_rows:
         raise InvalidRequest(
-            f"source {name}: its objects have no rows, so nothing could be found in it. Nothing was published.",
-            hint=f"see what lies at sources.{name}.path",
+            f"source {name}: its objects have no rows, so every lookup would miss. Nothing was published.",
+            hint=f"check which objects sources.{name}.path matches",
             source=name,
         )
     return table.combine_chunks()
 
 
 def encode_dimension(rows: pa.Table) -> bytes:
-    """Return rows as an Arrow file: the same bytes for the same rows."""
+    """Return rows as an Arrow file. The same rows give the same bytes."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
     with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
@@ -56,25 +57,25 @@ def encode_dimension(rows: pa.Table) -> bytes:
 
 
 def decode_dimension(body: bytes) -> pa.Table:
-    """Return the rows of `encode_dimension`. Raises pa.ArrowException: it is no such file."""
+    """Return the rows that `encode_dimension` wrote. Raises pa.ArrowException: it is not an Arrow file."""
     return pa.ipc.open_file(pa.BufferReader(body)).read_all()
 
 
 def cast_to_declared(name: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return recorded rows with the columns that a source declares now.
+    """Cast recorded rows to the columns that the source declares now.
 
     Raises:
         InvalidRequest: a column was not recorded, or its values do not fit its type.
     """
     try:
         return rows.select(schema.names).cast(schema)
-    except MemoryError:  # among pyarrow's errors too: it is about the process
+    except MemoryError:  # pyarrow's ArrowMemoryError is one: the process is out of memory, the data is fine
         raise
     except (KeyError, pa.ArrowException) as error:
         raise InvalidRequest(
-            f"source {name}: what was recorded of it has not the columns that it declares now ({error}). Nothing was "
+            f"source {name}: its recorded rows do not fit the columns that it declares now ({error}). Nothing was "
             "published.",
-            hint="backfill from a checkpoint after the change, or give the source a new name: one that has no record "
-            "is read as it is now",
+            hint="backfill from a checkpoint after the change, or give the source a new name: a source without "
+            "recorded rows is read as it is now",
             source=name,
         ) from error

@@ -1,4 +1,4 @@
-"""Event times of a source subtask: the newest that counts, and the rows too far ahead to count."""
+"""Track the newest event time of a source subtask, and rows too far in the future."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_NAMED_OBJECTS = 5
-"""So many objects with rows ahead are named; all rows are counted."""
+"""Limit on the objects that are named. All rows ahead are counted."""
 
 _INT64 = 2**63
 _NS_PER_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -23,7 +23,7 @@ class RowsAhead:
     """Rows of one object whose event time is too far ahead of the trigger that planned it.
 
     Attributes:
-        newest_us: the furthest of them.
+        newest_us: the largest event time among them.
     """
 
     key: str
@@ -32,27 +32,30 @@ class RowsAhead:
 
 
 def merge_rows_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
-    """Return the first objects with rows ahead, of those of a source's subtasks in order; parts of one are together."""
-    found: dict[str, RowsAhead] = {}
-    for one in of_subtasks:
-        known = found.get(one.key, RowsAhead(one.key, 0, one.newest_us))
-        found[one.key] = RowsAhead(one.key, known.rows + one.rows, max(known.newest_us, one.newest_us))
-    return tuple(found.values())[:MAX_NAMED_OBJECTS]
+    """Merge the rows ahead of a source's subtasks, in order, and return the first `MAX_NAMED_OBJECTS` objects."""
+    merged: dict[str, RowsAhead] = {}
+    for part in of_subtasks:
+        previous = merged.get(part.key, RowsAhead(part.key, 0, part.newest_us))
+        merged[part.key] = RowsAhead(part.key, previous.rows + part.rows, max(previous.newest_us, part.newest_us))
+    return tuple(merged.values())[:MAX_NAMED_OBJECTS]
 
 
 class EventTimeTracker:
-    """Takes the event times of one subtask's batches, in order.
+    """Tracks the event times of one subtask's batches, in order.
 
-    A row that is more than `ahead_us` ahead of its object's trigger counts for `ahead`, and never for `newest_us`: one
-    wrong date would make all that follows late, for ever. What it is compared with is recorded with the object, so a
-    replay, another parallelism and another try come to the same.
+    A row more than `ahead_us` ahead of its object's trigger is counted in `ahead` and never raises `newest_us`: a
+    single wrong date would otherwise make all later rows late, permanently. The time of the trigger is recorded with
+    the object, so a replay, another parallelism or another attempt computes the same result.
 
     Attributes:
-        newest_us: of the rows that count; None: none did. ahead_rows: how many do not. furthest_us: of those.
-        ahead: the first objects that have such rows.
+        newest_us: largest event time that is not too far ahead; None: there was none.
+        ahead_rows: number of rows too far ahead.
+        furthest_us: largest event time of those rows.
+        ahead: the first objects with such rows.
 
     Args:
-        column: event-time column; None: nothing is looked at. ahead_us: None: every row counts.
+        column: event-time column; None: `add` does nothing.
+        ahead_us: limit in microseconds; None: no row is too far ahead.
     """
 
     def __init__(self, column: str | None, ahead_us: int | None) -> None:
@@ -63,10 +66,10 @@ class EventTimeTracker:
         self._column, self._ahead_us = column, ahead_us
 
     def add(self, obj: SourceObject, batch: pa.RecordBatch) -> None:
-        """Take one batch of an object in."""
+        """Track one batch of an object."""
         if self._column is None or batch.num_rows == 0:
             return
-        import pyarrow.compute as pc  # not by who reads metadata, of which `RowsAhead` is a part
+        import pyarrow.compute as pc  # imported late: reading checkpoint metadata needs `RowsAhead` only
 
         column = batch.column(self._column)
         ns_per_unit = _NS_PER_UNIT[column.type.unit]
@@ -76,7 +79,8 @@ class EventTimeTracker:
         if self._ahead_us is not None and obj.planned_ms is not None:
             limit_us = obj.planned_ms * 1000 + self._ahead_us
         if limit_us is not None and _microseconds(newest, ns_per_unit) > limit_us:
-            # The largest whole unit that is not past the limit; of nanoseconds, the last one of its microsecond.
+            # The limit, rounded down to the unit of the column. For nanoseconds: the last one in its microsecond.
+            # A limit of 1_500_000 us is 1 in seconds, 1_500 in ms, 1_500_000 in us and 1_500_000_999 in ns.
             limit = min((limit_us * 1000 + 999) // ns_per_unit, _INT64 - 1)
             self._note(obj.key, pc.sum(pc.greater(times, limit)).as_py(), _microseconds(newest, ns_per_unit))
             newest = pc.max(times.filter(pc.less_equal(times, limit))).as_py()
@@ -88,12 +92,12 @@ class EventTimeTracker:
         self.ahead_rows += rows
         self.furthest_us = newest_us if self.furthest_us is None else max(self.furthest_us, newest_us)
         if self.ahead and self.ahead[-1].key == key:
-            known = self.ahead[-1]
-            self.ahead[-1] = RowsAhead(key, known.rows + rows, max(known.newest_us, newest_us))
+            last = self.ahead[-1]
+            self.ahead[-1] = RowsAhead(key, last.rows + rows, max(last.newest_us, newest_us))
         elif len(self.ahead) < MAX_NAMED_OBJECTS:
             self.ahead.append(RowsAhead(key, rows, newest_us))
 
 
 def _microseconds(value: int, ns_per_unit: int) -> int:
-    """Return a time in microseconds, rounded down; one that no int64 of them can hold becomes the nearest that can."""
-    return min(max(value * ns_per_unit // 1000, -_INT64), _INT64 - 2)  # the last one is the end of time
+    """Convert a time to microseconds, rounded down and clamped to the range of event times."""
+    return min(max(value * ns_per_unit // 1000, -_INT64), _INT64 - 2)  # 2**63 - 1 is END_OF_TIME_US

@@ -1,4 +1,4 @@
-"""Columns that a source takes from `name=value` parts of an object's key."""
+"""Partition columns: values taken from `name=value` parts of an object's key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.jobspec.values.types import ColumnType, to_arrow
 from milepost.sources.contract import BadObject, SourceObject
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""How Hive, Spark and pyarrow write a null into a path."""
+"""The text for null in a partition path, as Hive, Spark and pyarrow write it."""
 
 
 class PathColumns:
@@ -24,7 +24,7 @@ class PathColumns:
         """Return the object's value for each column.
 
         Raises:
-            BadObject: the key has no such part, or its value is not of the type.
+            BadObject: the key lacks the part of a column, or its value is not of the column's type.
         """
         if not self.fields:
             return ()
@@ -43,7 +43,7 @@ class PathColumns:
         return tuple(scalars)
 
     def fault(self, obj: SourceObject) -> str | None:
-        """Return why the object's key gives no value to some column, one clause; None when it gives all."""
+        """Return as one clause why a column has no value in the key; None when all have one."""
         try:
             self.values(obj)
         except BadObject as bad:
@@ -52,7 +52,7 @@ class PathColumns:
         return None
 
     def append(self, batch: pa.RecordBatch, values: tuple[pa.Scalar, ...]) -> pa.RecordBatch:
-        """Return the batch with the columns behind its own."""
+        """Return the batch with the partition columns appended."""
         if not self.fields:
             return batch
         arrays = [pa.repeat(value, batch.num_rows) for value in values]

@@ -1,1 +1,1 @@
-"""Planning decides what one epoch reads of a source, and by whom: objects listed, less those consumed, in limits."""
+"""Plan what one epoch reads of a source, and which subtask reads it."""

@@ -1,8 +1,12 @@
-"""The set of consumed object versions: state of a source, kept as immutable runs (never in the manifest value).
+"""The set of object versions that a source has consumed, stored as immutable runs.
 
-Each epoch adds one small run of what it consumed. When there would be more than `MAX_RUNS`, one base replaces them
-all, so the bytes written per epoch stay small and a load opens few objects; that is when it forgets what is old.
-Runs are Parquet, named by content.
+Each epoch appends one small run. When there would be more than `MAX_RUNS`, one base run replaces them all. So an epoch
+writes few bytes and a load opens few objects. Old versions are forgotten only at such a compaction.
+
+With MAX_RUNS = 8, epoch 8 leaves the runs 1, 2, ... 8. Epoch 9 writes one run that contains all nine and is now the
+only one. Epoch 10 appends a second one.
+
+Runs are Parquet files named by their digest. The manifest contains only their handles.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from milepost.sources.planning.forgetting import ForgottenRows
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 
 MAX_RUNS = 8
-"""More runs than this are replaced by one base."""
+"""Limit on the runs of a set. One base run replaces them when there would be more."""
 
 SCHEMA = pa.schema(
     [
@@ -37,7 +41,7 @@ SCHEMA = pa.schema(
 )
 
 _EMPTY = pa.Table.from_batches([], SCHEMA)
-"""Without a list of Python in it: of the first one that Arrow meets, it looks in pandas, which takes long to import."""
+"""Built from batches: converting a first Python list makes Arrow import pandas, which is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +49,9 @@ class ConsumedSet:
     """Every object version that a source has consumed so far.
 
     Attributes:
-        table: `SCHEMA`, oldest checkpoint first; one row per version, so a reprocessed key has several.
-        horizon_ms: versions that were modified before it may have been forgotten; None: it is whole.
-        compacts: the next run replaces all: what is forgotten then costs nothing.
+        table: rows of `SCHEMA`, oldest checkpoint first. One row per version, so a reprocessed key has several.
+        horizon_ms: versions modified before this time may have been forgotten; None: the set is complete.
+        needs_compaction: the next run replaces all others, so versions can be forgotten without an extra write.
     """
 
     table: pa.Table
@@ -60,7 +64,7 @@ class ConsumedSet:
 
     @staticmethod
     def of(runs: Iterable[pa.Table]) -> ConsumedSet:
-        """Return the set that these runs hold together, oldest first."""
+        """Return the union of these runs, given oldest first."""
         return ConsumedSet(pa.concat_tables([_EMPTY, *runs]).combine_chunks())
 
     def __len__(self) -> int:
@@ -68,20 +72,20 @@ class ConsumedSet:
 
 
 def load(store: ObjectStore, handles: Sequence[ObjectHandle]) -> ConsumedSet:
-    """Return the set that the runs hold together.
+    """Load the consumed set of one source.
 
     Args:
-        store: the job's own store (handles are relative to its root).
-        handles: of one checkpoint and source, oldest first.
+        store: the job's store (handles are relative to its root).
+        handles: runs that one checkpoint records for the source, oldest first.
 
     Raises:
-        StateCorrupt: a run is missing, has another size or checksum, or is no run.
+        StateCorrupt: a run is missing, has another size or checksum, or is not a run.
     """
     return ConsumedSet.of(read_run(store, handle) for handle in handles)
 
 
 def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
-    """Return one run, of `SCHEMA`. Raises StateCorrupt: it is missing, does not match its handle, or is no run."""
+    """Read one run, as rows of `SCHEMA`. Raises StateCorrupt: it is missing, or does not match its handle."""
     try:
         body = store.get(handle.key)
     except NotFound as error:
@@ -92,7 +96,7 @@ def read_run(store: ObjectStore, handle: ObjectHandle) -> pa.Table:
     try:
         return pq.ParquetFile(pa.BufferReader(body)).read().cast(SCHEMA)
     except (*DATA_ERRORS, OSError, ValueError) as error:
-        raise _corrupt(handle, f"it is not a run of consumed objects ({error})") from error
+        raise _corrupt(handle, f"it is not a Parquet file of consumed objects ({error})") from error
 
 
 def append(
@@ -105,22 +109,22 @@ def append(
     *,
     read: Callable[[Sequence[ObjectHandle]], ConsumedSet] | None = None,
 ) -> tuple[tuple[ObjectHandle, ...], pa.Table | None]:
-    """Write what one epoch consumed; return the handles that the checkpoint must record, and the run of the last.
+    """Write the run of one epoch; return the handles that the checkpoint must record, and the new run's rows.
 
-    Bytes and name depend on the arguments alone, so a repeated attempt writes the same object again.
+    Bytes and name depend only on the arguments, so a repeated attempt writes the same object again.
 
     Args:
-        store: the job's own store.
-        prefix: of the epoch's own token and the source; the run's digest follows.
-        handles: of the checkpoint that the epoch continues, oldest first; unchanged runs are carried by reference.
-        objects: versions consumed in this epoch, in plan order; none: nothing is written.
-        checkpoint_id: the epoch's.
-        forgets: what leaves the set, when the epoch consumes something.
-        read: returns the set of runs that are compacted; None: they are read one after another.
+        store: the job's store.
+        prefix: key prefix with the epoch's token and the source. The run's digest follows it.
+        handles: runs of the checkpoint that the epoch continues, oldest first. Unchanged runs are reused.
+        objects: versions consumed in this epoch, in plan order. If empty, nothing is written.
+        checkpoint_id: id of the epoch's checkpoint.
+        forgets: rows to remove from the set; ignored when `objects` is empty.
+        read: loads the runs to compact; None: they are loaded one by one.
 
     Raises:
-        StateCorrupt: a run to be compacted is missing or does not match its handle.
-        ProtocolViolation: what leaves is not of this set.
+        StateCorrupt: a run to compact is missing or does not match its handle.
+        ProtocolViolation: `forgets` does not fit this set.
     """
     if not objects:
         return tuple(handles), None
@@ -134,29 +138,29 @@ def append(
         ],
         schema=SCHEMA,
     )
-    kept = tuple(handles)
-    if forgets is not None or needs_compaction(kept):
-        before = (load(store, kept) if read is None else read(kept)).table
+    reused = tuple(handles)
+    if forgets is not None or needs_compaction(reused):
+        before = (load(store, reused) if read is None else read(reused)).table
         run = pa.concat_tables([before if forgets is None else _without(before, forgets), run]).combine_chunks()
-        kept = ()
+        reused = ()
     sink = io.BytesIO()
     pq.write_table(run, sink, compression="zstd", use_dictionary=["checkpoint_id"], store_schema=False)
     body = sink.getvalue()
     digest = hashlib.sha256(body).hexdigest()
     handle = ObjectHandle(f"{prefix}{digest}.parquet", len(body), digest)
     store.put(handle.key, body)
-    return (*kept, handle), run
+    return (*reused, handle), run
 
 
 def needs_compaction(handles: Sequence[ObjectHandle]) -> bool:
-    """Return whether the next run replaces those that there are."""
+    """Return whether the next run replaces all current ones."""
     return len(handles) + 1 > MAX_RUNS
 
 
 def _without(consumed: pa.Table, forgets: ForgottenRows) -> pa.Table:
     fault = forgets.fault(consumed)
     if fault is not None:
-        raise ProtocolViolation(f"what a source was to forget is not of its set of consumed objects: {fault}")
+        raise ProtocolViolation(f"the rows to forget do not fit the source's set of consumed objects: {fault}")
     return forgets.remaining(consumed)
 
 

@@ -1,4 +1,4 @@
-"""The object listing names a source's objects by its pattern, below the pattern's static prefix."""
+"""List the objects that match a source's path pattern."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.contract import SourceObject
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")
-"""Names that no store of ours can hold: whoever may land objects may choose them."""
+"""Names that the object stores cannot read. Any writer with access to the bucket can create them."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadName:
-    """An object that has a name by which it cannot be read.
+    """An object that cannot be read because of its name.
 
     Attributes:
-        name: its key; what is no printable text in it is escaped. reason: one clause.
+        name: its key, with unprintable characters escaped.
+        reason: one clause.
     """
 
     name: str
@@ -30,13 +31,13 @@ class BadName:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The objects that a path names now.
+    """The objects that match a path now.
 
     Attributes:
         objects: in ascending byte order of keys.
         skipped_hidden: objects with a part below the static prefix that begins with ``_`` or ``.``.
-        empty: keys of objects of size 0, as they are shown.
-        bad_names: objects, and directories, by whose names nothing can be read.
+        empty: escaped keys of objects of size 0.
+        bad_names: objects, and directories, that cannot be read because of their names.
     """
 
     objects: tuple[SourceObject, ...]
@@ -48,9 +49,9 @@ class Listing:
 def split_path(path: str) -> tuple[str, str]:
     """Split a source's path into the root URL of its store and the pattern for `list_objects`.
 
-    The root of ``s3://bucket/a/*.csv`` is the bucket, so keys stay the same when a pattern is widened later; the root
-    of ``file:///a/b/*.csv`` is the directory before the first ``*``, so a job directory can be moved as a whole.
-    A file URL may be percent-encoded; its pattern is returned decoded, as keys are.
+    For ``s3://bucket/a/*.csv`` the root is the bucket, so keys do not change when the pattern is widened later. For
+    ``file:///a/b/*.csv`` the root is the directory before the first ``*``, so a job directory can be moved as a whole.
+    A file URL may be percent-encoded. Its pattern is returned decoded, like keys.
 
     Raises:
         InvalidRequest: not an absolute ``s3://`` or ``file://`` URL, or nothing follows the bucket or directory.
@@ -74,7 +75,7 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
     """Return every object whose key matches the pattern, in ascending byte order of keys.
 
     Raises:
-        StoreUnavailable, EnvironmentUnusable: as the store says. A missing prefix is an empty listing.
+        StoreUnavailable, EnvironmentUnusable: from the store. A missing prefix gives an empty listing.
     """
     static, hidden = static_prefix(pattern), hidden_by(pattern)
     matches_pattern = matcher(pattern)
@@ -96,21 +97,21 @@ def list_objects(store: ObjectStore, pattern: str) -> Listing:
         else:
             objects.append(SourceObject(key, stat.etag, stat.size, stat.last_modified_ms))
     deep = "/" in pattern[len(static) :] or "**" in pattern
-    for name in invalid_names:  # of a directory nobody knows what lies in it
-        wanted = deep if name.endswith("/") else matches_pattern(name)
-        if wanted and not hidden(name):
+    for name in invalid_names:  # the store did not list what an unreadable directory contains
+        is_match = deep if name.endswith("/") else matches_pattern(name)
+        if is_match and not hidden(name):
             bad_names.append(BadName(escape_name(name), "it is not UTF-8, or has a control character, or is too long"))
     return Listing(tuple(objects), skipped_hidden, tuple(empty), tuple(bad_names))
 
 
 def format_object_list(lines: Sequence[str], count: int) -> str:
-    """Return the lines of the first of `count` objects for an error, each on its own, and how many more there are."""
+    """Format the object lines of an error message, ending with "and N more" if `count` exceeds them."""
     more = [f"and {count - len(lines)} more"] if count > len(lines) else []
     return "".join(f"\n  {line}" for line in (*lines, *more))
 
 
 def escape_name(name: str) -> str:
-    """Return a name as printable text: other characters, and bytes that are no UTF-8, as their escapes."""
+    """Return a name as printable text. Other characters, and bytes that are not UTF-8, are escaped."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 

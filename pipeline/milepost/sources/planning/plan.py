@@ -1,7 +1,7 @@
-"""A source plan follows from listing, consumed set and limits alone: what one epoch reads of one source.
+"""Plan what one epoch reads of one source, from listing, consumed set and limits alone.
 
-A version is (key, etag, size). New is what the listing shows and the set does not hold, whatever its name order; each
-version is therefore consumed exactly once.
+A version is (key, etag, size). A version is new if it is listed and not in the consumed set, whatever its key sorts
+before. So each version is consumed exactly once.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ _NAMED_IN_AN_ERROR = 5
 
 @dataclass(frozen=True, slots=True)
 class SourceRules:
-    """What decides which of a source's objects one epoch reads.
+    """Settings that decide which objects of a source one epoch reads.
 
     Attributes:
-        max_files: at most so many objects, at least 1; None is no limit.
+        max_files: limit on the objects, at least 1; None is no limit.
         max_bytes: stop before the object that would exceed it, but always take one; None is no limit.
-        start: earliest; latest (what the first epoch finds is recorded, not read); or a time in milliseconds since
-            the epoch, UTC: objects last modified before it are never new.
-        on_change: what a consumed key in another version means: fail, ignore (it stays as consumed) or reprocess
-            (the other version is new).
-        on_bad_name: what an object means whose name cannot be used: fail, or skip.
-        settle_ms: an object modified less than so long ago is left for the next plan; 0: none is.
+        start: earliest; latest (objects present at the first epoch are recorded, not read); or a time in milliseconds
+            since the epoch, UTC: objects last modified before it are never new.
+        on_change: reaction to another version of a consumed key: fail, ignore (do not read it) or reprocess (read it
+            as new).
+        on_bad_name: reaction to an object whose name cannot be used: fail, or skip.
+        settle_ms: objects modified more recently than this are left for a later plan; 0: none.
         partitions: columns that the keys of new objects must have values for.
-        expect_every_ms: the longest time in which nothing may land; None: any.
-        forget_after_ms: consumed objects that are gone, and so much older than the newest one, are forgotten; None:
-            none is.
+        expect_every_ms: a source is overdue if nothing lands for longer than this; None: never.
+        forget_after_ms: deleted objects that are this much older than the newest one are forgotten; None: never.
     """
 
     max_files: int | None = None
@@ -60,22 +59,24 @@ class SourcePlan:
     """The input of one source in one epoch.
 
     Attributes:
-        objects: to read, in ascending key order: the plan order.
-        baseline: with ``start: latest``, in the first epoch: to record as consumed without reading.
-        pending_objects, pending_bytes: new as well, left for later epochs by the limits or because they may still be
-            written.
-        oldest_new_ms: last-modified time of the oldest new object, planned or left; None: none.
-        settling: how many of the pending ones may still be written. settles_in_ms: until none of them is that young.
-        skipped_hidden, empty: from the listing. skipped_before_start: older than a `start` time.
-        ignored_changes: consumed keys that differ now, under ``on_change: ignore``.
-        unknown: left out, under ``on_change: ignore``: as old as what was forgotten, so that nobody knows whether they
-            were read.
-        bad_names: objects left out, under ``on_bad_name: skip``.
+        objects: objects to read, in ascending key order, which is the plan order.
+        baseline: in the first epoch with ``start: latest``: objects to record as consumed without reading them.
+        pending_objects, pending_bytes: new objects left for later epochs, because of the limits or `settle_ms`.
+        oldest_new_ms: last-modified time of the oldest new object, planned or pending; None: there is none.
+        settling: pending objects that are younger than `settle_ms`.
+        settles_in_ms: time until the last of them is old enough.
+        skipped_hidden, empty: from the listing.
+        skipped_before_start: objects older than a `start` time.
+        ignored_changes: consumed keys with another version now, under ``on_change: ignore``.
+        unknown: objects left out under ``on_change: ignore`` because they are older than the horizon of the consumed
+            set, so it is unknown whether they were read.
+        bad_names: objects left out under ``on_bad_name: skip``.
         changed: those of `objects` whose key was consumed before in another version (``reprocess``).
-        listed: objects that the path names now and that can be read. newest_ms: last-modified time of the newest.
-        newest_seen_ms: also of those that were consumed and are gone; None: there never was one.
-        overdue: nothing has landed for longer than is expected, or ever.
-        forgets: what leaves the consumed set once the epoch has consumed something; None: nothing.
+        listed: number of readable objects that match the path now.
+        newest_ms: last-modified time of the newest of them.
+        newest_seen_ms: like `newest_ms`, but including consumed objects that were deleted; None: there never was one.
+        overdue: nothing has landed for longer than `expect_every_ms`, or ever.
+        forgets: rows to remove from the consumed set when the epoch completes; None: none.
     """
 
     objects: tuple[SourceObject, ...]
@@ -100,12 +101,12 @@ class SourcePlan:
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
-        """What the consumed set must gain when the epoch completes."""
+        """Objects to add to the consumed set when the epoch completes."""
         return (*self.baseline, *self.objects)
 
     @property
     def unread(self) -> int:
-        """New objects, whether this epoch reads them or a later one."""
+        """Number of new objects, in this epoch or a later one."""
         return len(self.objects) + self.pending_objects
 
 
@@ -121,21 +122,21 @@ def plan_source(
     """Choose the objects that one epoch reads.
 
     Args:
-        name: of the source, for messages.
-        listing: what is there now.
-        consumed: what the checkpoint that the epoch continues has consumed.
-        now_ms: by the clock that stamps the objects.
+        name: name of the source, for messages.
+        listing: the current listing.
+        consumed: consumed set of the checkpoint that the epoch continues.
+        now_ms: current time of the clock that stamps the objects.
         first_epoch: whether the source has no consumed set yet.
 
     Raises:
-        SourceChanged: a consumed object differs now and `on_change` is fail; or an object is as old as what was
-            forgotten, not remembered, and `on_change` is not ignore. Nothing was planned.
+        SourceChanged: a consumed object has another version and `on_change` is fail; or it is unknown whether an
+            object was read, because it is older than the horizon, and `on_change` is not ignore.
         InvalidRequest: an object's name cannot be used and `on_bad_name` is fail; or a rule is out of bounds.
     """
     _check_rules(name, rules)
     fresh, changed = _diff(listing.objects, consumed.table)
     if rules.on_change == "fail" and changed.any():
-        raise _changed(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
+        raise _changed_error(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
     take = fresh | changed if rules.on_change == "reprocess" else fresh
     modified = np.fromiter((o.last_modified_ms for o in listing.objects), np.int64, len(listing.objects))
     before_start = 0
@@ -146,25 +147,25 @@ def plan_source(
     without_values = _without_values(rules.partitions, [listing.objects[i] for i in np.flatnonzero(take)])
     bad_names = (*listing.bad_names, *without_values.values())
     if bad_names and rules.on_bad_name == "fail":
-        raise _unusable(name, bad_names)
+        raise _bad_names_error(name, bad_names)
     if without_values:
         take &= np.fromiter((o.key not in without_values for o in listing.objects), bool, len(listing.objects))
     horizon_ms = consumed.horizon_ms
     unknown = take & (modified < horizon_ms) if horizon_ms is not None else np.zeros_like(take)
     if horizon_ms is not None and unknown.any() and rules.on_change != "ignore":
-        raise _unknown(name, [listing.objects[i] for i in np.flatnonzero(unknown)], horizon_ms)
+        raise _unknown_error(name, [listing.objects[i] for i in np.flatnonzero(unknown)], horizon_ms)
     take &= ~unknown
     ages_ms = now_ms - modified
-    young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # one of the future tells no age
+    young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # a timestamp in the future gives no age
     new = [listing.objects[i] for i in np.flatnonzero(take & ~young)]
-    left = [listing.objects[i] for i in np.flatnonzero(young)]
-    oldest_new_ms = min((obj.last_modified_ms for obj in (*new, *left)), default=None)
+    pending = [listing.objects[i] for i in np.flatnonzero(young)]
+    oldest_new_ms = min((obj.last_modified_ms for obj in (*new, *pending)), default=None)
     baseline: list[SourceObject] = []
     if rules.start == "latest" and first_epoch:
         baseline, new = new, []
     count = _within_limits(new, rules.max_files, rules.max_bytes)
     read = tuple(new[:count])
-    left = [*new[count:], *left]
+    pending = [*new[count:], *pending]
     seen = [int(modified.max())] if len(modified) else []
     seen += [pc.max(consumed.table["last_modified_ms"]).as_py()] if len(consumed) else []
     newest_seen_ms = max(seen, default=None)
@@ -172,8 +173,8 @@ def plan_source(
     return SourcePlan(
         objects=read,
         baseline=tuple(baseline),
-        pending_objects=len(left),
-        pending_bytes=sum(obj.size for obj in left),
+        pending_objects=len(pending),
+        pending_bytes=sum(obj.size for obj in pending),
         oldest_new_ms=oldest_new_ms,
         settling=int(young.sum()),
         settles_in_ms=int(rules.settle_ms - ages_ms[young].min()) if young.any() else 0,
@@ -201,7 +202,10 @@ def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> 
 def _forgotten(
     listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_new_ms: int | None
 ) -> ForgottenRows | None:
-    """Return what the set forgets: nothing that is as young as something unread, which must stay new."""
+    """Return the rows to forget, all older than every unread object.
+
+    The horizon must not pass an unread object: it would no longer count as new.
+    """
     if rules.forget_after_ms is None or not consumed.needs_compaction:
         return None
     before_ms = newest_ms - rules.forget_after_ms
@@ -213,23 +217,25 @@ def _forgotten(
 
 
 def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return two masks over the listing: new keys, and consumed keys in a version not consumed."""
+    """Return two masks over the listing: new keys, and consumed keys in another version."""
     keys = pa.array([obj.key for obj in objects], pa.string())
     etags = pa.array([obj.etag for obj in objects], pa.string())
     sizes = pa.array([obj.size for obj in objects], pa.int64())
-    known_key = pc.is_in(keys, value_set=consumed["key"]).to_numpy(zero_copy_only=False)
-    known = pc.is_in(
+    is_consumed_key = pc.is_in(keys, value_set=consumed["key"]).to_numpy(zero_copy_only=False)
+    is_consumed_version = pc.is_in(
         _version(keys, etags, sizes), value_set=_version(consumed["key"], consumed["etag"], consumed["size"])
     ).to_numpy(zero_copy_only=False)
-    return ~known_key, known_key & ~known
+    return ~is_consumed_key, is_consumed_key & ~is_consumed_version
 
 
 def _version(keys: pa.Array, etags: pa.Array, sizes: pa.Array) -> pa.Array:
-    # No key holds a control character, so the separator cannot be forged.
+    # A version as one string, e.g. "a/1.csv\x00etag\x00120". A key has no control character, so no two versions
+    # can give the same string.
     return pc.binary_join_element_wise(keys, etags, pc.cast(sizes, pa.string()), "\x00")
 
 
 def _within_limits(objects: Sequence[SourceObject], max_files: int | None, max_bytes: int | None) -> int:
+    # Sizes 5, 4, 6 end at 5, 9, 15. A limit of 10 bytes takes two, of 15 three, of 3 still one.
     count = len(objects)
     if max_files is not None:
         count = min(count, max_files)
@@ -250,22 +256,22 @@ def _check_rules(name: str, rules: SourceRules) -> None:
 
 
 def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObject]) -> dict[str, BadName]:
-    """Return the objects whose key lacks the value of a column, by key; each directory is looked at once."""
+    """Return by key the objects whose key lacks a partition value. Each directory is parsed once."""
     if partitions is None or not partitions.fields:
         return {}
     faults: dict[str, str | None] = {}
-    found = {}
+    bad_names = {}
     for obj in objects:
         directory = obj.key.rpartition("/")[0]
         if directory not in faults:
             faults[directory] = partitions.fault(obj)
         fault = faults[directory]
         if fault is not None:
-            found[obj.key] = BadName(escape_name(obj.key), fault)
-    return found
+            bad_names[obj.key] = BadName(escape_name(obj.key), fault)
+    return bad_names
 
 
-def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
+def _bad_names_error(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
     lines = [f"{bad.name}: {bad.reason}" for bad in bad_names[:_NAMED_IN_AN_ERROR]]
     return InvalidRequest(
         f"source {name}: the names of {len(bad_names)} object(s) cannot be used."
@@ -276,7 +282,7 @@ def _unusable(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
     )
 
 
-def _unknown(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
+def _unknown_error(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
     lines = [f"{obj.key}: modified {_time(obj.last_modified_ms)}" for obj in objects[:_NAMED_IN_AN_ERROR]]
     return SourceChanged(
         f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)} and are not remembered: "
@@ -293,7 +299,7 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _changed(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) -> SourceChanged:
+def _changed_error(name: str, objects: Sequence[SourceObject], consumed: ConsumedSet) -> SourceChanged:
     lines = []
     for obj in objects[:_NAMED_IN_AN_ERROR]:
         row = consumed.table.filter(pc.equal(consumed.table["key"], obj.key)).to_pylist()[-1]

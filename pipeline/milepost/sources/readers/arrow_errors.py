@@ -1,4 +1,4 @@
-"""Arrow errors tell of the data that is read, or of the process that reads; here are those of the data."""
+"""The Arrow errors that are caused by the data, not by the reading process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA_ERRORS = (
     pa.ArrowCapacityError,
     pa.ArrowSerializationError,
 )
-"""All that say what is wrong, but `ArrowMemoryError`; a bare `ArrowException` says that there is no thread more.
+"""Every specific Arrow error except `ArrowMemoryError`. A bare `ArrowException` means that no thread could start.
 
-Data that is refused for want of memory would be told as bad, or left out as such.
+Catching those as well would report good data as bad, or skip it, when the process is short of memory.
 """

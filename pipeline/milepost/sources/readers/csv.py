@@ -1,9 +1,9 @@
-"""CSV objects as record batches, by pyarrow's streaming reader.
+"""Read CSV objects as record batches with pyarrow's streaming reader.
 
-Columns are matched by header name. Where no value may hold a newline each line is a record, and an object can be read
-from its middle: it is checked that there are as many records as lines. pyarrow says that a value is bad, not reliably
-in which line (a quoted newline or an empty line shifts it), so on any complaint the object is read once more to find
-the first bad record.
+Columns are matched by header name. If values cannot contain newlines, each line is a record and an object can be read
+from its middle; the reader checks that there are as many records as lines. pyarrow does not reliably report the line of
+a bad value (a quoted newline or an empty line shifts it). So on any error the object is read again to find the first
+bad record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONVERT = {
 
 
 class _Header(NamedTuple):
-    """Names of an object's columns, and where its records begin: bytes of the text, decompressed and in UTF-8."""
+    """Column names of an object, and the offset where its records begin in the decompressed UTF-8 text."""
 
     names: list[str]
     end: int
@@ -61,14 +61,14 @@ class CsvReader:
     """Reads CSV objects; picklable, holds no open file."""
 
     def __init__(self, declared: DeclaredColumns, options: Mapping[str, Any] | None = None) -> None:
-        """Check what only pyarrow can judge.
+        """Check the options with pyarrow.
 
         Args:
-            options: pyarrow.csv's, by their names. Unlike there, `newlines_in_values` is true unless said otherwise:
-                false refuses a quoted newline, where pyarrow alone would depending on where a block ends.
+            options: options of pyarrow.csv by name. Unlike there, `newlines_in_values` defaults to true. If it is
+                false, a quoted newline is always refused; pyarrow refuses it depending on where a block ends.
 
         Raises:
-            InvalidRequest: an option whose value cannot work.
+            InvalidRequest: pyarrow does not accept the value of an option.
         """
         options = dict(options or {})
         self._declared, self.schema = declared, declared.schema
@@ -77,7 +77,7 @@ class CsvReader:
         self._encoding = options.get("encoding", "utf-8")
         self._by_line = records_are_lines(options)
         try:
-            "".encode(self._encoding)  # unlike a look-up, this refuses base64 and its like
+            "".encode(self._encoding)  # unlike codecs.lookup, this refuses base64 and similar codecs
             self._parse_options = {"newlines_in_values": True} | {
                 name: options[name] for name in _PARSE & options.keys()
             }
@@ -96,11 +96,11 @@ class CsvReader:
     def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the records that begin in the part's bytes, in order, in batches of about 1 MB of text.
 
-        Where records are not lines, the part is the whole object.
+        If records are not lines, the part must be the whole object.
 
         Raises:
             BadRecord: the first record that cannot be read. CommitConflict: the object's version differs.
-            NotFound: the object is gone.
+            NotFound: the object was deleted.
         """
         obj = part.object
         values = self._declared.path_columns.values(obj)
@@ -118,32 +118,31 @@ class CsvReader:
                 if batch.num_rows:
                     yield self._declared.path_columns.append(self._declared.timed(batch), values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
-            if lines is not None and lines.is_blank:  # of the part: nothing begins in it
+            if lines is not None and lines.is_blank:  # no record begins in the part
                 return
-            found = self._diagnose(obj.key, body, names)
-            if isinstance(found, BadRecord):
-                raise found from error
-            if found > 0:  # records exist and each is fine: the engine's own words are all there is
+            cause = self._diagnose(obj.key, body, names)
+            if isinstance(cause, BadRecord):
+                raise cause from error
+            if cause > 0:  # there are records and each one is readable: only the engine's message is left
                 raise BadRecord(obj.key, None, None, None, "it cannot be read", engine_message=str(error)) from error
             return
         if lines is not None:
             if rows != lines.count:
                 raise self._diagnosed(obj.key, body, names, f"{lines.count} lines hold {rows} records")
-        # An object cut off inside a quoted field reads as one long value: an odd number of quotes makes it suspect.
+        # An object truncated inside a quoted field parses as one long value. An odd number of quotes reveals it.
         elif stream.quotes % 2:
-            found = self._diagnose(obj.key, body, names)
-            if isinstance(found, BadRecord):
-                raise found
+            cause = self._diagnose(obj.key, body, names)
+            if isinstance(cause, BadRecord):
+                raise cause
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of the part's records that can be read, in order, and each record that cannot.
+        """Yield the readable rows of the part in order, and a BadRecord for each other record.
 
-        A record is judged by itself as long as nobody can doubt where it ends. It is doubtful from the first bad record
-        on that goes over several lines, or whose quote is never closed: one quote too many joins what does not belong
-        together.
+        Each record is judged on its own as long as record boundaries are certain. From a bad record that spans lines,
+        or never closes a quote, they are not: one extra quote joins lines that are separate records.
 
         Raises:
-            BadObject: it cannot be read at all, or the ends of its records are doubtful.
+            BadObject: the object cannot be read at all, or record boundaries are uncertain.
             CommitConflict, NotFound: as `read_part`.
         """
         key = part.object.key
@@ -153,16 +152,17 @@ class CsvReader:
         if header is None:
             return
         names, _ = header
+        columns = self._declared.file_schema.names
         last: RawRecord | None = None
         for chunk in chunks(self._records(part, body, header)):
             last = chunk[-1]
             good, bad = split_bad_records(
-                chunk, lambda records: self._accepts(names, self._declared.file_schema.names, records, alone=True)
+                chunk, lambda records: self._accepts(names, columns, records, one_row_each=True)
             )
-            for batch in self._parsed(names, self._declared.file_schema.names, good).to_batches():
+            for batch in self._parsed(names, columns, good).to_batches():
                 yield self._declared.path_columns.append(self._declared.timed(batch), values)
             for record in bad:
-                yield self._judged(key, record, names)
+                yield self._bad_record(key, record, names)
         if last is not None and self._text.is_unclosed(last):
             raise _unclosed(key, last)
 
@@ -174,8 +174,8 @@ class CsvReader:
         stream = ObjectStream(key, body, lines=(start, stop))
         return self._text.records_alone(Lines(key, stream, body.lines_before(start)))
 
-    def _judged(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
-        """Return what is wrong with a record. Raises BadObject: it may be wrong that it is one."""
+    def _bad_record(self, key: str, record: RawRecord, names: list[str]) -> BadRecord:
+        """Return the error of a bad record. Raises BadObject: its boundaries are uncertain."""
         if self._text.is_unclosed(record):
             raise _unclosed(key, record)
         if record.spans_lines:
@@ -187,33 +187,36 @@ class CsvReader:
 
     @property
     def _parse(self) -> pacsv.ParseOptions:
-        # Made anew: one that was pickled prints a stack trace for every row that has too few or too many fields.
+        # Rebuilt each time: an unpickled one prints a stack trace for every row with a wrong number of fields.
         return pacsv.ParseOptions(**self._parse_options)
 
     def _stream(self, part: ObjectPart, body: ObjectBody, header: _Header) -> ObjectStream:
-        """Return what of an object is parsed: where records are lines, only them."""
+        """Return the text to parse. If records are lines, it starts after the header."""
         key = part.object.key
         if not part.is_whole:
             return ObjectStream(key, body, lines=(max(part.start, header.end), max(part.stop, header.end)))
         if not self._by_line:
             return ObjectStream(key, body, encoding=self._encoding, quote=self._parse.quote_char or "")
-        stream, passed = ObjectStream(key, body, encoding=self._encoding), header.end
-        while passed:
-            passed -= len(stream.read(passed) or b"")
+        stream, to_skip = ObjectStream(key, body, encoding=self._encoding), header.end
+        while to_skip:
+            to_skip -= len(stream.read(to_skip) or b"")
         return stream
 
     def _is_closed(self, names: list[str], line: bytes) -> bool:
-        """Return whether the engine ends a record with its line: else a line that is the same would be of it, too."""
+        """Return whether the engine ends a record at the end of this line.
+
+        It parses the line twice: `1,"ab"` gives two rows. `1,"ab` gives one, because the second line continues it.
+        """
         if not (quote := self._parse.quote_char) or quote.encode() not in line:
             return True
         record = RawRecord(0, line.decode("utf-8", "surrogateescape") + "\n")
         try:
             return self._parsed(names, [], [RawRecord(0, "\n"), record, record]).num_rows == 2
-        except DATA_ERRORS:  # whatever is wrong with it will be said
+        except DATA_ERRORS:  # the main parser will report the error
             return False
 
     def _open(self, content: ObjectStream | RecordLines, names: list[str] | None = None) -> pacsv.CSVStreamingReader:
-        """Open the parser. names: of the columns, of content that is records alone."""
+        """Open the parser. names: column names, for content without a header."""
         return pacsv.open_csv(
             pa.PythonFile(content, mode="r"),
             read_options=pacsv.ReadOptions(
@@ -230,12 +233,12 @@ class CsvReader:
         return pacsv.ConvertOptions(
             column_types={name: self._declared.file_schema.field(name).type for name in names},
             include_columns=names,
-            include_missing_columns=True,  # of which only those are missing that may be
+            include_missing_columns=True,  # `_header` has checked that only optional ones are missing
             **self._convert_options,
         )
 
     def _parsed(self, names: list[str], columns: list[str], records: list[RawRecord]) -> pa.Table:
-        """Return some columns of these records. Raises ArrowException: one of them cannot be read."""
+        """Parse some columns of these records. Raises ArrowException: one cannot be read."""
         body = b"".join(record.encoded() for record in records)
         return pacsv.read_csv(
             pa.BufferReader(body or b"\n"),
@@ -251,12 +254,13 @@ class CsvReader:
         records: list[RawRecord],
         *,
         untimed: bool = False,
-        alone: bool = False,
+        one_row_each: bool = False,
     ) -> bool:
         """Return whether the records can be read.
 
         Args:
-            untimed: whatever their event times are. alone: as many rows as there are records.
+            untimed: do not check event times.
+            one_row_each: require as many rows as records.
         """
         if self._by_line and any(record.spans_lines for record in records):
             return False
@@ -266,39 +270,39 @@ class CsvReader:
                 self._declared.timed(batch)
         except DATA_ERRORS:
             return False
-        return not alone or bool(table.num_rows == len(records))
+        return not one_row_each or bool(table.num_rows == len(records))
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
     def _header(self, key: str, body: ObjectBody) -> _Header | None:
         """Return the object's columns, or None when it has no content. Raises BadRecord."""
         lines = Lines(key, ObjectStream(key, body, encoding=self._encoding, beginning=True))
-        found = self._text.header(lines)
-        if found is None:
+        first = self._text.header(lines)
+        if first is None:
             return None
-        record, fields = found
+        record, fields = first
         names = self._column_names or [printable(field) for field in fields]
-        # With given names there is no header line to point at.
+        # With `column_names` there is no header line to report.
         line = None if self._column_names else record.line
         for name in self._declared.file_schema.names:
             if names.count(name) > 1:
                 raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
             if name not in names and name in self._declared.required:
-                there = f"it is: {record.text.strip()}"
+                content = f"it is: {record.text.strip()}"
                 problem = "the header has no such column"
                 hint = self._other_delimiter(record.text, names)
-                raise self._declared.lacking(
-                    key, name, problem, names, there=there, hint=hint, line=line, raw=record.raw
+                raise self._declared.missing_column_error(
+                    key, name, problem, names, content=content, hint=hint, line=line, raw=record.raw
                 )
         return _Header(names, lines.bytes - (utf8_size(record.text) if self._column_names else 0))
 
     def _other_delimiter(self, header: str, names: Sequence[str]) -> str:
-        """Return the option that a header asks for whose names are all in one field; "" where it does not."""
+        """Suggest a delimiter if the header is a single field; "" if another one would not find declared columns."""
         if len(names) != 1:
             return ""
         declared = set(self._declared.file_schema.names)
         counts = {mark: len(declared & {part.strip(' "\r\n') for part in header.split(mark)}) for mark in ",;\t|:"}
-        mark = max(counts, key=lambda one: counts[one])
+        mark = max(counts, key=lambda delimiter: counts[delimiter])
         return (
             f"; is its delimiter {mark!r}? Then say `options: {{delimiter: {json.dumps(mark)}}}`"
             if counts[mark]
@@ -306,11 +310,11 @@ class CsvReader:
         )
 
     def _diagnosed(self, key: str, body: ObjectBody, names: list[str], otherwise: str) -> BadRecord:
-        found = self._diagnose(key, body, names)
-        return found if isinstance(found, BadRecord) else BadRecord(key, None, None, None, otherwise)
+        cause = self._diagnose(key, body, names)
+        return cause if isinstance(cause, BadRecord) else BadRecord(key, None, None, None, otherwise)
 
     def _diagnose(self, key: str, body: ObjectBody, names: list[str]) -> BadRecord | int:
-        """Return the first bad record, or how many records there are when each is fine."""
+        """Return the first bad record, or the number of records if all are readable."""
         count = 0
         last: RawRecord | None = None
         suspect: RawRecord | None = None
@@ -357,7 +361,7 @@ class CsvReader:
             if self._accepts(names, [name], [record], untimed=True):
                 return bad(name, value, self._declared.fault(self._parsed(names, [name], [record])[name][0]))
             mismatch = self._declared.type_mismatch(name, value)
-            return bad(name, value, f"is not {_article(self._declared.types[name])}{mismatch}")
+            return bad(name, value, f"is not {_with_article(self._declared.types[name])}{mismatch}")
         return bad(None, text, "cannot be read")
 
     def _lines(self, key: str, body: ObjectBody) -> Lines:
@@ -375,5 +379,5 @@ def _is_utf8(text: str) -> bool:
     return False
 
 
-def _article(type_: ColumnType) -> str:
+def _with_article(type_: ColumnType) -> str:
     return f"an {type_}" if type_.kind.startswith("int") else f"a {type_}"

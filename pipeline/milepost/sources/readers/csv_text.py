@@ -1,4 +1,4 @@
-"""The text of CSV as records, one by one and slowly: where the engine's complaint is not enough."""
+"""Split CSV text into records one by one: the slow path, to locate what pyarrow rejected."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from milepost.sources.readers.diagnosis import BLOCK_BYTES, Lines, RawRecord
 
 
 class CsvText:
-    """Splits text into records and fields as the engine does; picklable.
+    """Splits text into records and fields as pyarrow does; picklable.
 
     Args:
-        parse: what the engine splits by. skip_rows: lines before the header. has_header: the names are in the text.
+        parse: pyarrow's parse options.
+        skip_rows: number of lines before the header.
+        has_header: whether the text contains the column names.
     """
 
     def __init__(self, parse: pacsv.ParseOptions, skip_rows: int, *, has_header: bool) -> None:
@@ -32,20 +34,20 @@ class CsvText:
         }
 
     def header(self, lines: Lines) -> tuple[RawRecord, list[str]] | None:
-        """Return the first record of an object's lines: its header, if it has one."""
+        """Return the first record of an object and its fields. It is the header, if there is one."""
         self._pass_rows(lines)
         return next(self._records(lines), None)
 
     def records(self, lines: Lines) -> Iterator[RawRecord]:
-        """Yield the records of an object's lines, those after its header; blank ones left out."""
+        """Yield the records of an object after its header, without blank ones."""
         self._pass_rows(lines)
-        found = self._records(lines)
+        parsed = self._records(lines)
         if self._has_header:
-            next(found, None)
-        return (record for record, _ in found)
+            next(parsed, None)
+        return (record for record, _ in parsed)
 
     def records_alone(self, lines: Lines) -> Iterator[RawRecord]:
-        """Yield the records of lines among which there is no header; blank ones left out."""
+        """Yield the records of lines without a header, without blank ones."""
         return (record for record, _ in self._records(lines))
 
     def fields(self, record: RawRecord) -> list[str]:
@@ -53,7 +55,10 @@ class CsvText:
         return next(csv.reader(io.StringIO(record.text, newline=""), **self._dialect))
 
     def is_unclosed(self, record: RawRecord) -> bool:
-        """Return whether a quote of a record is still open at its end: a line that follows would be of it, too."""
+        """Return whether a quote is still open at the end of a record.
+
+        A line "x" is appended: after `1,"ab` the csv module reads it as part of the same record, after `1,"ab"` not.
+        """
         lines = [*io.StringIO(record.text, newline="")]
         reader = csv.reader([*lines, "x"], **self._dialect)
         try:

@@ -1,4 +1,4 @@
-"""Declared columns of a source: those of its files, then those that it takes from an object's key."""
+"""The columns a source declares: those of its files, then those taken from object keys."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from milepost.sources.readers.time_column import TimeColumn
 
 
 class DeclaredColumns:
-    """What a source declares of its rows; picklable.
+    """The declared columns of one source; picklable.
 
     Attributes:
-        source: name, for messages.
-        types: of the columns of a file, in order; others that a file has are ignored.
-        in_file: their schema. required: those of them that each object has; one that lacks another reads as null.
-        in_path: the columns of the key. schema: of a row, both, with the event time as a timestamp.
-        time: the event-time column; None: it has none. event_time: its name.
+        source: name of the source, for messages.
+        types: types of the file columns, in order. Other columns of a file are ignored.
+        file_schema: schema of the file columns.
+        required: file columns that every object must have. Any other one reads as null where it is missing.
+        path_columns: columns taken from the key.
+        schema: schema of a row: file columns, with the event time as a timestamp, then path columns.
+        time: event-time column, or None.
+        event_time: its name, or None.
     """
 
     def __init__(
@@ -34,10 +37,11 @@ class DeclaredColumns:
         optional: Collection[str] = (),
         partitions: Mapping[str, ColumnType] | None = None,
     ) -> None:
-        """Take what the spec says.
+        """Derive the schemas from the spec.
 
         Args:
-            event_time: of a column of a file. optional: columns that an object may lack.
+            event_time: spec of the event time, which is a file column.
+            optional: file columns that an object may lack.
             partitions: columns taken from the key.
         """
         self.source, self.types = source, dict(columns)
@@ -49,15 +53,15 @@ class DeclaredColumns:
         self.schema = pa.schema([*self.timed_schema(self.file_schema), *self.path_columns.fields])
 
     def timed_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of `timed` rows."""
+        """Return the schema of rows that `timed` returns."""
         at = -1 if self.time is None else schema.get_field_index(self.time.field.name)
         return schema if self.time is None or at < 0 else schema.set(at, self.time.field)
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return columns of a file with the event time, where it is among them, as a timestamp.
+        """Convert the event-time column, if the batch has it, to a timestamp.
 
         Raises:
-            ArrowInvalid: a value is null or no time; `fault` says why.
+            ArrowInvalid: a value is null or not a time. `fault` returns the reason.
         """
         if self.time is None or self.time.field.name not in batch.schema.names:
             return batch
@@ -68,38 +72,39 @@ class DeclaredColumns:
         return batch.set_column(at, self.time.field, times)
 
     def fault(self, value: pa.Scalar) -> str:
-        """Return why an event time is none, one clause."""
+        """Return as one clause why a value is not an event time."""
         assert self.time is not None
         return self.time.fault(value)
 
-    def lacking(
+    def missing_column_error(
         self,
         key: str,
         column: str,
         problem: str,
-        found: Collection[str],
+        names: Collection[str],
         *,
-        there: str,
+        content: str,
         hint: str = "",
         line: int | None = None,
         raw: bytes | None = None,
     ) -> BadObject:
-        """Return the refusal of an object that lacks a column.
+        """Return the error for an object that lacks a required column.
 
         Args:
-            found: names of the columns that it has. there: they in words: said, and not part of the clause.
-            hint: another likely cause; ends the clause.
+            names: the columns that the object has.
+            content: what the object has instead, as text. It becomes the engine message, not part of the clause.
+            hint: another likely cause, appended to the clause.
         """
         advice = "; name it in `optional_columns` where an object may lack it"
-        if not any(name in self.types for name in found):
+        if not any(name in self.types for name in names):
             advice = ", nor any other of `schema`"
         elif column == self.event_time:
             advice = ""
-        engine_message = printable(there if len(there) <= MAX_VALUE_CHARS else there[: MAX_VALUE_CHARS - 1] + "…")
+        engine_message = printable(content if len(content) <= MAX_VALUE_CHARS else content[: MAX_VALUE_CHARS - 1] + "…")
         return BadObject(key, line, column, None, problem + advice + hint, engine_message=engine_message, raw=raw)
 
     def type_mismatch(self, column: str, value: object) -> str:
-        """Return why a value is not of a column's type where that is easily missed: a clause behind it, or nothing."""
+        """Return a clause to append when a timestamp is refused only because of its UTC offset, or an empty text."""
         type_ = self.types[column]
         if type_.kind != "timestamp" or not isinstance(value, str):
             return ""
@@ -109,5 +114,5 @@ class DeclaredColumns:
             return ""
         if has_offset is type_.utc:
             return ""
-        other, what = (f"timestamp[{type_.unit}]", "no") if type_.utc else (f"timestamp[{type_.unit}, UTC]", "an")
-        return f": it has {what} offset from UTC, like a {other}"
+        other, article = (f"timestamp[{type_.unit}]", "no") if type_.utc else (f"timestamp[{type_.unit}, UTC]", "an")
+        return f": it has {article} offset from UTC, like a {other}"

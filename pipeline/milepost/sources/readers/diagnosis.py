@@ -1,7 +1,7 @@
-"""The diagnosis finds the first bad record of an object by reading it again, line by line.
+"""Find the bad records of an object by reading it again, line by line.
 
-The judge is the same engine that failed: records are offered to it in chunks, and a chunk it refuses is halved until
-one record is left. So what is reported is exactly what the fast path could not read.
+The engine that failed decides: it is given chunks of records, and a chunk that it rejects is halved until one record is
+left. So the report names exactly the records that the fast path could not read.
 """
 
 from __future__ import annotations
@@ -15,57 +15,59 @@ from milepost.sources.contract import MAX_RAW_BYTES, BadObject, BadRecord
 from milepost.sources.readers.streams import ObjectStream
 
 BLOCK_BYTES = 1 << 20
-"""The readers' block: about the size of a batch, and the longest record that is read."""
+"""Block size of the readers. A batch is about as large, and a longer record is not read."""
 
 _CHUNK_RECORDS = 4096
 _GUESSED_RECORDS = 512
-"""So many are halved no further where somebody can guess which of them are bad."""
+"""Chunks up to this size use the guess, if there is one, instead of further halving."""
 
 Accepts: TypeAlias = Callable[[list["RawRecord"]], bool]
-"""Whether the engine reads these records, taken together, without complaint."""
+"""Returns whether the engine can read these records as one block."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """One record as text (undecodable bytes as surrogates) and the 1-based line where it begins."""
+    """One record as text (undecodable bytes as surrogates), and the 1-based line where it begins."""
 
     line: int
     text: str
 
     def encoded(self) -> bytes:
-        """Return its bytes, ended by a newline."""
+        """Return its bytes, with a line end."""
         body = self.text.encode("utf-8", "surrogateescape")
         return body if body.endswith((b"\n", b"\r")) else body + b"\n"
 
     @property
     def raw(self) -> bytes:
-        """Its first bytes, without its line end: those of a dead letter."""
+        """The bytes for a dead letter: cut, without the line end."""
         return self.encoded().rstrip(b"\r\n")[:MAX_RAW_BYTES]
 
     @property
     def spans_lines(self) -> bool:
-        """Whether a quoted line end is in it."""
+        """Whether it contains a quoted line end."""
         return "\n" in (text := self.text.rstrip("\r\n")) or "\r" in text
 
     @property
     def is_too_long(self) -> bool:
-        """Whether it does not fit into a block of the readers."""
+        """Whether it exceeds a block of the readers."""
         return len(self.encoded()) > BLOCK_BYTES
 
 
 class Lines:
-    """The physical lines of an object, counted; the lines of one record are bounded together.
+    """The physical lines of an object, counted. The size limit applies to all lines of one record together.
 
     Attributes:
-        key: of the object. count: lines of it so far. bytes: that were read, a byte order mark included.
+        key: key of the object.
+        count: lines of the object so far.
+        bytes: bytes read so far, including a byte order mark.
 
     Args:
-        before: lines of the object that are not in the stream.
+        before: number of lines of the object in front of the stream.
     """
 
     def __init__(self, key: str, stream: ObjectStream, before: int = 0) -> None:
         self.key = key
-        # newline="" keeps line ends as they are and still knows \n, \r and \r\n.
+        # newline="" splits at \n, \r and \r\n without changing them.
         self._text = io.TextIOWrapper(
             io.BufferedReader(stream, 1 << 16), encoding="utf-8", errors="surrogateescape", newline=""
         )
@@ -92,25 +94,25 @@ class Lines:
             yield line
 
     def take(self) -> str:
-        """Return the text since the last take: the record that the lines read meanwhile make up."""
+        """Return the lines read since the last call as one text: those of one record."""
         text = "".join(self._taken)
         self._taken, self._taken_size = [], 0
         return text
 
 
 def utf8_size(text: str) -> int:
-    """Return the bytes of a text."""
+    """Return the size of a text in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def too_long_record(key: str, record: RawRecord) -> BadRecord:
-    """Return the error of a record beyond the bound."""
+    """Return the error for a record longer than `BLOCK_BYTES`."""
     reason = f"begins a record longer than {BLOCK_BYTES:,} bytes"
     return BadRecord(key, record.line, None, record.text[:200], reason, raw=record.raw)
 
 
 def first_rejected(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord | None:
-    """Return the first record, in object order, that makes the engine refuse, or None when it accepts all."""
+    """Return the first record that the engine rejects, in object order, or None if it accepts all."""
     for chunk in chunks(records):
         if not accepts(chunk):
             return _bisect(chunk, accepts)
@@ -120,17 +122,21 @@ def first_rejected(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord 
 def _find_rejected(
     records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None
 ) -> list[RawRecord]:
-    """Return every record that the engine refuses by itself."""
+    """Return every record that the engine rejects on its own.
+
+    With records 1 to 8, of which 6 is bad, the engine is called with 1-8, 1-4, 5-8, 5-6, 5, 6 and 7-8. If `looks_bad`
+    guesses 6 right, with 1-8, then with the seven others together, then with 6.
+    """
     if not records or accepts(records):
         return []
     if len(records) == 1:
         return records
     if looks_bad is not None and len(records) <= _GUESSED_RECORDS:
-        guessed = [one for one in records if looks_bad(one)]
-        if 0 < len(guessed) <= len(records) // 2:  # else the guess is not worth a call for each
-            lines = {one.line for one in guessed}
-            others = [one for one in records if one.line not in lines]
-            return _find_rejected(others, accepts, None) + [one for one in guessed if not accepts([one])]
+        suspects = [record for record in records if looks_bad(record)]
+        if 0 < len(suspects) <= len(records) // 2:  # with more of them, one call for each costs more than halving
+            lines = {record.line for record in suspects}
+            others = [record for record in records if record.line not in lines]
+            return _find_rejected(others, accepts, None) + [record for record in suspects if not accepts([record])]
         looks_bad = None
     half = len(records) // 2
     return _find_rejected(records[:half], accepts, looks_bad) + _find_rejected(records[half:], accepts, looks_bad)
@@ -139,18 +145,20 @@ def _find_rejected(
 def split_bad_records(
     records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None = None
 ) -> tuple[list[RawRecord], list[RawRecord]]:
-    """Return the records that can be read and those that cannot, too long ones among them, each in order.
+    """Split records into readable and bad ones, both in order. Records that are too long are bad.
 
     Args:
-        seems_bad: a guess at what the engine refuses, which saves it calls and decides nothing; None: there is none.
+        looks_bad: guesses whether the engine rejects a record. It saves calls and never changes the result. None: no
+            guess.
     """
     refused = _find_rejected(records, accepts, looks_bad)
-    bad = {record.line for record in [*refused, *(one for one in records if one.is_too_long)]}
-    return [one for one in records if one.line not in bad], [one for one in records if one.line in bad]
+    bad = {record.line for record in [*refused, *(record for record in records if record.is_too_long)]}
+    good = [record for record in records if record.line not in bad]
+    return good, [record for record in records if record.line in bad]
 
 
 def chunks(records: Iterable[RawRecord]) -> Iterator[list[RawRecord]]:
-    """Yield records in order, as many together as are offered to an engine at once."""
+    """Group records into chunks for the engine, in order."""
     chunk: list[RawRecord] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Bytes that are made block by block, as a file that is read forward."""
+"""A read-only, forward-only file whose bytes are produced block by block."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 
 class ForwardFile(io.RawIOBase):
-    """Hands on what `_next` makes; pyarrow takes it as a file."""
+    """Serves the bytes that `_next` produces; pyarrow accepts it as a file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class ForwardFile(io.RawIOBase):
         return True
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` as far as bytes are at hand; 0 only at the end. Raises what `_next` raises."""
+        """Fill `target` with the bytes available; return 0 only at the end. Raises what `_next` raises."""
         if not self._ready:
             self._ready = self._next(len(target))
         count = min(len(target), len(self._ready))
@@ -24,6 +24,6 @@ class ForwardFile(io.RawIOBase):
         self._ready = self._ready[count:]
         return count
 
-    def _next(self, wanted: int) -> bytes:
-        """Return what follows, about so many bytes; nothing only at the end."""
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes, about `size` of them; b"" only at the end."""
         raise NotImplementedError

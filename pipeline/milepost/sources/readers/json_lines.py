@@ -1,8 +1,8 @@
-"""JSON lines as record batches, by pyarrow's streaming reader: one object per line.
+"""Read JSON lines as record batches with pyarrow's streaming reader.
 
-A line that is neither blank nor one object is a bad record. A field that a line leaves out is null; a required column
-that no line of an object has is missing, and a bad record. Times are read as in CSV: with a zone offset or `Z` for UTC
-columns, without one for the others.
+A line that is neither blank nor one JSON object is a bad record. A field missing from a line is null. A required column
+missing from every line makes the object bad. Times are written as in CSV: with an offset or `Z` for UTC columns,
+without one for the others.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class JsonLinesReader:
         """Yield the rows of the lines that begin in the part's bytes, in order, in batches of about 1 MB of text.
 
         Raises:
-            BadRecord: the first record that cannot be read; at the end, for a column that the object does not have.
-            CommitConflict: the object's version differs. NotFound: the object is gone.
+            BadRecord: the first record that cannot be read; or, at the end, a required column that no line has.
+            CommitConflict: the object's version differs. NotFound: the object was deleted.
         """
         obj = part.object
         values = self._declared.path_columns.values(obj)
@@ -63,15 +63,15 @@ class JsonLinesReader:
                 if batch.num_rows:
                     yield self._declared.path_columns.append(batch, values)
         except (*DATA_ERRORS, UnicodeDecodeError) as error:
-            found = self._diagnose(obj.key, body)
-            raise found or BadRecord(
+            cause = self._diagnose(obj.key, body)
+            raise cause or BadRecord(
                 obj.key, None, None, None, "it cannot be read", engine_message=str(error)
             ) from error
         if rows:
             self._refuse_missing(part, body, unseen)
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the rows of the part's lines that can be read, in order, and each line that cannot.
+        """Yield the readable rows of the part in order, and a BadRecord for each other line.
 
         Raises:
             BadObject: it cannot be read at all, or no line has a required column.
@@ -110,7 +110,8 @@ class JsonLinesReader:
         """Yield the content's rows in the declared types, with the event time as a timestamp unless `untimed`.
 
         Raises:
-            ArrowInvalid: a line that is not one object, or a value that is not of its type. BadRecord: as `content`.
+            ArrowInvalid: a line is not one object, or a value is not of its type.
+            BadRecord: from reading `content`.
         """
         lines = ObjectLines(content, first=first)
         rows = 0
@@ -126,22 +127,22 @@ class JsonLinesReader:
                 rows += raw.num_rows
                 yield self._converted(raw, columns, untimed=untimed)
         except pa.ArrowInvalid:
-            if lines.is_blank:  # the parser takes no content at all for an error
+            if lines.is_blank:  # the parser rejects empty content
                 return
             raise
         if rows != lines.count:
             raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
 
     def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, untimed: bool) -> pa.RecordBatch:
-        """Return the batch in the declared types. Raises ArrowInvalid for what is not of them, or no event time."""
-        raw.validate(full=True)  # the parser lets text through that is not UTF-8
+        """Convert a batch to the declared types. Raises ArrowInvalid: a value does not fit, or is not an event time."""
+        raw.validate(full=True)  # the parser accepts text that is not UTF-8
         batch = pa.RecordBatch.from_arrays([raw[f.name].cast(f.type) for f in columns], schema=columns)
         return batch if untimed else self._declared.timed(batch)
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
     def _complaint(self, columns: pa.Schema, records: list[RawRecord], *, untimed: bool = False) -> str | None:
-        """Return what the engine says against the records, or None when it reads them."""
+        """Return the engine's error message for these records, or None if it reads them."""
         try:
             for _ in self._parsed(columns, records, untimed=untimed):
                 pass
@@ -154,7 +155,7 @@ class JsonLinesReader:
         return self._batches(io.BytesIO(body), columns, block_size=len(body) + 1, untimed=untimed)
 
     def _diagnose(self, key: str, body: ObjectBody) -> BadRecord | None:
-        """Return the object's first bad record, or None when each is fine."""
+        """Return the object's first bad record, or None if all are readable."""
         suspect: RawRecord | None = None
 
         def records() -> Iterator[RawRecord]:
@@ -189,9 +190,10 @@ class JsonLinesReader:
             return bad(None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
             return bad(None, text, "is not a JSON object")
-        of_record = self._complaint(pa.schema([]), [record])
-        if of_record is not None:  # it would be said against each column, too
-            return bad(None, text, "cannot be read", of_record)
+        record_error = self._complaint(pa.schema([]), [record])
+        if record_error is not None:  # every column would fail with the same message
+            return bad(None, text, "cannot be read", record_error)
+        # Start at the first column that looks wrong, if the engine accepts all columns before it.
         likely = self._expected.first_mismatch(fields)
         before = pa.schema([*self._declared.file_schema][:likely])
         begin = likely if likely and self._complaint(before, [record]) is None else 0
@@ -201,7 +203,7 @@ class JsonLinesReader:
             if complaint is None:
                 continue
             value = fields.get(column.name)
-            shown = value if isinstance(value, str) else _shown(value)
+            shown = value if isinstance(value, str) else _value_text(value)
             if self._complaint(alone, [record], untimed=True) is None:
                 reason = self._declared.fault(next(self._parsed(alone, [record], untimed=True))[0][0])
             elif "UTF8" in complaint:
@@ -215,7 +217,7 @@ class JsonLinesReader:
         return bad(None, text, "cannot be read")
 
     def _without_value(self, key: str, body: ObjectBody, columns: set[str]) -> set[str]:
-        """Return those of a part's columns that have no value anywhere in the object, as far as it can be read."""
+        """Return those columns that have no value in the whole object, as far as it can be read."""
         schema = pa.schema([field for field in self._declared.file_schema if field.name in columns])
         with suppress(*DATA_ERRORS, UnicodeDecodeError):
             for batch in self._batches(ObjectStream(key, body), schema, untimed=True):
@@ -225,8 +227,8 @@ class JsonLinesReader:
         return columns
 
     def _refuse_missing(self, part: ObjectPart, body: ObjectBody, unseen: set[str]) -> None:
-        """Raise BadObject unless each column without a value in a part is a field of some line that is JSON."""
-        key, of_first = part.object.key, dict[str, object]()
+        """Raise BadObject if a column without a value in the part is not a field of any valid line of the object."""
+        key, first_fields = part.object.key, dict[str, object]()
         if unseen and not part.is_whole:
             unseen = self._without_value(key, body, unseen)
         if not unseen:
@@ -234,18 +236,19 @@ class JsonLinesReader:
         for record in _records(key, body):
             try:
                 fields = json.loads(record.text, parse_int=_integer)
-            except RecursionError:  # the parser passes over a field that nobody declared, however deep it is
+            except RecursionError:  # the parser skips an undeclared field however deep it is, so it accepted the line
                 text = record.text.strip()
                 raise BadObject(key, record.line, None, text, _TOO_DEEP, raw=record.raw) from None
-            except ValueError:  # a bad record, told by itself
+            except ValueError:  # a bad record, which is reported separately
                 continue
             if isinstance(fields, dict):
-                unseen, of_first = unseen - fields.keys(), of_first or fields
+                unseen, first_fields = unseen - fields.keys(), first_fields or fields
             if not unseen:
                 return
         name = next(name for name in self._declared.required if name in unseen)
-        there = f"the first one has {', '.join(of_first) or 'none'}"
-        raise self._declared.lacking(key, name, "no record has such a field", of_first, there=there)
+        problem = "no record has such a field"
+        content = f"the first one has {', '.join(first_fields) or 'none'}"
+        raise self._declared.missing_column_error(key, name, problem, first_fields, content=content)
 
 
 def _records_of(part: ObjectPart, body: ObjectBody) -> Iterator[RawRecord]:
@@ -268,21 +271,21 @@ def _of_lines(lines: Lines) -> Iterator[RawRecord]:
 
 
 def _all_null(batch: pa.RecordBatch, columns: set[str]) -> set[str]:
-    """Return those of some columns that have no value in a batch."""
+    """Return the columns among `columns` that have only nulls in a batch."""
     return {name for name in columns if batch[name].null_count == batch.num_rows}
 
 
 def _content(records: list[RawRecord]) -> bytes:
-    """Return the bytes of records in object order, of which the object's last one alone may lack its line end."""
+    """Join records, in object order, to bytes. Only the last line of an object can lack its line end."""
     return RawRecord(0, "".join([record.text for record in records])).encoded() if records else b""
 
 
 def _integer(digits: str) -> int | str:
-    """Return the number, unless it has more digits than Python converts."""
+    """Convert digits to a number, unless there are more than Python converts."""
     return int(digits) if len(digits) < 1000 else digits
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     try:
         return json.dumps(value)
     except RecursionError:
@@ -290,5 +293,5 @@ def _shown(value: object) -> str:
 
 
 def _as_parsed(type_: pa.DataType) -> pa.DataType:
-    """Return the type to parse with: the parser takes no dates, and guesses the zone of times that have none."""
+    """Return the type for the parser: a string for dates, which it cannot parse, and times, whose zone it guesses."""
     return pa.string() if pa.types.is_timestamp(type_) or pa.types.is_date(type_) else type_

@@ -1,7 +1,7 @@
-"""A guess at what the parser will refuse of a JSON line, by the standard library: it says where to look, never decides.
+"""Guess which JSON lines the parser will reject, using the standard library.
 
-Of lines with few bad ones among them the parser alone finds a bad one by halving, a dozen calls each; a guess saves all
-but one of them. What a guess misses is still found by halving.
+The guess never decides. Finding one bad line by halving takes a dozen calls of the parser, and a right guess takes one.
+A bad line that the guess misses is still found by halving.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 class ExpectedValues:
-    """What the fields of a line look like that the parser takes.
+    """The JSON types that the parser accepts for the declared columns.
 
     Args:
-        columns: declared ones. event_time: the one that may not be null.
+        columns: declared columns.
+        event_time: the column that must not be null.
     """
 
     def __init__(self, columns: Mapping[str, ColumnType], event_time: str | None) -> None:
         self._checks = [(name, _check_of(type_), name != event_time) for name, type_ in columns.items()]
 
     def looks_bad(self, text: str) -> bool:
-        """Return whether the parser will probably refuse a line."""
+        """Return whether the parser will probably reject a line."""
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError):
@@ -36,7 +37,7 @@ class ExpectedValues:
         return not isinstance(fields, dict) or self.first_mismatch(fields) < len(self._checks)
 
     def first_mismatch(self, fields: Mapping[str, Any]) -> int:
-        """Return the place of the first column whose value does not look like its type; behind the last: none."""
+        """Return the index of the first column whose value does not fit its type, or the number of columns."""
         for at, (name, looks_right, may_be_null) in enumerate(self._checks):
             value = fields.get(name)
             if not (may_be_null if value is None else looks_right(value)):

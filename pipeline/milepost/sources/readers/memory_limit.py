@@ -1,4 +1,4 @@
-"""A bound on the memory that one step of a reader may take, whatever the data says of itself."""
+"""Limit the memory that one step of a reader may allocate."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ _PROCESS_LIMIT = threading.Lock()
 
 
 class MemoryLimitExceeded(Exception):
-    """A step needed more memory than it was given."""
+    """A step needed more memory than its limit."""
 
 
 @contextmanager
 def limit_memory(size_bytes: int) -> Iterator[None]:
-    """Let this process map at most so many bytes more in the block, one block at a time.
+    """Let this process map at most `size_bytes` more while the block runs. One block runs at a time.
 
-    No library that decodes Parquet takes a limit, and what a page expands to is known only when it has been decoded: a
-    run of one value takes the same few bytes for a row as for a million. So it is the system that says no. An allocator
-    may use what it reserved before, too; a worker's reserves little.
+    No Parquet library takes a memory limit, and the size of a page is known only once it is decoded: a run of one
+    value takes the same few bytes for one row as for a million. So the operating system enforces the limit
+    (RLIMIT_AS). An allocator may also use memory that it reserved before, but a worker's reserves little.
 
     Raises:
-        TooLarge: the block needed more. MemoryError: the process has a limit of its own, and that was met first.
+        MemoryLimitExceeded: the block needed more.
+        MemoryError: the process has a lower limit of its own.
     """
     with _PROCESS_LIMIT:
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,6 +1,6 @@
-"""Lines that each hold one JSON object, told from others before the parser sees them.
+"""Check that each line is a JSON object before pyarrow's parser sees it.
 
-pyarrow's parser dereferences null when the first value of a block is `null`, and makes a row of nulls of a later one.
+The parser crashes when the first value of a block is `null`, and turns a later `null` into a row of nulls.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class ObjectLines(WholeLines):
-    """Hands on whole lines, each of which begins with `{` and ends with `}`.
+    """Serves whole lines, each of which begins with `{` and ends with `}`.
 
-    So no value spans two lines, and each line holds at least one object. Where a parser finds more values than lines,
-    one of them holds more than an object.
+    So no value spans two lines, and each line contains at least one object. If the parser finds more values than
+    lines, some line contains several.
 
     Attributes:
-        count: lines handed on, blank ones not counted.
+        count: lines served so far, without blank ones.
 
     Args:
-        first: whether the content is from an object's beginning, where a byte order mark may be.
+        first: whether the content is the beginning of the object, where a byte order mark may be.
     """
 
     def __init__(self, content: io.RawIOBase | io.BytesIO, *, first: bool = True) -> None:
@@ -33,10 +33,10 @@ class ObjectLines(WholeLines):
         self.count = 0
         self._started = not first
 
-    def _taken(self, lines: bytes) -> bytes:
+    def _checked(self, lines: bytes) -> bytes:
         if not self._started:
             lines, self._started = lines.removeprefix(_MARK), True
-        # As most objects are written: seen at a glance, several times as fast.
+        # Fast path for the usual layout: b'{"a":1}\n{"a":2}\n' has two line ends and one b"}\n{" between them.
         if lines.startswith(b"{") and lines.endswith(b"}\n") and b"\r" not in lines:
             ends = lines.count(b"\n")
             if lines.count(b"}\n{") == ends - 1:

@@ -1,4 +1,7 @@
-"""Parquet objects as record batches. A file's types may differ from the declared ones where no value changes."""
+"""Read Parquet objects as record batches.
+
+A file's type may differ from the declared one if no value changes its meaning.
+"""
 
 from __future__ import annotations
 
@@ -25,26 +28,26 @@ from milepost.sources.readers.streams import (
 )
 
 _FIRST_ROWS = 64
-"""Rows of the first batch, of which no more is known than the file says."""
+"""Rows of the first batch: their width is known only from the file, which may be wrong."""
 
 _BATCH_ROWS = 16_384
 _BATCH_BYTES = 4 << 20
-"""A batch has at most so many rows, and about so many bytes, by the widest rows seen so far."""
+"""Limits of a batch. The bytes are estimated from the widest batch so far."""
 
 _GROWTH = 4
-"""A batch has at most so many times the rows of the one before."""
+"""A batch has at most this many times the rows of the previous one."""
 
 _DECODING_BYTES = 256 << 20
-"""What decoding one batch may take, beside the pages that it is decoded from."""
+"""Memory limit for decoding one batch, in addition to its pages."""
 
 _PAGES_BYTES = 1 << 30
-"""What the pages of one row group may take."""
+"""Memory limit for the pages of one row group."""
 
 _CONTENT_BYTES = 2 << 30
-"""What holding an object that is compressed as a whole may take."""
+"""Memory limit for the content of an object that is compressed as a whole."""
 
 _COLUMN_BYTES = 4 << 20
-"""Of each column of a large object so much is read at a time."""
+"""Bytes per read of one column of a large object."""
 
 _Check = Callable[[pa.Array], object]
 
@@ -52,9 +55,9 @@ _Check = Callable[[pa.Array], object]
 class ParquetReader:
     """Reads Parquet objects; picklable, holds no open file.
 
-    A part of an object has the rows of whole row groups. They are laid over the object's bytes by their sizes, in the
-    order of the file, and each belongs to the part in which its middle lies: where the file says that they are is
-    nothing that an order could rest upon.
+    A part has whole row groups. File offsets are untrusted, so they do not define which part has a row group. Instead
+    the row groups are scaled onto the object's bytes by size, in file order, and each belongs to the part that contains
+    its middle.
     """
 
     def __init__(self, declared: DeclaredColumns) -> None:
@@ -64,29 +67,29 @@ class ParquetReader:
         """Yield the rows of the part's row groups, in order, in batches of up to 16,384 rows.
 
         Raises:
-            BadRecord: not a Parquet file, a column that is missing or of another type, or a value that does not fit or
-                is no text (`line` is None, the reason names the row), or rows beyond the bounds of memory.
-            CommitConflict: the object's version differs. NotFound: the object is gone.
+            BadRecord: it is not a Parquet file; a column is missing or has another type; a value does not fit or is
+                not valid text (`line` is None, the reason names the row); or its rows exceed the memory limits.
+            CommitConflict: the object's version differs. NotFound: the object was deleted.
         """
-        for item in self._read(store, part, apart=False):
+        for item in self._read(store, part, salvage=False):
             assert not isinstance(item, BadRecord)
             yield item
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the part's rows whose values all fit, in order, and each row with one that does not.
+        """Yield the part's rows whose values all fit, in order, and a BadRecord for each other row.
 
-        Raises: BadObject: it cannot be read, or holds too much. CommitConflict, NotFound: as `read_part`.
+        Raises: BadObject: it cannot be read, or exceeds the limits. CommitConflict, NotFound: as `read_part`.
         """
-        return self._read(store, part, apart=True)
+        return self._read(store, part, salvage=True)
 
-    def _read(self, store: ObjectStore, part: ObjectPart, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+    def _read(self, store: ObjectStore, part: ObjectPart, *, salvage: bool) -> Iterator[pa.RecordBatch | BadRecord]:
         obj = part.object
         values = self._declared.path_columns.values(obj)
         stored = open_object(store, obj)
         try:
             with limit_memory(_CONTENT_BYTES):
                 body = decompressed(obj.key, stored)
-            for item in self._batches(part, body, apart=apart):
+            for item in self._batches(part, body, salvage=salvage):
                 if isinstance(item, BadRecord):
                     yield item
                     continue
@@ -100,18 +103,20 @@ class ParquetReader:
             reason = "it is not a readable Parquet file"
             raise BadObject(obj.key, None, None, None, reason, engine_message=str(error)) from error
 
-    def _batches(self, part: ObjectPart, body: ObjectBody, *, apart: bool) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the declared columns; of rows that turn out wide, fewer at a time. Raises as `read_part`, and TooLarge.
+    def _batches(self, part: ObjectPart, body: ObjectBody, *, salvage: bool) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the declared columns, in batches with fewer rows if these are wide.
 
         Args:
-            apart: a row that does not fit is yielded, and not raised.
+            salvage: yield the error of a bad row instead of raising it.
+
+        Raises: as `read_part`; MemoryLimitExceeded.
         """
         key, bound = part.object.key, max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
         with limit_memory(_DECODING_BYTES):
-            at_once = 0 if body.held else _COLUMN_BYTES
-            file = pq.ParquetFile(body.file(), buffer_size=at_once, pre_buffer=body.held)
+            column_bytes = 0 if body.in_memory else _COLUMN_BYTES
+            file = pq.ParquetFile(body.file(), buffer_size=column_bytes, pre_buffer=body.in_memory)
             self._check(key, file)
-            pages_bytes, widest = self._sizes(file.metadata, at_once)
+            pages_bytes, widest = self._sizes(file.metadata, column_bytes)
             groups = _row_groups_of(part, file.metadata)
             row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
             present = [name for name in self._declared.file_schema.names if name in file.schema_arrow.names]
@@ -124,7 +129,10 @@ class ParquetReader:
                     if raw is None:
                         return
                     raw = self._with_nulls(raw)
-                    batch, bad = self._split_bad_rows(key, raw, row) if apart else (self._converted(key, raw, row), [])
+                    if salvage:
+                        batch, bad = self._split_bad_rows(key, raw, row)
+                    else:
+                        batch, bad = self._converted(key, raw, row), []
             except MemoryLimitExceeded as error:
                 raise _too_large_error(key, row, error) from error
             yield batch
@@ -138,45 +146,45 @@ class ParquetReader:
             rows = min(rows * _GROWTH, _rows_of(widest))
             file.reader.set_batch_size(rows)
 
-    def _sizes(self, metadata: pq.FileMetaData, at_once: int) -> tuple[int, int]:
-        """Return what the file says of itself at most: bytes of the pages of a row group, and of its widest rows.
+    def _sizes(self, metadata: pq.FileMetaData, column_bytes: int) -> tuple[int, int]:
+        """Return, by the file's metadata, the bytes of its largest row group's pages and of its widest rows.
 
-        Columns that nobody reads count, too: pyarrow ends the process that asks for the size of a single one whose
-        description is broken.
+        These include columns that are not read. pyarrow can give the size of a single column, but crashes if the
+        metadata of that column is broken.
         """
         paths = (metadata.schema.column(leaf).path for leaf in range(metadata.num_columns))
         leaves = sum(path.split(".")[0] in self._declared.types for path in paths)
         groups = [*map(metadata.row_group, range(metadata.num_row_groups))]
         largest = max([0, *(group.total_byte_size for group in groups)])
         widest = max([0, *(group.total_byte_size // max(group.num_rows, 1) for group in groups)])
-        return largest + at_once * leaves, widest
+        return largest + column_bytes * leaves, widest
 
     def _check(self, key: str, file: pq.ParquetFile) -> None:
-        found = file.schema_arrow
+        schema = file.schema_arrow
         for column in self._declared.file_schema:
-            at = found.get_all_field_indices(column.name)
+            at = schema.get_all_field_indices(column.name)
             if len(at) > 1:
                 raise BadObject(key, None, column.name, None, "the file has it twice")
             if not at:
                 if column.name not in self._declared.required:
                     continue
-                there = f"it has {', '.join(found.names)}"
+                content = f"it has {', '.join(schema.names)}"
                 problem = "the file has no such column"
-                raise self._declared.lacking(key, column.name, problem, found.names, there=there)
-            type_ = found.field(at[0]).type
+                raise self._declared.missing_column_error(key, column.name, problem, schema.names, content=content)
+            type_ = schema.field(at[0]).type
             if not _may_cast(type_, column.type):
                 reason = f"is {type_} in the file, declared {self._declared.types[column.name]}"
                 raise BadObject(key, None, column.name, None, reason)
 
     def _with_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows with each declared column: null where the file lacks it."""
+        """Add the declared columns that the file lacks, as nulls."""
         for column in self._declared.file_schema:
             if column.name not in raw.schema.names:
                 raw = raw.append_column(column, pa.nulls(raw.num_rows, column.type))
         return raw
 
     def _converted(self, key: str, raw: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Return the declared columns. Raises BadRecord: the first value of the first column that does not fit."""
+        """Convert to the declared columns. Raises BadRecord: the first value that does not fit, by column, then row."""
         arrays = []
         for column in self._declared.file_schema:
             array, bad = self._column(key, raw[column.name], column, first_row)
@@ -186,11 +194,11 @@ class ParquetReader:
         return pa.RecordBatch.from_arrays(arrays, schema=self._declared.timed_schema(self._declared.file_schema))
 
     def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
-        """Return a column as rows have it, and its first value that does not fit; None when all do."""
+        """Convert one column; also return the error of its first value that does not fit, or None."""
 
         def bad(at: int, value: pa.Scalar | None, reason: str) -> BadRecord:
-            shown = None if value is None else _shown(value)
-            return BadRecord(key, None, column.name, shown, reason, row=first_row + at + 1)
+            text = None if value is None else _value_text(value)
+            return BadRecord(key, None, column.name, text, reason, row=first_row + at + 1)
 
         type_ = self._declared.types[column.name]
         at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
@@ -208,29 +216,30 @@ class ParquetReader:
         return (array if times is None else times), None
 
     def _times(self, column: pa.Field, array: pa.Array) -> pa.Array | None:
-        """Return the timestamps of the event-time column; None of another one."""
+        """Return the timestamps if this is the event-time column, else None."""
         time = self._declared.time
         return time.times(array) if time is not None and time.field.name == column.name else None
 
     def _split_bad_rows(self, key: str, raw: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        """Return the rows that fit, and the others with what is wrong in their first column that does not."""
+        """Return the rows that fit, and for each other row the error of its first bad column."""
         refused: dict[int, BadRecord] = {}
         for column in self._declared.file_schema:
-            waiting = [range(raw.num_rows)]
-            while waiting:
-                rows = waiting.pop()
+            # Halve each range with a bad value down to one row. If row 5 of 8 is bad, these are 0-7, 4-7, 4-5 and 5.
+            pending = [range(raw.num_rows)]
+            while pending:
+                rows = pending.pop()
                 part = raw[column.name].take(pa.array(rows, pa.int64()))
                 if self._fits(part, column):
                     continue
                 if len(rows) > 1:
                     half = len(rows) // 2
-                    waiting += [rows[:half], rows[half:]]
+                    pending += [rows[:half], rows[half:]]
                     continue
                 _, bad = self._column(key, part, column, first_row + rows.start)
                 assert bad is not None
                 refused.setdefault(rows.start, bad)
-        kept = [at for at in range(raw.num_rows) if at not in refused]
-        batch = self._converted(key, raw.take(pa.array(kept, pa.int64())), first_row)
+        good = [at for at in range(raw.num_rows) if at not in refused]
+        batch = self._converted(key, raw.take(pa.array(good, pa.int64())), first_row)
         return batch, [bad for _, bad in sorted(refused.items(), key=itemgetter(0))]
 
     def _fits(self, found: pa.Array, column: pa.Field) -> bool:
@@ -244,29 +253,30 @@ class ParquetReader:
 
 
 def _too_large_error(key: str, rows_read: int, error: MemoryLimitExceeded) -> BadObject:
-    return BadObject(key, None, None, None, f"its rows from {rows_read + 1:,} on cannot be held: {error}")
+    return BadObject(key, None, None, None, f"its rows from {rows_read + 1:,} on need too much memory: {error}")
 
 
 def _row_groups_of(part: ObjectPart, metadata: pq.FileMetaData) -> range:
-    """Return the row groups of a part, by index: those of all parts are those of the file, in its order.
+    """Return the indices of a part's row groups. Each row group belongs to exactly one of an object's parts.
 
-    Of four of 10 bytes each, in an object of 48, the part [0, 24) has the first two: their middles are at 6 and 18.
+    Four row groups of equal size, scaled onto an object of 48 bytes, have their middles at 6, 18, 30 and 42. So the
+    part [0, 24) has the first two.
     """
     sizes = [max(metadata.row_group(group).total_byte_size, 0) + 1 for group in range(metadata.num_row_groups)]
     ends = [*accumulate(sizes)]
-    # In halves of a byte, by whole numbers: no part may round otherwise than another.
+    # Integers in half bytes, scaled by the total: rounding must not differ between parts.
     middles = [(2 * end - size) * part.object.size for end, size in zip(ends, sizes, strict=True)]
     scale = 2 * ends[-1] if ends else 1
     return range(bisect_left(middles, part.start * scale), bisect_left(middles, part.stop * scale))
 
 
 def _rows_of(bytes_per_row: int) -> int:
-    """Return how many rows of a width a batch has."""
+    """Return the rows of a batch whose rows have this width."""
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(bytes_per_row, 1)))
 
 
 def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether values of the file's type mean the same in the declared one, as far as they fit."""
+    """Return whether a value keeps its meaning when cast from the file's type, if it fits at all."""
     t = pa.types
     if t.is_dictionary(found):
         found = found.value_type
@@ -295,10 +305,10 @@ def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _first_refused(array: pa.Array, check: _Check) -> tuple[int, str | None]:
-    """Return the index of the first value that a check refuses, and its complaint, or None when it takes all."""
+    """Return the index of the first value that a check rejects and the error message; None if it accepts all."""
     start, length, complaint = 0, len(array), _complaint(array, check)
     while complaint is not None and length > 1:
-        # Taken, not sliced: a slice of lists or structs is judged by the values beside it, too.
+        # Taken, not sliced: the check of a slice of lists or structs also covers values outside the slice.
         half = length // 2
         of_half = _complaint(array.take(pa.array(range(start, start + half))), check)
         if of_half is None:
@@ -316,11 +326,11 @@ def _complaint(array: pa.Array, check: _Check) -> str | None:
     return None
 
 
-def _shown(value: pa.Scalar) -> str | None:
-    """Return a value as text; None for one that has none."""
+def _value_text(value: pa.Scalar) -> str | None:
+    """Return a value as text, or None if it has no text form."""
     if isinstance(value, pa.StringScalar | pa.LargeStringScalar):
         return value.as_buffer().to_pybytes().decode("utf-8", "replace")
     try:
         return str(value.as_py())
-    except (ValueError, OverflowError, LookupError):  # text inside that is none, a year or a zone that Python lacks
+    except (ValueError, OverflowError, LookupError):  # invalid text inside, or a year or zone that Python lacks
         return str(value.value) if isinstance(value, pa.TimestampScalar) else None

@@ -1,4 +1,4 @@
-"""The bytes of one object as a reader sees them: of the planned version, decompressed, in UTF-8, and bounded."""
+"""Open the planned version of an object as a stream: decompressed, in UTF-8, bounded in size."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from milepost.sources.readers.forward_file import ForwardFile
 from milepost.sources.readers.text_parts import TextPart
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-"""Extension of a key -> compression; every other object is read as it is."""
+"""Key extension to compression. Objects with another extension are not compressed."""
 
 MAX_EXPANSION = 1_000
-"""An object that grows beyond this factor when it is decompressed is refused (the worker would not survive it)."""
+"""An object that expands by more than this factor is refused: it would exhaust the worker's memory."""
 
 EXPANSION_FREE_BYTES = 64 << 20
-"""Decompressed bytes up to which the factor is not looked at."""
+"""The factor is not checked up to this many decompressed bytes."""
 
 _CHUNK = 1 << 20
 
-
 MAX_WHOLE_READ_BYTES = 32 << 20
-"""An object of at most so many bytes is read in one request and held; of a larger one only blocks are."""
+"""Objects up to this size are read in one request and cached in memory. Larger ones are read in blocks."""
 
 _BLOCK = 8 << 20
 
 _TAIL = 1 << 18
-"""Where a part of an object has its end somewhere, so much is asked for at a time."""
+"""Bytes per request beyond the end of a part, where only the rest of one line is needed."""
 
 
 class ObjectBody:
-    """The raw bytes of one object version, to be read any number of times.
+    """The raw bytes of one object version, which can be read any number of times.
 
     Attributes:
-        size: bytes. held: whether they are in memory.
+        size: size in bytes.
+        in_memory: whether the bytes are cached in memory.
 
     Args:
-        content: the bytes, or what opens an object that is read in parts.
+        content: the bytes, or a function that opens an object too large to cache.
     """
 
     def __init__(self, size: int, content: bytes | Callable[[], RangeReader]) -> None:
         self.size = size
-        self.held = isinstance(content, bytes)
+        self.in_memory = isinstance(content, bytes)
         self._content = content
 
     def stream(self, *, beginning: bool = False) -> pa.NativeFile:
-        """Opened for reading forward, a block in memory at a time. beginning: little will be read."""
+        """Open the body for reading forward, block by block. beginning: only the first lines will be read."""
         if isinstance(self._content, bytes):
             return pa.BufferReader(self._content)
         raw = self._content()
@@ -59,7 +59,7 @@ class ObjectBody:
         return pa.PythonFile(io.BufferedReader(raw, _BLOCK), mode="r")
 
     def part(self, start: int, stop: int) -> pa.NativeFile:
-        """The lines of a text that begin in a range of its bytes, opened for reading forward."""
+        """Open the lines that begin in a byte range of a text, for reading forward."""
         first = max(start - 1, 0)
         if isinstance(self._content, bytes):
             return pa.PythonFile(TextPart(io.BytesIO(self._content[first:]), start, stop), mode="r")
@@ -69,7 +69,7 @@ class ObjectBody:
         return pa.PythonFile(TextPart(io.BufferedReader(raw, _BLOCK), start, stop), mode="r")
 
     def lines_before(self, start: int) -> int:
-        """Return how many lines of a text begin before an offset, by reading them."""
+        """Count the lines of a text that begin before an offset, by reading it up to there."""
         lines, last = 0, b""
         with self.part(0, start) as text:
             while chunk := text.read(_CHUNK):
@@ -79,17 +79,17 @@ class ObjectBody:
         return lines
 
     def file(self) -> pa.NativeFile:
-        """Opened for reading anywhere; each read is a request of its own unless the body is held."""
+        """Open the body for random access. Each read is one request, unless the body is in memory."""
         if isinstance(self._content, bytes):
             return pa.BufferReader(self._content)
         return pa.PythonFile(self._content(), mode="r")
 
 
 class RangeReader(io.RawIOBase):
-    """One version of a large object as a file; `readinto` raises what `ObjectStore.get_range` raises.
+    """One version of a large object as a file. `readinto` raises what `ObjectStore.get_range` raises.
 
     Attributes:
-        slow_from: little is read beyond it, of whatever is wanted; None: all of it is.
+        small_reads_from: offset from which one read returns at most `_TAIL` bytes; None: reads are not shortened.
     """
 
     def __init__(self, store: ObjectStore, obj: SourceObject) -> None:
@@ -124,10 +124,11 @@ class RangeReader(io.RawIOBase):
 
 
 def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
-    """Return the object's raw body, in exactly the planned version; of a large one nothing was read yet.
+    """Open the planned version of an object. A small one is read at once, a large one later.
 
     Raises:
-        CommitConflict: it has another version now. NotFound: it is gone. So does each read of a large one.
+        CommitConflict: the object has another version now. NotFound: it was deleted. A large object raises both on
+            each read.
     """
     if obj.size > MAX_WHOLE_READ_BYTES:
         return ObjectBody(obj.size, lambda: RangeReader(store, obj))
@@ -136,14 +137,14 @@ def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
 
 
 class ObjectStream(ForwardFile):
-    """Reads an object's content forward; pyarrow takes it as a file.
+    """Reads an object's content forward, decompressed and as UTF-8; pyarrow accepts it as a file.
 
     Attributes:
-        quotes: how often `quote` occurred in what was read so far.
+        quotes: occurrences of `quote` so far.
 
     Args:
-        beginning: little will be read.
-        lines: a range of the object's bytes: only what begins there is read, of a text in UTF-8; None: all of it.
+        beginning: only the first lines will be read.
+        lines: byte range of an uncompressed UTF-8 text: only lines that begin in it are read; None: all.
     """
 
     def __init__(
@@ -173,15 +174,15 @@ class ObjectStream(ForwardFile):
         utf8 = codecs.lookup(encoding).name == "utf-8"
         self._decoder = None if utf8 else codecs.getincrementaldecoder(encoding)("strict")
 
-    def _next(self, wanted: int) -> bytes:
-        """Return what follows.
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes.
 
         Raises:
-            BadObject: the compressed data is broken or expands beyond its bound, or the text is not in its encoding.
+            BadObject: the compressed data is broken or expands too far, or the text is not in its encoding.
         """
         while True:
             try:
-                chunk = self._source.read(max(min(wanted, _CHUNK), 4096))
+                chunk = self._source.read(max(min(size, _CHUNK), 4096))
             except (*DATA_ERRORS, OSError) as error:
                 raise self._broken(error) from error
             self._expanded += len(chunk)
@@ -199,9 +200,9 @@ class ObjectStream(ForwardFile):
         assert self._decoder is not None
         try:
             text = self._decoder.decode(chunk, final=not chunk)
-        except UnicodeError as error:  # a UTF-16 text without its mark is not even a UnicodeDecodeError
-            good = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
-            line = self._lines + good.count(b"\n") + 1
+        except UnicodeError as error:  # UTF-16 without a byte order mark raises a plain UnicodeError
+            valid = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
+            line = self._lines + valid.count(b"\n") + 1
             raise BadObject(self._key, line, None, None, f"the text is not {self._encoding}") from error
         self._lines += text.count("\n")
         return text.encode()
@@ -211,7 +212,7 @@ class ObjectStream(ForwardFile):
 
 
 def decompressed(key: str, body: ObjectBody) -> ObjectBody:
-    """Return the content of an object whose format needs random access; of a compressed one it is held whole.
+    """Return a body with random access to the content. A compressed object is decompressed in memory.
 
     Raises:
         BadObject: as `ObjectStream`.

@@ -1,7 +1,7 @@
-"""A part of a text is the lines that begin in a range of its bytes, whole.
+"""Read the whole lines that begin in a byte range of a text.
 
-Each part finds by itself where its lines begin, and where those of the next part do: by the same look at the bytes from
-one before the range on. So the parts of a text have each of its bytes once, wherever it is cut.
+Each part finds its first line, and the first line of the next part, by the same rule: skip to the first line end at or
+after the byte before the range. So adjacent parts share no byte and skip none, wherever the text is cut.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from milepost.sources.readers.forward_file import ForwardFile
 _LINE_END = re.compile(rb"\r\n?|\n")
 
 _BEYOND = 1 << 14
-"""So many bytes are read at a time where the last line of a part ends."""
+"""Bytes per read when looking for the end of a part's last line."""
 
 
 class TextPart(ForwardFile):
-    r"""Reads the lines that begin in `[start, stop)`; pyarrow takes it as a file.
+    r"""Reads the lines that begin in `[start, stop)`; pyarrow accepts it as a file.
 
-    Of ``ab\ncd\r\nef``, `[0, 4)` has ``ab\ncd\r\n``, `[4, 7)` has nothing, for ``cd`` begins at 3 and ``ef`` at 7.
+    Of ``ab\ncd\r\nef``, `[0, 4)` is ``ab\ncd\r\n`` and `[4, 7)` is empty, because ``cd`` begins at 3 and ``ef`` at 7.
 
     Args:
-        source: the text from the byte before `start` on; from its beginning where `start` is 0.
+        source: the text from byte `start - 1` on, or from the beginning if `start` is 0.
     """
 
     def __init__(self, source: BinaryIO, start: int, stop: int) -> None:
         super().__init__()
         self._source, self._stop = source, stop
         self._position = max(start - 1, 0)
-        self._begun = self._waiting = b""
+        self._pushback = self._pending_cr = b""
         self._ended = start >= stop
         if start and not self._ended:
             self._skip_line()
 
-    def _next(self, wanted: int) -> bytes:
-        """Return what follows. Raises what the source raises."""
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes. Raises what the source raises."""
         if self._ended:
             return b""
-        wanted = min(wanted, max(self._stop - self._position, _BEYOND))
-        first, text = self._position, self._begun or self._read(wanted)
-        self._begun = b""
+        size = min(size, max(self._stop - self._position, _BEYOND))
+        first, text = self._position, self._pushback or self._read(size)
+        self._pushback = b""
         self._position += len(text)
         if self._position >= self._stop:
             end = _LINE_END.search(text, max(self._stop - 1 - first, 0))
@@ -51,7 +51,7 @@ class TextPart(ForwardFile):
         return text
 
     def _skip_line(self) -> None:
-        """Pass over the rest of a line that began before; a part in which no other begins has ended."""
+        """Skip the rest of the line that began before the range. If no line begins in the range, the part is empty."""
         while True:
             text = self._read(1 << 16)
             end = _LINE_END.search(text)
@@ -60,16 +60,16 @@ class TextPart(ForwardFile):
                 self._ended = True
                 return
             if end is not None:
-                self._begun = text[end.end() :]
+                self._pushback = text[end.end() :]
                 return
 
-    def _read(self, wanted: int) -> bytes:
-        r"""Return what follows; a `\r` at its end waits for what comes after it, which may be its `\n`."""
+    def _read(self, size: int) -> bytes:
+        r"""Read on. A trailing `\r` is held back until the next byte shows whether it is half of `\r\n`."""
         while True:
-            more = self._source.read(wanted)
-            text, self._waiting = self._waiting + more, b""
+            more = self._source.read(size)
+            text, self._pending_cr = self._pending_cr + more, b""
             if not more or not text.endswith(b"\r"):
                 return text
-            text, self._waiting = text[:-1], b"\r"
+            text, self._pending_cr = text[:-1], b"\r"
             if text:
                 return text

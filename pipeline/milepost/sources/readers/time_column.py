@@ -1,4 +1,4 @@
-"""The event-time column of a source: its values as timestamps, vectorised over a batch."""
+"""Convert the event-time column of a batch to timestamps, vectorised."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
 _MOST_US = 2**63 - 1
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date(2, 1, 1), date(9998, 12, 31)))
-"""Days that have an offset from UTC in each time zone: Python has a day before and after them."""
+"""Range of days, since 1970, for which every zone has a UTC offset: Python needs a day on either side."""
 _LAST_OFFSET_US = 18 * 3_600_000_000
 
 
@@ -33,12 +33,14 @@ class TimeColumn:
     """Converts an event-time column; picklable.
 
     Attributes:
-        field: of the timestamps.
+        field: name and type of the timestamps.
     """
 
     def __init__(self, spec: EventTimeSpec, type_: ColumnType) -> None:
-        """Args:
-        type_: declared type of the column; one that fits the spec.
+        """Choose the conversion.
+
+        Args:
+            type_: declared type of the column, which fits the spec.
         """
         self.field = pa.field(spec.column, to_arrow(spec.type_of(type_)))
         self._unit = spec.unit
@@ -46,7 +48,7 @@ class TimeColumn:
         self._zone = None if spec.timezone in (None, "UTC") else zone_data(spec.timezone)
 
     def times(self, values: pa.Array) -> pa.Array:
-        """Return the timestamps; null where a value is null or stands for none."""
+        """Return the timestamps; null where a value is null or is not a valid time."""
         if self._pattern is not None:
             return self._of_texts(values, self._pattern)
         if pa.types.is_timestamp(values.type) and self.field.type == values.type:
@@ -56,7 +58,7 @@ class TimeColumn:
         return self._timestamps(np.where(fits, numbers, 0) * factor, fits)
 
     def fault(self, value: pa.Scalar) -> str:
-        """Return why a value, for which there is no timestamp, has none: one clause."""
+        """Return as one clause why a value has no timestamp."""
         if not value.is_valid:
             return "is null, but it is the event time"
         if self._pattern is not None:
@@ -64,7 +66,7 @@ class TimeColumn:
         return "is an event time beyond the range of timestamps" + (" in a time zone" if self._zone else "")
 
     def _of_texts(self, values: pa.Array, pattern: DatetimePattern) -> pa.Array:
-        """Each text that occurs is parsed once."""
+        """Parse each distinct text once."""
         encoded = values.dictionary_encode()
         times, fits = _parse(encoded.dictionary, pattern)
         return self._timestamps(times, fits).take(encoded.indices)
@@ -77,7 +79,7 @@ class TimeColumn:
 
 
 def _in_range(values: pa.Array) -> pa.Array:
-    """Return timestamps, with null for those that no int64 of microseconds holds."""
+    """Replace timestamps outside the int64 range of microseconds by null."""
     factor = _US_PER_UNIT.get(values.type.unit, 1)
     if factor == 1:
         return values
@@ -88,7 +90,7 @@ def _in_range(values: pa.Array) -> pa.Array:
 
 
 def _numbers(values: pa.Array, unit: str | None) -> tuple[Ints, int]:
-    """Return dates, local timestamps or whole numbers as int64, with how many microseconds one of them is."""
+    """Convert dates, local timestamps or integers to int64; also return the microseconds per unit."""
     if pa.types.is_date(values.type):
         days = values.view(pa.int32()).fill_null(0)
         return days.to_numpy().astype(np.int64), _DAY_US
@@ -98,20 +100,21 @@ def _numbers(values: pa.Array, unit: str | None) -> tuple[Ints, int]:
             return np.floor_divide(numbers, 1_000), 1
     else:
         numbers = values.fill_null(0).to_numpy().astype(np.int64)
-    # The least int64 has no absolute value: no unit has room for it either.
+    # The smallest int64 has no absolute value, and is out of range in every unit.
     return np.maximum(numbers, -_MOST_US), _US_PER_UNIT[str(unit)]
 
 
 def _parse(texts: pa.Array, pattern: DatetimePattern) -> tuple[Ints, Bools]:
-    """Return the local time of each text, in UTC where it has an offset, in microseconds, and which texts name one."""
-    found = pc.extract_regex(texts, rf"\A(?:{pattern.expression})\z")
-    fits = np.asarray(found.is_valid())
-    parts = dict(zip((field.name for field in found.type), found.flatten(), strict=True))
-    months, in_month = _months(parts)
+    """Parse texts to local times in microseconds, UTC if they have an offset; also return which are valid."""
+    groups = pc.extract_regex(texts, rf"\A(?:{pattern.expression})\z")
+    fits = np.asarray(groups.is_valid())
+    parts = dict(zip((field.name for field in groups.type), groups.flatten(), strict=True))
+    months, in_calendar = _months(parts)
+    # February 2024 is month 649: it begins at day 19_754 and the next month at 19_783, so it has 29 days.
     first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    after = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    next_first = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     day = _number(parts["day"])
-    fits = fits & in_month & (day >= 1) & (day <= after - first)
+    fits = fits & in_calendar & (day >= 1) & (day <= next_first - first)
     hour, in_day = _hours(parts)
     minute, second = (_number(parts[name]) if name in parts else np.int64(0) for name in ("minute", "second"))
     fits &= in_day & (minute <= 59) & (second <= 59)
@@ -126,14 +129,14 @@ def _parse(texts: pa.Array, pattern: DatetimePattern) -> tuple[Ints, Bools]:
 
 
 def _number(texts: pa.Array) -> Ints:
-    """Return digits as numbers; 0 where there are none."""
+    """Convert digits to numbers; an empty text is 0."""
     digits = pc.fill_null(texts, "")
     numbers: Ints = pc.if_else(pc.equal(digits, ""), "0", digits).cast(pa.int64()).to_numpy()
     return numbers
 
 
 def _months(parts: dict[str, pa.Array]) -> tuple[Ints, Bools]:
-    """Return months since 1970, and whether they are of the calendar."""
+    """Return months since January 1970, and whether month and year are valid."""
     year = _number(parts["year"]) if "year" in parts else _number(parts["short_year"]) + 2000
     if "month" in parts:
         month = _number(parts["month"])
@@ -144,18 +147,18 @@ def _months(parts: dict[str, pa.Array]) -> tuple[Ints, Bools]:
 
 
 def _hours(parts: dict[str, pa.Array]) -> tuple[Ints | np.int64, Bools]:
-    """Return hours of the day, and whether a clock has them; an optional one that is not there is 0."""
+    """Return hours of the day, and whether they are valid. A missing optional hour is 0."""
     if "half_hour" in parts:
         hour = _number(parts["half_hour"])
-        is_there = np.asarray(pc.not_equal(pc.fill_null(parts["half_hour"], ""), ""))
+        is_present = np.asarray(pc.not_equal(pc.fill_null(parts["half_hour"], ""), ""))
         is_after_noon = np.asarray(pc.fill_null(pc.equal(parts["half"], "PM"), False))
-        return np.where(is_there, hour % 12 + 12 * is_after_noon, 0), (hour <= 12) & ((hour >= 1) | ~is_there)
+        return np.where(is_present, hour % 12 + 12 * is_after_noon, 0), (hour <= 12) & ((hour >= 1) | ~is_present)
     hour = _number(parts["hour"]) if "hour" in parts else np.zeros(len(parts["day"]), dtype=np.int64)
     return hour, hour <= 23
 
 
 def _offsets(texts: pa.Array) -> tuple[Ints, Bools]:
-    """Return offsets from UTC in microseconds, and whether a clock has them; 0 where there is none."""
+    """Return UTC offsets in microseconds, and whether they are valid. A missing offset is 0."""
     plain = pc.replace_substring(pc.replace_substring(pc.fill_null(texts, ""), "Z", ""), ":", "")
     hours, minutes = (_number(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
     size = (hours * 60 + minutes) * 60_000_000
@@ -164,18 +167,21 @@ def _offsets(texts: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _to_utc(local_us: Ints, zone: bytes) -> tuple[Ints, Bools]:
-    """Return the moments at which clocks of a zone show these times, and which days have clocks.
+    """Convert local times of a zone to UTC; also return which are in the supported range of days.
 
-    A time that a clock skips is as if it had not been set yet; of one that it shows twice it is the first.
+    A local time skipped by a clock change uses the offset before the change. One that occurs twice is the first.
+
+    Offsets are looked up once per distinct day. In Berlin, 2024-03-31 begins at +01:00 and ends at +02:00, so only the
+    times of that day are looked up one by one; on 2024-03-30 both ends are +01:00, which then applies to all its times.
     """
     days = local_us // _DAY_US
     fits = (days >= _FIRST_DAY) & (days <= _LAST_DAY)
-    distinct, each = np.unique(np.clip(days, _FIRST_DAY, _LAST_DAY), return_inverse=True)
-    begin, end = (_offsets_at(distinct + by, _DAY_US, zone) for by in (0, 1))
-    offsets = begin[each]
-    changing = np.flatnonzero((begin != end)[each] & fits)
-    times, of_each = np.unique(local_us[changing], return_inverse=True)
-    offsets[changing] = _offsets_at(times, 1, zone)[of_each]
+    distinct, day_index = np.unique(np.clip(days, _FIRST_DAY, _LAST_DAY), return_inverse=True)
+    begin, end = (_offsets_at(distinct + days_later, _DAY_US, zone) for days_later in (0, 1))
+    offsets = begin[day_index]
+    changing = np.flatnonzero((begin != end)[day_index] & fits)
+    times, time_index = np.unique(local_us[changing], return_inverse=True)
+    offsets[changing] = _offsets_at(times, 1, zone)[time_index]
     return local_us - offsets, fits
 
 

@@ -1,4 +1,4 @@
-"""Whole lines of a text are what a parser gets at a time, so that they can be counted and told from others."""
+"""Pass whole lines to a parser, so that they can be counted and checked."""
 
 from __future__ import annotations
 
@@ -12,67 +12,69 @@ _NEWLINE = 10
 
 
 class WholeLines(io.RawIOBase):
-    """Hands on whole lines; pyarrow takes it as a file.
+    """Serves whole lines; pyarrow accepts it as a file.
 
     Attributes:
-        is_blank: nothing but blank lines was met.
+        is_blank: there were only blank lines so far.
     """
 
-    def __init__(self, content: io.RawIOBase | io.BytesIO, begun: bytes = b"") -> None:
+    def __init__(self, content: io.RawIOBase | io.BytesIO, carry: bytes = b"") -> None:
         super().__init__()
         self.is_blank = True
         self._content = content
-        self._begun = begun
+        self._carry = carry
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` with lines, as far as content is at hand; 0 only at the end.
+        """Fill `target` with the whole lines available; return 0 only at the end.
 
         Raises:
-            ArrowInvalid: a line is longer than `target`, or cannot be taken.
+            ArrowInvalid: a line is longer than `target`, or `_checked` refuses one.
         """
         while True:
-            room = len(target) - len(self._begun)
+            # `_carry` is the line that the last chunk broke off: content b"ab\ncd\nef" in chunks of 5 bytes is
+            # served as b"ab\n" (carry b"cd"), b"cd\n" (carry b"ef") and b"ef".
+            room = len(target) - len(self._carry)
             if room <= 0:
                 self.is_blank = False
                 raise pa.ArrowInvalid("a line is longer than a block")
             chunk = self._content.read(room) or b""
-            text = self._begun + chunk
+            text = self._carry + chunk
             end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if chunk else len(text)
-            lines, self._begun = text[:end], text[end:]
+            lines, self._carry = text[:end], text[end:]
             if lines or not chunk:
-                lines = self._taken(lines)
+                lines = self._checked(lines)
                 target[: len(lines)] = lines
                 return len(lines)
 
-    def _taken(self, lines: bytes) -> bytes:
-        """Return the lines as they are handed on. Raises ArrowInvalid: one cannot be."""
+    def _checked(self, lines: bytes) -> bytes:
+        """Check and count lines; return the bytes to pass on. Raises ArrowInvalid: a line is not acceptable."""
         raise NotImplementedError
 
 
 class RecordLines(WholeLines):
-    """Counts lines that each are to be one record. Where a parser finds fewer records, one goes over several lines.
+    """Counts lines, each of which must be one record. Fewer records than lines mean that one spans several lines.
 
-    A parser that gets blocks takes a record as ended where its block ends, be it within quotes or not: so the last line
-    of each is looked at. No record has less than a line, so as many of them as lines are one on each.
+    A record has at least one line, so equal counts prove that each line is one record. There is one gap: a parser ends
+    a record at the end of its block, even inside quotes. So the last line of each block is checked for an open quote.
 
     Attributes:
-        count: lines handed on, empty ones not counted.
+        count: lines served so far, without empty ones.
 
     Args:
-        is_closed: whether a line, without its end, leaves no quote open.
+        is_closed: returns whether a line, given without its line end, leaves no quote open.
     """
 
     def __init__(self, content: io.RawIOBase | io.BytesIO, is_closed: Callable[[bytes], bool]) -> None:
-        # No byte order mark is one where a text does not begin, and pyarrow passes over empty lines.
-        super().__init__(content, begun=b"\n")
+        # pyarrow skips an empty line. With one in front it does not drop a byte order mark in the middle of a text.
+        super().__init__(content, carry=b"\n")
         self.count = 0
         self._is_closed = is_closed
 
-    def _taken(self, lines: bytes) -> bytes:
-        if count := _not_empty(lines):
+    def _checked(self, lines: bytes) -> bytes:
+        if count := _count_non_empty(lines):
             self.is_blank = False
             self.count += count
             text = lines.rstrip(b"\r\n")
@@ -81,9 +83,10 @@ class RecordLines(WholeLines):
         return lines
 
 
-def _not_empty(lines: bytes) -> int:
+def _count_non_empty(lines: bytes) -> int:
     if b"\r" in lines:
         return sum(1 for line in lines.splitlines() if line)
-    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _NEWLINE)  # several times as fast as a search for two bytes
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == _NEWLINE)  # several times as fast as a search for b"\n\n"
+    # b"a\n\nb\n" has ends at 1, 2 and 4. A distance of 1 to the end before it (or to -1) is an empty line.
     empty = int(np.count_nonzero(np.diff(ends, prepend=-1) == 1))
     return len(ends) - empty + (bool(lines) and not lines.endswith(b"\n"))
