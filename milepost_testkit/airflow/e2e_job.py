@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.jobspec.load.load import LoadedJob, load_job

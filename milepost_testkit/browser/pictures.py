@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from milepost.airflow.operators.job_specs import epoch_dag_id, operate_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
 from milepost.airflow.page_urls import job_url, jobs_url
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.browser.shown_jobs import FAILED, WELL, shown_airflow

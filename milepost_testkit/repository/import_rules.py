@@ -86,7 +86,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "columns_read",
     ),
     "airflow": (
-        "connections page_urls parsed_specs preload",
+        "connections page_urls spec_cache preload",
         "task_output",
         "provider",
         "operators",

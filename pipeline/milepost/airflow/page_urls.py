@@ -1,4 +1,7 @@
-"""URLs of Milepost's pages in Airflow's API server. It imports nothing heavy: every Airflow process reads it."""
+"""URLs of Milepost's pages in Airflow's API server.
+
+Every Airflow process imports this module, so it imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,35 @@ URL_PREFIX = "/milepost"
 
 
 def jobs_url() -> str:
-    """Return where the page of all jobs is."""
+    """Return the URL of the page of all jobs."""
     return f"{URL_PREFIX}/jobs"
 
 
 def job_url(dag_id: str) -> str:
-    """Return where the pages of a DAG's job begin; behind a further `/`, its sections."""
+    """Return the URL of the overview of a DAG's job; its other pages are below it."""
     return f"{jobs_url()}/{dag_id}"
 
 
 def checkpoints_url(dag_id: str) -> str:
-    """Return where the checkpoints of a DAG's job are; behind a further `/`, the page of one by its id."""
+    """Return the URL of the checkpoints of a DAG's job; `/<id>` below it is the page of one checkpoint."""
     return f"{job_url(dag_id)}/checkpoints"
 
 
 def runbook_url(name: str) -> str:
-    """Return where a page of the runbook is, by its name."""
+    """Return the URL of a runbook page, by its name."""
     return f"{URL_PREFIX}/runbook/{name}"
 
 
 def form_path(job: str, what: str, **fields: object) -> str:
-    """Return where the page of a job's form is, filled in, below where our pages begin.
+    """Return the path of a job's filled-in form, without `URL_PREFIX`.
+
+    `form_path("sensors", "rollback", to=41)` is `/jobs/sensors__operate/form?job=sensors&what=rollback&rollback_to=41`.
 
     Args:
-        what: an act, by its name in the form. fields: of that act, by their names without its own before them.
+        what: name of the act. fields: values of the act's fields, by their short names.
     """
-    own = {f"{what}_{name}": _text(value) for name, value in fields.items()}
-    return f"/jobs/{quote(job, safe='')}__operate/form?{urlencode({'job': job, 'what': what, **own})}"
+    query = {f"{what}_{name}": _text(value) for name, value in fields.items()}
+    return f"/jobs/{quote(job, safe='')}__operate/form?{urlencode({'job': job, 'what': what, **query})}"
 
 
 def _text(value: object) -> str:
@@ -42,13 +47,13 @@ def _text(value: object) -> str:
 
 
 def form_url(job: str, what: str, **fields: object) -> str:
-    """Return where the page of a job's form is, filled in; arguments as of `form_path`.
+    """Return the URL of the page of a job's filled-in form; arguments as of `form_path`.
 
-    Airflow's own dialog has no address that fills it in: the page has what fills it.
+    The page shows JSON to paste into Airflow's trigger dialog, which no link can fill in.
     """
     return f"{URL_PREFIX}{form_path(job, what, **fields)}"
 
 
 def run_path(dag_id: str, run_id: str) -> str:
-    """Return where Airflow has the page of a run."""
+    """Return the path of Airflow's page of a run."""
     return f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"

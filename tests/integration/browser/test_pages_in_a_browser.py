@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from fastapi.routing import APIRoute
 
-from milepost.airflow.operators.job_specs import epoch_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.airflow.page.checkpoints_page import CheckpointsPage
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url, runbook_url
 from milepost_testkit.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow

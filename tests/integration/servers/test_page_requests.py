@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.jobs.series import MOST_READ
+from milepost.airflow.page.jobs.series import MAX_EPOCHS_READ
 from milepost.airflow.page.routes.charts import SHOWN_EPOCHS
 from milepost.storage.object_cache import OBJECT_CACHE
 from milepost_testkit import wording
@@ -69,8 +69,8 @@ def ask(client: PageClient, address: str) -> tuple[str, Asked]:
         (f"{JOB}/checkpoints/{RETAINED}", Asked(12, 6), Asked(12, 6)),
         (f"{JOB}/checkpoints/{RETAINED // 2}", Asked(18, 6), Asked(18, 6)),
         (f"{JOB}/charts", Asked(2 * SHOWN_EPOCHS + 4, 6), Asked(6, 5)),
-        (f"{JOB}/charts?epochs=240", Asked(2 * MOST_READ + 4, 6), Asked(2 * MOST_READ + 4, 6)),
-        (f"{JOB}/summary", Asked(2 * MOST_READ + 4, 6), Asked(2 * MOST_READ + 4, 6)),
+        (f"{JOB}/charts?epochs=240", Asked(2 * MAX_EPOCHS_READ + 4, 6), Asked(2 * MAX_EPOCHS_READ + 4, 6)),
+        (f"{JOB}/summary", Asked(2 * MAX_EPOCHS_READ + 4, 6), Asked(2 * MAX_EPOCHS_READ + 4, 6)),
         (f"{JOB}/rewind", Asked(60, 10), Asked(60, 10)),
         (f"{JOB}/configuration", Asked(2, 2), Asked(2, 2)),
         (f"{JOB}/log", Asked(101, 14), Asked(1, 1)),
@@ -90,9 +90,9 @@ def test_a_page_of_a_thousand_retained_checkpoints_makes_so_many_requests_at_mos
 def test_figures_that_were_left_out_are_said_to_be_and_are_read_by_and_by(client: PageClient) -> None:
     """No page reads more than a person can wait for; what one has read, the next one has, but for the head's."""
     OBJECT_CACHE.clear()
-    assert SHOWN_EPOCHS <= MOST_READ, "what a person sees first lacks nothing"
-    shown = 2 * MOST_READ + 1
-    for left_out in (MOST_READ + 1, 2, 0):
+    assert SHOWN_EPOCHS <= MAX_EPOCHS_READ, "what a person sees first lacks nothing"
+    shown = 2 * MAX_EPOCHS_READ + 1
+    for left_out in (MAX_EPOCHS_READ + 1, 2, 0):
         text, _ = ask(client, f"{JOB}/charts?epochs={shown}")
         banner = page_text(text, ".banner")
         assert bool(banner) is bool(left_out)

@@ -11,7 +11,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
 from milepost.airflow.operators.approval import as_markdown
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobspec.load.load import LoadedJob, load_job
@@ -42,7 +42,7 @@ def refusal(job: LoadedJob, name: str, value: Any) -> str:
     if name == "backfill_to":
         needed["backfill_from"] = "2026-01-01"
     try:
-        asked(presets | needed | {"what": act.name, name: value}, job)
+        parse_form(presets | needed | {"what": act.name, name: value}, job)
     except InvalidRequest as error:
         return error.message
     return ""
@@ -110,7 +110,7 @@ def test_each_field_without_a_list_of_words_says_itself_what_it_takes(tmp_path: 
     for act in ACTS.values():
         own = {short: param.schema for short, param in act.fields(job).items()}
         free = {short for short, schema in own.items() if schema["type"] != "boolean" and "enum" not in schema}
-        assert free == set(act.takes)
+        assert free == set(act.rules)
         assert not {"pattern", "minimum", "maximum"} & {word for schema in own.values() for word in schema}
 
 

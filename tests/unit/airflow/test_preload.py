@@ -30,7 +30,7 @@ REPORT = (
     + """
 report = {"modules": sorted(sys.modules)}
 from airflow.sdk.listener import get_listener_manager
-from milepost.airflow.operators.handed_on import TriggeredCheckpoint
+from milepost.airflow.operators.xcom import TriggeredCheckpoint
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.codec import readers
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from milepost.airflow.operators.handed_on import EpochTry
-from milepost.airflow.operators.tasks import figures_of
-from milepost.airflow.runs.facts import Left, facts_of, keys_of
+from milepost.airflow.operators.tasks import epoch_figures
+from milepost.airflow.operators.xcom import RanEpoch
+from milepost.airflow.runs.facts import XComs, run_facts, xcom_keys
 from milepost.airflow.runs.notes import MAX_NOTE_CHARS, with_line
 from milepost.airflow.task_output.outcome import FAILURE_KEY, failure_of
 from milepost.codec.records import to_json
@@ -23,7 +23,7 @@ VALUE = "return_value"
 IDLE = {("trigger_checkpoint", VALUE): {"nothing_to_do": "up_to_date"}}
 DOWN = {("notify_complete", FAILURE_KEY): {"reason": "IO_EXCEPTION", "detail": "down", "step": "", "runbook": ""}}
 TRIGGERED = {("trigger_checkpoint", VALUE): {"checkpoint_id": 41}}
-RAN = {("run_epoch", VALUE): to_json(EpochTry(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
+RAN = {("run_epoch", VALUE): to_json(RanEpoch(41, "main", 7, "2,200 rows in, 40 out, 3 late, 0 bad, lag 2 min"))}
 VETO = {("validate", FAILURE_KEY): to_json(failure_of(QualityGateFailed("too high.", hint="milepost resume flights")))}
 PLAN: dict[str, Any] = {
     "what": "rollback", "checkpoint_id": 41, "timeline": "main", "token": "none", "text": [],
@@ -57,8 +57,8 @@ DONE: dict[str, Any] = {
     ],
     ids=["ran", "idle", "held", "vetoed", "unpublished", "planned", "rejected", "rolled back"],
 )
-def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: Left, named: list[str]) -> None:
-    facts = facts_of(dag_id, failed, left)
+def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: XComs, named: list[str]) -> None:
+    facts = run_facts(dag_id, failed, left)
     assert facts.job == "flights" and "\n" not in facts.line and all(one in facts.line for one in named)
     wording.matches("run_facts", facts.line)
 
@@ -67,7 +67,7 @@ def test_of_a_failed_run_the_reason_comes_from_the_task_that_failed_not_from_the
     aborted = {
         ("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "is aborted", "step": "", "runbook": ""}
     }
-    facts = facts_of("flights__epoch", True, TRIGGERED | VETO | aborted)
+    facts = run_facts("flights__epoch", True, TRIGGERED | VETO | aborted)
     assert (facts.reason, facts.checkpoint_id) == ("QUALITY_GATE_FAILED", 41)
     assert facts.runbook == "milepost runbook quality-gate-failed"
     assert "flights__operate: resume" in facts.step and "milepost resume flights" in facts.step
@@ -80,12 +80,12 @@ def test_the_step_of_a_veto_that_failed_the_job_ends_with_its_resume() -> None:
     aborted = {
         ("abort_checkpoint", FAILURE_KEY): {"reason": "TASK_FAILURE", "detail": "", "step": resume, "runbook": ""}
     }
-    assert facts_of("flights__epoch", True, TRIGGERED | veto | aborted).step == f"look; {resume}"
-    assert facts_of("flights__epoch", True, TRIGGERED | aborted).step == resume
+    assert run_facts("flights__epoch", True, TRIGGERED | veto | aborted).step == f"look; {resume}"
+    assert run_facts("flights__epoch", True, TRIGGERED | aborted).step == resume
 
 
 def test_a_run_whose_tasks_left_nothing_says_so() -> None:
-    facts = facts_of("flights__epoch", True, {})
+    facts = run_facts("flights__epoch", True, {})
     wording.matches("run_facts", facts.detail)
 
 
@@ -103,13 +103,13 @@ def test_how_far_an_epoch_was_behind_is_told_in_two_units_at_most(tmp_path: Path
 
     job.land("a.csv")
     job.epoch(change)
-    figures = figures_of(kept[0])
+    figures = epoch_figures(kept[0])
     assert figures.endswith(f" {lag}")
     wording.matches("run_facts", figures)
 
 
 def test_nothing_is_read_of_other_dags() -> None:
-    assert keys_of("nightly") == []
+    assert xcom_keys("nightly") == []
 
 
 def test_a_note_keeps_what_somebody_wrote_and_has_one_line_of_ours() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import DownstreamTasksSkipped
 
-from milepost.airflow.operators import other_leaf, tasks
+from milepost.airflow.operators import skip_leaf, tasks
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance, trigger_vetoed
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -61,9 +61,9 @@ def test_a_second_try_of_the_abort_finds_the_leaf_skipped(tmp_path: Path) -> Non
 def test_a_scheduler_that_stands_still_does_not_hold_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(other_leaf, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(skip_leaf, "PATIENCE_S", 0.0)
     with caplog.at_level(logging.WARNING):
         assert aborted(tmp_path, [None]).seen == [None]
-    (said,) = (record.getMessage() for record in caplog.records if record.name == other_leaf.log.name)
+    (said,) = (record.getMessage() for record in caplog.records if record.name == skip_leaf.log.name)
     assert tasks.SUBSUME in said
     wording.matches("task_log", said)

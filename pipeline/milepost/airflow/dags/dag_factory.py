@@ -29,14 +29,14 @@ from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.operators import forms, tasks
-from milepost.airflow.operators.job_specs import (
+from milepost.airflow.operators.dag_ids import (
     BROKEN_TAG,
     broken_dag_id,
     duplicate_dag_id,
     epoch_dag_id,
     operate_dag_id,
 )
-from milepost.airflow.parsed_specs import kept_name, parsed_spec
+from milepost.airflow.spec_cache import cached_job_name, parsed_spec
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
@@ -91,7 +91,7 @@ def job_dags(config: Path) -> dict[str, DAG]:
 
 def _is_of_others(path: Path, dag_id: str) -> bool:
     """Whether a spec file is known to make other DAGs than this: every task of every job looks at all of them."""
-    name = kept_name(path)
+    name = cached_job_name(path)
     if name is None:
         return False
     return dag_id not in {*(own(name) for own in _DAGS), duplicate_dag_id(name), broken_dag_id(path)}

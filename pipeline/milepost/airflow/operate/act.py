@@ -1,4 +1,8 @@
-"""An act: one thing that a person may ask of a job by its form."""
+"""An act: one operation of the form, with its plan and its execution.
+
+The flow of every act: `plan` describes what would change, a person may approve that, `carry_out` checks that the plan
+still holds and does it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from milepost.airflow.operate.field_values import Takes
-from milepost.airflow.operators.planned import ShownPlan
-from milepost.errors import InvalidRequest, NotFound, PlanOutdated
+from milepost.airflow.operate.field_values import FieldRule
+from milepost.airflow.operators.shown_plan import ShownPlan
+from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
@@ -18,12 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class ActContext:
     """What an act is carried out with.
 
     Attributes:
-        form: its own fields, by their short names. plan: the one that was approved, or that nobody had to approve.
-        decided_by: who wants it, for the history. retried: an earlier try of the task may have done it already.
+        form: values of the act's fields, by their short names.
+        plan: the plan that was approved, or that needed no approval.
+        decided_by: who triggered and approved it, for the history.
+        retried: whether an earlier try of the task may have done it already.
         say: logs a line.
     """
 
@@ -37,12 +43,13 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What an act has done, small enough for an XCom.
+class ActResult:
+    """The result of an act, small enough for an XCom.
 
     Attributes:
-        outcome: in a word. text: for people. checkpoint_id, timeline: head of the live timeline, where tables follow.
-        follows: whether tables had to follow, and each emits its asset event.
+        outcome: one word. text: lines for people.
+        checkpoint_id, timeline: head of the live timeline, if `follows`.
+        follows: whether tables were reconciled with the head, so that each emits an asset event.
     """
 
     outcome: str
@@ -54,14 +61,16 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One thing that a person may ask of a job.
+    """One operation of the form.
 
     Attributes:
-        name: in the form, and before each of its fields. title: in the form's list, and over its section.
-        fields: of its own, by their short names, for a job. required: those that must be filled in.
-        takes: what they take, of those that Airflow has no list of words for.
-        asks: whether it waits for an approval unless the form says otherwise: it changes what is there.
-        check: refuses fields that do not go together; it is told them by short name, and how a field is called.
+        name: value of the field `what`, and prefix of the names of the act's own fields.
+        title: text in the form's list of acts, and title of the act's section.
+        fields: returns the act's own fields for a job, by their short names. required: those that must be filled in.
+        rules: what fields accept, by short name, unless their schema already has a list of choices.
+        needs_approval: whether it waits for an approval unless the form switches that off. True for acts that change
+            existing state.
+        check: refuses an invalid combination of fields, given by their short names.
         plan: returns what would be done, and changes nothing. carry_out: does it.
     """
 
@@ -69,10 +78,10 @@ class Act:
     title: str
     fields: Callable[[LoadedJob], dict[str, Param]]
     plan: Callable[[JobMaster, Mapping[str, Any]], ShownPlan]
-    carry_out: Callable[[Doing], Done]
-    takes: Mapping[str, Takes] = field(default_factory=dict)
+    carry_out: Callable[[ActContext], ActResult]
+    rules: Mapping[str, FieldRule] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    asks: bool = True
+    needs_approval: bool = True
     check: Callable[[Mapping[str, Any]], None] = lambda form: None
 
     def field(self, short: str) -> str:
@@ -86,11 +95,12 @@ def no_fields(job: LoadedJob) -> dict[str, Param]:
 
 @dataclass(frozen=True, slots=True)
 class Premise:
-    """What a plan about a job as a whole takes for granted.
+    """The state of a job that a plan assumes.
 
     Attributes:
-        incarnation: of the job. status: of the job. failure: why its last epoch failed, for an act that clears that.
-        of: what else the act is about: a savepoint, a checkpoint, the text of its place.
+        incarnation, status: of the job.
+        failure: why its last epoch failed, for an act that clears that.
+        of: further assumptions as text, such as a savepoint and its location.
     """
 
     incarnation: int
@@ -99,18 +109,18 @@ class Premise:
     of: tuple[str, ...] = ()
 
     def require(self, now: Premise) -> None:
-        """Refuse an act whose plan does not hold any more. Raises PlanOutdated."""
+        """Raise PlanOutdated if the state has changed since the plan."""
         if now != self:
-            raise PlanOutdated(f"then: {self.in_words()}; now: {now.in_words()}. Nothing was changed.")
+            raise PlanOutdated(f"then: {self.as_text()}; now: {now.as_text()}. Nothing was changed.")
 
-    def in_words(self) -> str:
-        """Return it on one line."""
+    def as_text(self) -> str:
+        """Return the premise on one line."""
         facts = (f"incarnation {self.incarnation} is {self.status}", self.failure, *self.of)
         return ", ".join(filter(None, facts))
 
 
 def premise(master: JobMaster, *of: str, failure: bool = False) -> Premise:
-    """Return what holds of a job now. Raises NotFound: it has never run."""
+    """Return the current state of a job as a premise. Raises NotFound: it has never run."""
     state = master.job_state()
     if state.incarnation is None:
         raise _never_run(state.job)
@@ -119,8 +129,8 @@ def premise(master: JobMaster, *of: str, failure: bool = False) -> Premise:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What a plan is about, before it is worded: the head that it was made from."""
+class PlanSubject:
+    """The job, checkpoint and manifest version that a plan is made from."""
 
     what: str
     job: str
@@ -130,24 +140,24 @@ class Subject:
 
     def plan(
         self,
-        said: str,
+        title: str,
         text: tuple[str, ...],
         approved: Mapping[str, object],
         *,
         idle: bool = False,
         rows: Mapping[str, int | None] | None = None,
     ) -> ShownPlan:
-        """Return the plan as it is shown.
+        """Return the plan that is shown to a person.
 
         Args:
-            said: what it would do, in a few words. text, approved, idle, rows: as in `ShownPlan`.
+            title: what it would do, in a few words. text, approved, idle, rows: as in `ShownPlan`.
         """
         return ShownPlan(
             what=self.what,
             checkpoint_id=self.checkpoint_id,
             timeline=self.timeline,
             token=f"none (planned at manifest version {self.manifest_version})",
-            subject=f"{self.job}: {said}",
+            subject=f"{self.job}: {title}",
             text=text,
             manifest_version=self.manifest_version,
             approved=approved,
@@ -156,15 +166,15 @@ class Subject:
         )
 
 
-def subject(master: JobMaster, what: str, checkpoint_id: int | None = None) -> Subject:
+def subject(master: JobMaster, what: str, checkpoint_id: int | None = None) -> PlanSubject:
     """Return the subject of a plan about the live head, or about another checkpoint. Raises NotFound: never run."""
     history = master.history(limit=1)
     state = master.job_state()
     if not history or state.timeline is None:
         raise _never_run(state.job)
-    head = next((one.head for one in state.timelines if one.timeline == state.timeline), None) or 0
-    chosen = head if checkpoint_id is None else checkpoint_id
-    return Subject(what, state.job, chosen, state.timeline, history[0]["version"])
+    head = next((timeline.head for timeline in state.timelines if timeline.timeline == state.timeline), None) or 0
+    target = head if checkpoint_id is None else checkpoint_id
+    return PlanSubject(what, state.job, target, state.timeline, history[0]["version"])
 
 
 def _never_run(job: str) -> NotFound:
@@ -174,7 +184,7 @@ def _never_run(job: str) -> NotFound:
     )
 
 
-def refuse(field: str, title: str, expected: str, got: object) -> InvalidRequest:
-    """Return the refusal of a field, by its name and what it expects."""
+def invalid_field(field: str, title: str, expected: str, got: object) -> InvalidRequest:
+    """Return the error for an invalid field of the form."""
     given = "nothing" if got is None else repr(got)
     return InvalidRequest(f"field {field} ({title}): expected {expected}, got {given}. Nothing was done.")

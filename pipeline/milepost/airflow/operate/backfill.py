@@ -1,7 +1,7 @@
-"""The act `backfill`: process recorded input again on a fork, which then takes the live timeline's place.
+"""The act `backfill`: process recorded input again on a fork, then make the fork live.
 
-While it replays, the schedule goes on; what that completes meanwhile is replayed too. What must not change between
-plan and replay is the fork point, the live timeline, the code and the spec.
+The schedule continues during the replay, and the backfill also replays the epochs that complete meanwhile. Between plan
+and replay, the fork point, the live timeline, the code and the spec must not change.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.airflow.operate.act import Act, Doing, Done, refuse
+from milepost.airflow.operate.act import Act, ActContext, ActResult, invalid_field
+from milepost.airflow.operate.earlier_try import find_earlier_switch
 from milepost.airflow.operate.field_values import MOMENT, MOMENT_EXAMPLES, checkpoint_from
-from milepost.airflow.operate.switch import switched_before
 from milepost.airflow.operators import forms
-from milepost.airflow.operators.planned import ShownPlan
-from milepost.codec.records import to_json
+from milepost.airflow.operators.shown_plan import ShownPlan
+from milepost.protocol.codec.records import to_json
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
@@ -30,15 +30,16 @@ def _fields(job: LoadedJob) -> dict[str, Param]:
     return {
         FROM: forms.optional_text(
             "From",
-            f"Event time from which rows are processed again: {MOMENT_EXAMPLES}. Either this or a checkpoint.",
+            f"Process rows again from this event time on: {MOMENT_EXAMPLES}. Fill in either this or a checkpoint.",
         ),
         UNTIL: forms.optional_text(
             "To",
-            "Event time before which the quality gate judges and the plan counts. Replay always goes on to the head.",
+            "The quality gate checks, and the plan counts, rows before this event time. The replay always runs to the "
+            "head.",
         ),
         FROM_CHECKPOINT: forms.optional_id(
             "From checkpoint",
-            "Replay what was read after this checkpoint; 0: everything. Either this or a time.",
+            "Replay the input that was read after this checkpoint; 0: all input. Fill in either this or a time.",
         ),
     }
 
@@ -47,7 +48,7 @@ def _check(form: Mapping[str, Any]) -> None:
     if (form[FROM] is None) == (form[FROM_CHECKPOINT] is None):
         names = " and ".join(map(BACKFILL.field, (FROM, FROM_CHECKPOINT)))
         got = "neither" if form[FROM] is None else f"{form[FROM]} and {form[FROM_CHECKPOINT]}"
-        raise refuse(names, "From, From checkpoint", "exactly one of the two", got)
+        raise invalid_field(names, "From, From checkpoint", "exactly one of the two", got)
 
 
 def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
@@ -67,22 +68,22 @@ def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
     )
 
 
-def _carry_out(doing: Doing) -> Done:
-    """Replay what the plan names and what was completed since, then make the fork the live timeline.
+def _carry_out(context: ActContext) -> ActResult:
+    """Replay the planned epochs and those completed since, then make the fork the live timeline.
 
-    A retried task, and another run of the same form, go on with the fork.
+    A retried task, or another run with the same form, continues the existing fork.
     """
     from milepost.jobmaster.jobmaster import ApprovedBackfill
     from milepost.spark.driver.open_runner import open_runner
 
-    before = switched_before(doing)
-    if before is not None:
-        return before
-    asked = (doing.form[FROM], doing.form[UNTIL], doing.form[FROM_CHECKPOINT])
-    approved = doing.plan.approval(ApprovedBackfill)
-    result = doing.master.backfill(doing.session, open_runner(), *asked, approved=approved, progress=doing.say)
+    earlier = find_earlier_switch(context)
+    if earlier is not None:
+        return earlier
+    span = (context.form[FROM], context.form[UNTIL], context.form[FROM_CHECKPOINT])
+    approved = context.plan.approval(ApprovedBackfill)
+    result = context.master.backfill(context.session, open_runner(), *span, approved=approved, progress=context.say)
     said = f"checkpoint {result.checkpoint_id} is the head of timeline {result.timeline}"
-    return Done(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=True)
+    return ActResult(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=True)
 
 
 BACKFILL = Act(
@@ -91,6 +92,6 @@ BACKFILL = Act(
     _fields,
     _plan,
     _carry_out,
-    takes={FROM: MOMENT, UNTIL: MOMENT, FROM_CHECKPOINT: checkpoint_from(0)},
+    rules={FROM: MOMENT, UNTIL: MOMENT, FROM_CHECKPOINT: checkpoint_from(0)},
     check=_check,
 )

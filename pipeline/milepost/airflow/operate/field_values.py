@@ -1,7 +1,7 @@
-"""The values that fields of the form take, in words and as a check.
+"""Validation rules for the text and number fields of the form.
 
-Airflow checks a field's JSON schema before a run exists, and its dialog says neither which field was wrong nor why. So
-a schema says the type alone, or lists the words; the rest is refused by the first task, with a reason.
+Airflow validates a field's JSON schema before a run exists, but its dialog says neither which field is wrong nor why.
+So the schema has only the type, or the list of choices. The first task checks these rules and reports the reason.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MOMENT_EXAMPLES = f"{_EXAMPLES}; UTC unless it says otherwise"
 
 
 @dataclass(frozen=True, slots=True)
-class Takes:
-    """What a field takes where it is filled in, for "expected …"; admits: is told any value, of any type."""
+class FieldRule:
+    """What a field accepts, unless it is empty. expected: follows "expected …". accepts: takes a value of any type."""
 
-    words: str
-    admits: Callable[[object], bool]
+    expected: str
+    accepts: Callable[[object], bool]
 
 
 def _is_id(value: object) -> bool:
@@ -47,24 +47,24 @@ def _is_savepoint_name(value: object) -> bool:
     return isinstance(value, str) and savepoint_name_fault(value) is None
 
 
-MOMENT = Takes(f"a date or a time, as in {_EXAMPLES}", _is_moment)
-ID_OR_MOMENT = Takes(
+MOMENT = FieldRule(f"a date or a time, as in {_EXAMPLES}", _is_moment)
+ID_OR_MOMENT = FieldRule(
     f"a checkpoint id, or a date or a time, as in 41, {_EXAMPLES}",
     lambda value: _is_id(value) or _is_moment(value),
 )
-SAVEPOINT_NAME = Takes(
+SAVEPOINT_NAME = FieldRule(
     "1 to 63 of a-z, 0-9, _ and -, the first a letter or a digit, not digits alone",
     _is_savepoint_name,
 )
-ID_OR_SAVEPOINT = Takes(
+ID_OR_SAVEPOINT = FieldRule(
     "a checkpoint id, or the name of a savepoint of this job",
     lambda value: _is_id(value) or _is_savepoint_name(value),
 )
 
 
-def checkpoint_from(lowest: int) -> Takes:
-    """Return a checkpoint id as a number that is not below another one."""
-    return Takes(
+def checkpoint_from(lowest: int) -> FieldRule:
+    """Return the rule of a checkpoint id that is a number of at least `lowest`."""
+    return FieldRule(
         f"a checkpoint id, {lowest} or more",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
     )

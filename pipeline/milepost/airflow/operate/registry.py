@@ -1,7 +1,7 @@
-"""The acts of a job, their one form, and what a filled-in form asks for.
+"""The registry of acts, their common form, and the parser of a filled-in form.
 
-Airflow checks the type of each field, before a run exists. All else is checked here, by the first task and before
-anything is done: what a field does not take, what is missing, what belongs to another act, what is no field at all.
+Airflow checks the type of each field before a run exists. The first task checks the rest here, before anything is done:
+values that a field does not accept, missing fields, fields of another act, and unknown fields.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from milepost.airflow.operate.act import Act, refuse
+from milepost.airflow.operate.act import Act, invalid_field
 from milepost.airflow.operate.backfill import BACKFILL
 from milepost.airflow.operate.lifecycle import ABORT, CANCEL, RESUME, START
 from milepost.airflow.operate.rollback import ROLLBACK
@@ -29,14 +29,14 @@ ACTS: dict[str, Act] = {
     act.name: act
     for act in (ROLLBACK, BACKFILL, CREATE, DISPOSE, RESUME, CANCEL, START, ABORT, REALIGN, VERIFY, FSCK, GC)
 }
-"""By name, in the order of the form."""
+"""The acts by name, in the order of the form."""
 
 _SHARED = (forms.WHAT, forms.DRY_RUN, forms.APPROVE)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a form asks for: an act, and its own fields by their short names."""
+class ActRequest:
+    """A parsed form. form: values of the act's fields, by their short names."""
 
     act: Act
     form: Mapping[str, Any]
@@ -45,23 +45,26 @@ class Asked:
 
 
 def operate_form(job: LoadedJob) -> dict[str, Param]:
-    """Return the form of all acts: which one, a section of fields for each, and how."""
+    """Return the form: the choice of an act, a section of fields for each act, and the options of the run."""
     form = {forms.WHAT: forms.what({act.name: act.title for act in ACTS.values()})}
     for act in ACTS.values():
         for short, param in act.fields(job).items():
             form[act.field(short)] = forms.in_section(act.title, param)
-    silent = [act.name for act in ACTS.values() if not act.asks]
-    return form | {forms.DRY_RUN: forms.dry_run(), forms.APPROVE: forms.approve(silent)}
+    unapproved = [act.name for act in ACTS.values() if not act.needs_approval]
+    return form | {forms.DRY_RUN: forms.dry_run(), forms.APPROVE: forms.approve(unapproved)}
 
 
-def asked(form: Mapping[str, Any], job: LoadedJob) -> Asked:
-    """Return what a form asks for.
+def parse_form(form: Mapping[str, Any], job: LoadedJob) -> ActRequest:
+    """Parse and validate a form.
 
-    Raises InvalidRequest: fields that are none, are missing, or are not this act's; a value that a field does not take.
+    {"what": "rollback", "rollback_to": "41", "dry_run": False, ...} -> the act `rollback`, form {"to": "41", ...}
+
+    Raises:
+        InvalidRequest: an unknown field, a missing one, one of another act, or a value that a field does not accept.
     """
     act = ACTS.get(str(form.get(forms.WHAT)))
     if act is None:
-        raise refuse(forms.WHAT, forms.WHAT_TITLE, f"one of {', '.join(ACTS)}", form.get(forms.WHAT))
+        raise invalid_field(forms.WHAT, forms.WHAT_TITLE, f"one of {', '.join(ACTS)}", form.get(forms.WHAT))
     params = operate_form(job)
     _refuse_unknown(form, list(params))
     _refuse_foreign(act, form, params)
@@ -70,36 +73,36 @@ def asked(form: Mapping[str, Any], job: LoadedJob) -> Asked:
         if own[short] is None:
             param = params[act.field(short)]
             name = f"{act.field(short)} ({param.schema['title']})"
-            raise InvalidRequest(f"field {name} is not filled in. Nothing was done. What it is: {param.description}")
-    for short, takes in act.takes.items():
-        if own[short] is not None and not takes.admits(own[short]):
+            raise InvalidRequest(f"field {name} is empty. Nothing was done. Its meaning: {param.description}")
+    for short, rule in act.rules.items():
+        if own[short] is not None and not rule.accepts(own[short]):
             field = act.field(short)
-            raise refuse(field, params[field].schema["title"], takes.words, own[short])
+            raise invalid_field(field, params[field].schema["title"], rule.expected, own[short])
     act.check(own)
-    return Asked(act, own, bool(form[forms.DRY_RUN]), act.asks and bool(form[forms.APPROVE]))
+    return ActRequest(act, own, bool(form[forms.DRY_RUN]), act.needs_approval and bool(form[forms.APPROVE]))
 
 
 def _refuse_unknown(form: Mapping[str, Any], known: list[str]) -> None:
-    """Refuse what is no field: Airflow takes any key of a run's configuration."""
+    """Refuse unknown fields: Airflow accepts any key in a run's configuration."""
     unknown = [name for name in form if name not in known]
     if not unknown:
         return
-    near = [meant for name in unknown if (meant := nearest(name, known)) is not None]
-    meant = f" Did you mean {', '.join(near)}?" if near else ""
+    near = [name for typed in unknown if (name := nearest(typed, known)) is not None]
+    suggestion = f" Did you mean {', '.join(near)}?" if near else ""
     raise InvalidRequest(
-        f"the form has no field {', '.join(unknown)}. Nothing was done.{meant}",
+        f"the form has no field {', '.join(unknown)}. Nothing was done.{suggestion}",
         hint=f"its fields: {', '.join(known)}",
     )
 
 
 def _refuse_foreign(act: Act, form: Mapping[str, Any], params: Mapping[str, Param]) -> None:
-    """Refuse fields of other acts that were filled in: whoever did so meant something by it."""
+    """Refuse filled-in fields of other acts: they show that the user expects something that would not happen."""
     own = f"{act.name}_"
     others = [name for name in params if name not in _SHARED and not name.startswith(own)]
     changed = [f"{name} ({form[name]})" for name in others if form[name] != params[name].value]
     if changed:
         raise InvalidRequest(
-            f"fields that are not of {act.name} were filled in: {', '.join(changed)}. Nothing was done.",
-            hint=f"empty them, or choose the act that they belong to; {act.name} takes "
+            f"{act.name} does not have these fields: {', '.join(changed)}. Nothing was done.",
+            hint=f"empty them, or choose the act that has them; the fields of {act.name}: "
             f"{', '.join(name for name in params if name.startswith(own)) or 'none'}",
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from milepost.airflow.operate.act import Act, Doing, Done
+from milepost.airflow.operate.act import Act, ActContext, ActResult
+from milepost.airflow.operate.earlier_try import find_earlier_switch
 from milepost.airflow.operate.field_values import ID_OR_MOMENT, MOMENT_EXAMPLES
-from milepost.airflow.operate.switch import switched_before
 from milepost.airflow.operators import forms
-from milepost.airflow.operators.planned import ShownPlan
-from milepost.codec.records import to_json
-from milepost.errors import PlanOutdated
+from milepost.airflow.operators.shown_plan import ShownPlan
+from milepost.protocol.codec.records import to_json
+from milepost.protocol.records.errors import PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def _fields(job: LoadedJob) -> dict[str, Param]:
     return {
         TO: forms.optional_text(
             "Back to",
-            "A checkpoint id (0: the empty state), or a time: the newest checkpoint triggered at or before it. "
-            f"As in 41, {MOMENT_EXAMPLES}.",
+            "A checkpoint id (0: the empty state), or a time, which means the newest checkpoint triggered at or before "
+            f"it. Examples: 41, {MOMENT_EXAMPLES}.",
         ),
         TAKE_OVER: forms.take_over(),
     }
@@ -53,30 +53,30 @@ def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
     )
 
 
-def _carry_out(doing: Doing) -> Done:
+def _carry_out(context: ActContext) -> ActResult:
     """Go back to the checkpoint of the plan, if the head is still the plan's."""
     from milepost.jobmaster.jobmaster import ApprovedRollback
 
-    before = switched_before(doing)
-    if before is not None:
-        return before
-    target, asked = doing.plan.checkpoint_id, doing.form[TO]
-    meant = doing.master.rollback_target(asked)
-    if meant != target:
+    earlier = find_earlier_switch(context)
+    if earlier is not None:
+        return earlier
+    target, requested = context.plan.checkpoint_id, context.form[TO]
+    current = context.master.rollback_target(requested)
+    if current != target:
         raise PlanOutdated(
-            f"back to {asked} is {checkpoint_name(meant)} now, and {checkpoint_name(target)} in the plan. Nothing was "
-            "changed."
+            f"back to {requested} means {checkpoint_name(current)} now, but {checkpoint_name(target)} in the plan. "
+            "Nothing was changed."
         )
-    result = doing.master.rollback(
-        doing.session,
+    result = context.master.rollback(
+        context.session,
         target,
-        take_over=bool(doing.form[TAKE_OVER]),
-        detail=doing.decided_by,
-        approved=doing.plan.approval(ApprovedRollback),
+        take_over=bool(context.form[TAKE_OVER]),
+        detail=context.decided_by,
+        approved=context.plan.approval(ApprovedRollback),
     )
-    left = ", ".join(map(str, result.discarded)) or "none"
-    said = f"{checkpoint_name(result.checkpoint_id)} is the head of timeline {result.timeline}; discarded: {left}"
-    return Done(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=result.outcome != NOTHING)
+    discarded = ", ".join(map(str, result.discarded)) or "none"
+    said = f"{checkpoint_name(result.checkpoint_id)} is the head of timeline {result.timeline}; discarded: {discarded}"
+    return ActResult(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=result.outcome != NOTHING)
 
 
 ROLLBACK = Act(
@@ -85,6 +85,6 @@ ROLLBACK = Act(
     _fields,
     _plan,
     _carry_out,
-    takes={TO: ID_OR_MOMENT},
+    rules={TO: ID_OR_MOMENT},
     required=(TO,),
 )

@@ -1,7 +1,7 @@
-"""The tasks of `<job>__operate`: plan, act, reconcile; between the first two a person may be asked.
+"""The tasks of `<job>__operate`: plan, act and reconcile, with an optional approval after plan.
 
-What is approved is what is done: the plan's digest is what a person approves, and the act is refused when what the plan
-takes for granted is not so any more.
+A person approves the digest of a plan, and only that plan is carried out. The act is refused if the state that the plan
+was made from has changed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from milepost.airflow.operate.act import Doing, Done
-from milepost.airflow.operate.registry import Asked, asked
+from milepost.airflow.operate.act import ActContext, ActResult
+from milepost.airflow.operate.registry import ActRequest, parse_form
 from milepost.airflow.operators.base import RETURN_VALUE, JobOperator
-from milepost.airflow.operators.planned import (
+from milepost.airflow.operators.shown_plan import (
     PLAN_DIGEST,
     ShownPlan,
     digest_of,
-    plan_of,
+    pull_plan,
     require_digest,
-    who_answered,
+    responder_name,
 )
-from milepost.airflow.task_output.outcome import Reaction, told_in_words
-from milepost.codec.records import from_json, to_json
-from milepost.errors import CommitConflict
+from milepost.airflow.task_output.outcome import Reaction, error_text
+from milepost.protocol.codec.records import from_json, to_json
+from milepost.protocol.records.errors import CommitConflict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,33 +36,33 @@ PLAN, APPROVAL, ACT, RECONCILE = "plan", "approve", "act", "reconcile"
 
 
 class PlanOperator(JobOperator):
-    """Makes the plan of what the form asks for, and logs it. Changes nothing."""
+    """Plans the act of the form and logs the plan. Changes nothing."""
 
     if_busy = Reaction.FAIL
 
     def act(self, context: Context) -> Any:
         master = self.jobmaster()
-        wanted = asked(context["params"], master.job)
-        plan = wanted.act.plan(master, wanted.form)
-        self.say_for_whom(plan.checkpoint_id, plan.timeline, plan.token)
+        request = parse_form(context["params"], master.job)
+        plan = request.act.plan(master, request.form)
+        self.log_identity(plan.checkpoint_id, plan.timeline, plan.token)
         for line in (plan.subject, *plan.text):
             log.info("%s", line)
         log.info("plan digest %s", digest_of(plan))
-        skipped = self._skipped(wanted, plan)
+        skipped = self._skipped(request, plan)
         if skipped:
             # Skipping by exception returns no value.
             context["ti"].xcom_push(key=RETURN_VALUE, value=to_json(plan))
             raise DownstreamTasksSkipped(tasks=skipped)
         return to_json(plan)
 
-    def _skipped(self, wanted: Asked, plan: ShownPlan) -> list[str]:
+    def _skipped(self, request: ActRequest, plan: ShownPlan) -> list[str]:
         """Return the tasks that must not run."""
-        if wanted.dry_run:
+        if request.dry_run:
             log.info("only planned: nothing was changed")
         elif plan.idle:
             log.info("there is nothing to do: nothing was changed")
         else:
-            return [] if wanted.approve else [APPROVAL]
+            return [] if request.approve else [APPROVAL]
         return [APPROVAL, ACT, RECONCILE]
 
 
@@ -71,77 +71,80 @@ class PlannedOperator(JobOperator):
 
     if_busy = Reaction.FAIL
 
-    def planned(self, context: Context, wanted: Asked) -> ShownPlan:
-        """Return the plan of this run. Raises AirflowFailException: it is not the one that was approved, or only that.
+    def planned(self, context: Context, request: ActRequest) -> ShownPlan:
+        """Return the plan of this run.
 
-        A task that its plan has skipped is run all the same by Airflow when a person clears it.
+        Airflow runs a task that the plan has skipped when somebody clears it, so a dry run is refused here too.
+
+        Raises:
+            AirflowFailException: the plan is not the approved one, or this is a dry run.
         """
-        if wanted.dry_run:
-            raise AirflowFailException(
-                "this run was asked to only plan. Nothing was changed. Trigger a new run to have it done."
-            )
-        plan = plan_of(context["ti"], PLAN)
-        if wanted.approve:
+        if request.dry_run:
+            raise AirflowFailException("this run only plans. Nothing was changed. Trigger a new run to carry it out.")
+        plan = pull_plan(context["ti"], PLAN)
+        if request.approve:
             answer: dict[str, Any] = context["ti"].xcom_pull(task_ids=APPROVAL) or {}
             require_digest(plan, answer.get(PLAN_DIGEST))
-        if plan.what != wanted.act.name or plan.idle:
+        if plan.what != request.act.name or plan.idle:
             raise AirflowFailException(
-                f"the plan in this run's XCom is to {plan.what}{' nothing' if plan.idle else ''}, and the form asks to "
-                f"{wanted.act.name}. Nothing was changed. Trigger a new run, and ask who edited XCom."
+                f"the plan in this run's XCom is for {plan.what}{' and has nothing to do' if plan.idle else ''}, but "
+                f"the form is for {request.act.name}. Nothing was changed. Trigger a new run, and find out who edited "
+                "XCom."
             )
         return plan
 
 
 class ActOperator(PlannedOperator):
-    """Does what the plan says, if it holds still; skips `reconcile` when no table has to follow."""
+    """Carries out the plan, if it still holds. Skips `reconcile` if no table changes."""
 
     def act(self, context: Context) -> Any:
         master, ti = self.jobmaster(), context["ti"]
-        wanted = asked(context["params"], master.job)
-        plan = self.planned(context, wanted)
-        self.say_for_whom(plan.checkpoint_id, plan.timeline, plan.token)
-        doing = Doing(
+        request = parse_form(context["params"], master.job)
+        plan = self.planned(context, request)
+        self.log_identity(plan.checkpoint_id, plan.timeline, plan.token)
+        act_context = ActContext(
             master=master,
             session=self.session(context),
-            form=wanted.form,
+            form=request.form,
             plan=plan,
             decided_by=self.decided_by(context),
             retried=ti.try_number > 1,
             say=_say,
         )
         try:
-            done = wanted.act.carry_out(doing)
-        except CommitConflict as moved:
+            result = request.act.carry_out(act_context)
+        except CommitConflict as error:
             raise AirflowFailException(
-                f"the plan does not hold any more, plan again by a new run: {told_in_words(moved)}"
-            ) from moved
-        log.info("%s: %s", wanted.act.name, done.outcome)
-        for line in done.text:
+                f"the plan no longer holds. Trigger a new run to plan again: {error_text(error)}"
+            ) from error
+        log.info("%s: %s", request.act.name, result.outcome)
+        for line in result.text:
             log.info("%s", line)
-        if not done.follows:
-            ti.xcom_push(key=RETURN_VALUE, value=to_json(done))
+        if not result.follows:
+            ti.xcom_push(key=RETURN_VALUE, value=to_json(result))
             raise DownstreamTasksSkipped(tasks=[RECONCILE])
-        return to_json(done)
+        return to_json(result)
 
     def decided_by(self, context: Context) -> str:
-        """Return who decided it, for the history."""
+        """Return who triggered and approved the act, for the history."""
         run = context["dag_run"]
         answer: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=APPROVAL)
-        asker = f", triggered by {run.triggering_user_name}" if run.triggering_user_name else ""
-        by = f", approved by {who_answered(answer)}" if answer else ""
-        return f"Airflow run {run.dag_id}/{run.run_id}{asker}{by}"
+        trigger = f", triggered by {run.triggering_user_name}" if run.triggering_user_name else ""
+        by = f", approved by {responder_name(answer)}" if answer else ""
+        return f"Airflow run {run.dag_id}/{run.run_id}{trigger}{by}"
 
     def on_kill(self) -> None:
-        """Airflow asked the task to stop: unwind, so that a runner stops its Spark session on the way out."""
+        """Raise when Airflow stops the task, so that the stack unwinds and a runner stops its Spark session."""
         from airflow.sdk.exceptions import AirflowTaskTerminated
 
-        raise AirflowTaskTerminated(f"{self.task_id} was told to stop; another run of the same form goes on with it")
+        raise AirflowTaskTerminated(f"{self.task_id} was stopped; another run with the same form continues it")
 
 
 class ReconcileOperator(PlannedOperator):
-    """Sees that every sink has followed, and emits the asset event of each table that changed.
+    """Finishes the reconciliation of every sink, and emits an asset event for each table that changed.
 
-    The event is that of `notify_complete`; its `rows` are those of the whole table, None where the plan cannot know.
+    The event is the same as that of `notify_complete`. Its `rows` count the whole table, or are None if the plan cannot
+    know them.
 
     Args:
         sink_assets: asset URI of every sink of the job.
@@ -153,16 +156,16 @@ class ReconcileOperator(PlannedOperator):
 
     def act(self, context: Context) -> None:
         master = self.jobmaster()
-        plan = self.planned(context, asked(context["params"], master.job))
-        left = context["ti"].xcom_pull(task_ids=ACT)
-        done = from_json(Done, left, f"what {ACT} left", hint="trigger a new run")
-        checkpoint_id = done.checkpoint_id
-        self.say_for_whom(checkpoint_id, done.timeline)
+        plan = self.planned(context, parse_form(context["params"], master.job))
+        value = context["ti"].xcom_pull(task_ids=ACT)
+        result = from_json(ActResult, value, f"XCom of {ACT}", hint="trigger a new run")
+        checkpoint_id = result.checkpoint_id
+        self.log_identity(checkpoint_id, result.timeline)
         master.finish_reconciliation(self.session(context))
         watermark = master.show(checkpoint_id).watermark if checkpoint_id else None
-        about = {"checkpoint_id": checkpoint_id, "timeline": done.timeline, "watermark": watermark}
+        about = {"checkpoint_id": checkpoint_id, "timeline": result.timeline, "watermark": watermark}
         for sink, rows in sorted(plan.rows.items()):
-            log.info("sink %s stands at checkpoint %d of timeline %s", sink, checkpoint_id, done.timeline)
+            log.info("sink %s is at checkpoint %d of timeline %s", sink, checkpoint_id, result.timeline)
             for alias in self.outlets:
                 if isinstance(alias, AssetAlias):
                     context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about | {"rows": rows})

@@ -1,4 +1,4 @@
-"""The approval operator shows a plan to a person; what is approved is what is then done."""
+"""Airflow operator that waits for a person to approve a plan."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from milepost.airflow.operators.base import RETURN_VALUE
-from milepost.airflow.operators.planned import (
+from milepost.airflow.operators.shown_plan import (
     PLAN_DIGEST,
     REJECTED_BY,
     ShownPlan,
     digest_of,
-    plan_of,
+    pull_plan,
     require_digest,
-    who_answered,
+    responder_name,
 )
 from milepost.airflow.task_output.task_log import keep_task_log_short
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APPROVAL_WITHIN = timedelta(days=1)
-"""How long a plan waits for an answer. Most plans are out of date long before: the head has moved by then."""
+"""How long a plan waits for an answer. Most plans are outdated long before, because the head has moved."""
 
 
 class PlanApprovalOperator(ApprovalOperator):
-    """Shows the plan of another task and parks until a person answers; a rejection skips everything that follows.
+    """Shows the plan of another task and waits for a person's answer. A rejection skips all downstream tasks.
 
-    Takes no worker slot and no triggerer while it waits.
+    While it waits it occupies neither a worker slot nor the triggerer.
 
     Args:
-        plan_task: the `PlanOperator` whose plan is shown.
+        plan_task: task id of the `PlanOperator`.
     """
 
     ui_color = "#fdf3d8"
 
     def __init__(self, *, plan_task: str, **kwargs: Any) -> None:
-        # What is shown is set when the plan is there.
+        # `execute` sets the real subject and body, from the plan.
         super().__init__(
             subject=plan_task,
             response_timeout=APPROVAL_WITHIN,
@@ -54,35 +54,35 @@ class PlanApprovalOperator(ApprovalOperator):
         self.plan_task = plan_task
 
     def execute(self, context: Context) -> Any:
-        plan = self._say_for_whom(context)
+        plan = self._log_plan(context)
         digest = digest_of(plan)
         self.subject, self.body = plan.subject, as_markdown([*plan.text, f"plan digest {digest}"])
         log.info("waiting for a person to approve or reject the plan of %s, digest %s", self.plan_task, digest)
         try:
             return super().execute(context)
-        except TaskAwaitingInput as parked:
-            # Airflow keeps it with the parked task, where no edit of an XCom reaches it.
-            kept = (parked.kwargs or {}) | {PLAN_DIGEST: digest}
-            raise TaskAwaitingInput(method_name=parked.method_name, kwargs=kept, timeout=parked.timeout) from None
+        except TaskAwaitingInput as waiting:
+            # Airflow stores these arguments with the deferred task, so that editing an XCom cannot change the digest.
+            kwargs = (waiting.kwargs or {}) | {PLAN_DIGEST: digest}
+            raise TaskAwaitingInput(method_name=waiting.method_name, kwargs=kwargs, timeout=waiting.timeout) from None
 
     def execute_complete(self, context: Context, event: dict[str, Any], plan_digest: str | None = None) -> Any:
-        """Take the answer. Returns it with the digest of the plan that was shown."""
-        require_digest(self._say_for_whom(context), plan_digest)
+        """Process the answer. Returns it with the digest of the plan that was shown."""
+        require_digest(self._log_plan(context), plan_digest)
         if "error" not in event:
             approved = self.APPROVE in event["chosen_options"]
-            log.info("approved by %s" if approved else "rejected by %s: nothing was changed", who_answered(event))
-            if not approved:  # skipping what follows returns no value, and a digest is of an approval alone
-                context["ti"].xcom_push(key=RETURN_VALUE, value={REJECTED_BY: who_answered(event)})
+            log.info("approved by %s" if approved else "rejected by %s: nothing was changed", responder_name(event))
+            if not approved:  # the skip below raises, so it returns no value; only an approval has a digest
+                context["ti"].xcom_push(key=RETURN_VALUE, value={REJECTED_BY: responder_name(event)})
         try:
             return {**super().execute_complete(context, event), PLAN_DIGEST: plan_digest}
         except HITLTimeoutError as error:
             raise AirflowFailException(
-                f"{self.task_id}: nobody answered within {APPROVAL_WITHIN}. Nothing was changed. Trigger a new run."
+                f"{self.task_id}: there was no answer within {APPROVAL_WITHIN}. Nothing was changed. Trigger a new run."
             ) from error
 
-    def _say_for_whom(self, context: Context) -> ShownPlan:
+    def _log_plan(self, context: Context) -> ShownPlan:
         keep_task_log_short()
-        plan = plan_of(context["ti"], self.plan_task)
+        plan = pull_plan(context["ti"], self.plan_task)
         log.info(
             "checkpoint %d, timeline %s, token %s: %s", plan.checkpoint_id, plan.timeline, plan.token, self.task_id
         )
@@ -90,5 +90,8 @@ class PlanApprovalOperator(ApprovalOperator):
 
 
 def as_markdown(lines: list[str]) -> str:
-    """Return the lines of a plan as a list of verbatim texts: nothing that a store or a spec says becomes markup."""
+    """Return the lines of a plan as a Markdown list of code spans, so that no text of a store or spec becomes markup.
+
+    ["roll back to `41`"] -> "* `roll back to '41'`"
+    """
     return "\n".join(f"* `{line.replace('`', chr(39))}`" for line in lines)

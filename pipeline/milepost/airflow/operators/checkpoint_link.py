@@ -1,4 +1,4 @@
-"""The button of a task that leads to its checkpoint on the Checkpoints page."""
+"""Extra link of a task that opens its checkpoint's page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointLink(BaseOperatorLink):
-    """Leads to the page of the checkpoint that a task acted for; to the page of its job, if it acted for none."""
+    """Links to the page of the task's checkpoint, or to all checkpoints of the job if it had none."""
 
     name = "Checkpoint"
 
@@ -26,8 +26,8 @@ class CheckpointLink(BaseOperatorLink):
         from milepost.jobspec.load.load import load_job
 
         assert isinstance(operator, JobOperator)
-        trigger = operator.beside(TRIGGER)
+        trigger = operator.sibling_id(TRIGGER)
         triggered = XCom.get_one(key=RETURN_VALUE, dag_id=ti_key.dag_id, task_id=trigger, run_id=ti_key.run_id)
-        shown = f"/{triggered['checkpoint_id']}" if triggered and "checkpoint_id" in triggered else ""
+        checkpoint = f"/{triggered['checkpoint_id']}" if triggered and "checkpoint_id" in triggered else ""
         job = urlencode({"job": load_job(operator.spec_path).spec.name})
-        return f"{checkpoints_url(quote(ti_key.dag_id))}{shown}?{job}"
+        return f"{checkpoints_url(quote(ti_key.dag_id))}{checkpoint}?{job}"

@@ -1,7 +1,7 @@
-"""The forms of a job's DAGs, as JSON schemas: what the trigger form shows.
+"""The trigger forms of a job's DAGs, as Airflow params.
 
-They say types and lists of words, which Airflow checks before a run exists, without a word of why in its dialog. All
-else about a value is for the first task to say.
+Their JSON schemas have only types and lists of choices. Airflow checks those before a run exists, but its dialog does
+not say why a value is refused. The first task checks the rest and reports the reason.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ HOW = "How"
 
 
 def switch(value: bool, title: str, description: str) -> Param:
-    """Return a checkbox."""
+    """Return the param of a checkbox."""
     return Param(value, type="boolean", title=title, description=description)
 
 
 def optional_text(title: str, description: str) -> Param:
-    """Return a text that may be left out."""
+    """Return the param of an optional text."""
     return Param(None, type=["null", "string"], title=title, description=description)
 
 
 def optional_id(title: str, description: str) -> Param:
-    """Return a checkpoint id that may be left out."""
+    """Return the param of an optional checkpoint id."""
     return Param(None, type=["null", "integer"], title=title, description=description)
 
 
 def optional_choice(values: list[str], title: str, description: str) -> Param:
-    """Return one of several words, which may be left out."""
+    """Return the param of an optional choice."""
     return Param(None, type=["null", "string"], enum=[None, *values], title=title, description=description)
 
 
 def what(titles: Mapping[str, str]) -> Param:
-    """Return the choice of an act, by name and title; it has no preset: nothing is done that nobody chose."""
+    """Return the param that chooses the act, by name and title. It has no default, so that a person must choose."""
     return Param(
         type="string",
         enum=list(titles),
         values_display=dict(titles),
         title=WHAT_TITLE,
-        description="Then fill in the section of this act alone; fields of another one are refused.",
+        description="Then fill in only the section of this act. Values in other sections are refused.",
         section=WHAT_TITLE,
     )
 
 
 def in_section(section: str, param: Param) -> Param:
-    """Return a field under the heading of a section."""
+    """Put a field into a section of the form, and return it."""
     param.schema["section"] = section
     return param
 
@@ -62,13 +62,13 @@ def epoch_form(*, until_caught_up: bool) -> dict[str, Param]:
     """Return the form of an epoch.
 
     Args:
-        until_caught_up: the preset of its switch: True where nobody would start a next run for what this one leaves.
+        until_caught_up: default of this field. True if no schedule would start another run for the remaining input.
     """
     return {
         UNTIL_CAUGHT_UP: switch(
             until_caught_up,
             "Until caught up",
-            "After this epoch trigger the next one, until there is no new input. Each is a run of its own.",
+            "After this epoch, trigger another run, until there is no new input.",
         ),
         TAKE_OVER: take_over(),
     }
@@ -78,27 +78,27 @@ def take_over() -> Param:
     return switch(
         False,
         "Take over",
-        "Abort the pending checkpoint of another session although its lease is alive, and fence it. "
-        "Safe at any time; it wastes the work of an epoch that still runs.",
+        "Abort the pending checkpoint of another session although its lease is valid, and fence that session. "
+        "This is always safe, but it discards the work of an epoch that is still running.",
     )
 
 
 def dry_run() -> Param:
-    return in_section(HOW, switch(False, "Only plan", "Log the plan and end. Nothing is changed."))
+    return in_section(HOW, switch(False, "Only plan", "Log the plan and stop. Nothing is changed."))
 
 
-def approve(silent: Sequence[str]) -> Param:
-    """Return the switch that has a person asked.
+def approve(unapproved: Sequence[str]) -> Param:
+    """Return the param of whether to wait for an approval.
 
     Args:
-        silent: acts that ask nobody.
+        unapproved: names of the acts that never wait for one.
     """
     return in_section(
         HOW,
         switch(
             True,
             "Wait for an approval",
-            "Show the plan under Required Actions and wait, a day at most, until a person approves or rejects it. Off: "
-            f"do it as soon as it is planned. Nobody is asked about {', '.join(silent)}.",
+            "Show the plan under Required Actions and wait up to one day until a person approves or rejects it. If "
+            f"this is off, the plan is carried out at once. {', '.join(unapproved)} never wait for an approval.",
         ),
     )

@@ -1,9 +1,15 @@
-"""The Airflow operators of an epoch: each does its own part of the protocol, through the job master.
+"""The Airflow operators of an epoch: each does one step of the protocol.
 
 Order: trigger_checkpoint, run_epoch, validate, complete_checkpoint (the commit point), notify_complete per sink,
-subsume; abort_checkpoint when one of the first four failed. Stopped before any of them, the store is in exactly the
-state which that position means. XComs carry ids and measured times, never data; everything heavy is imported while a
-task runs.
+subsume; abort_checkpoint if one of the first four failed. If the run stops between two tasks, the store is in the state
+that the protocol defines for that point, and a retry continues from it:
+
+    stopped after    the store has                                   visible
+    run_epoch        a pending checkpoint with all acknowledgements  nothing
+    complete         a completed checkpoint, unconfirmed sinks       what sinks have published
+    notify_complete  a completed checkpoint, confirmed sinks         everything
+
+Tasks exchange ids and measured times, never rows. Heavy modules are imported while a task runs.
 """
 
 from __future__ import annotations
@@ -23,19 +29,19 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
-from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, in_words
+from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, format_facts
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
+from milepost.airflow.operators.dag_ids import operate_dag_id
 from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
-from milepost.airflow.operators.handed_on import (
-    EpochTry,
-    HandedOn,
+from milepost.airflow.operators.skip_leaf import skip_request
+from milepost.airflow.operators.xcom import (
+    CheckpointXCom,
+    RanEpoch,
     TriggeredCheckpoint,
     UnpublishedSink,
     ValidatedCheckpoint,
-    left_by,
+    decode_xcom,
 )
-from milepost.airflow.operators.job_specs import operate_dag_id
-from milepost.airflow.operators.other_leaf import skip_of
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.codec.records import to_json
 from milepost.epoch.quantities import lasting
@@ -58,55 +64,57 @@ SUBSUME = "subsume"
 ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
-_TOLD = ("rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
-         "watermark", "sync_ms", "async_ms", "alignment_ms")  # fmt: skip
-"""What the log of an epoch says of the checkpoint that it has completed."""
+_LOGGED_FIGURES = (
+    "rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
+    "watermark", "sync_ms", "async_ms", "alignment_ms",
+)  # fmt: skip
+"""The figures of a completed checkpoint that the task logs."""
 
 
 class EpochOperator(JobOperator):
     """Base of the Airflow operators of an epoch."""
 
     def execute(self, context: Context) -> Any:
-        """As `JobOperator` does; a later try says first what it means for the earlier ones."""
+        """Run the task as `JobOperator` does. A retry first logs what it means for earlier tries."""
         if (number := context["ti"].try_number) > 1:
             log.info(
-                "try %d of %s goes on from what is stored: what an earlier try has done, or may still write, counts "
+                "try %d of %s continues from the stored state: what an earlier try did, or may still write, counts "
                 "once or not at all",
                 number,
                 self.task_id,
             )
         return super().execute(context)
 
-    def triggered(self, context: Context) -> TriggeredCheckpoint:
-        """Return what `trigger_checkpoint` of this run left.
+    def triggered_checkpoint(self, context: Context) -> TriggeredCheckpoint:
+        """Return the result of this run's `trigger_checkpoint`.
 
-        Raises: AirflowFailException: it left no checkpoint. StateCorrupt: what was left is something else.
+        Raises: AirflowFailException: it has no checkpoint. StateCorrupt: the XCom has another shape.
         """
         ti = context["ti"]
-        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.beside(TRIGGER))
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.sibling_id(TRIGGER))
         if not triggered or "checkpoint_id" not in triggered:
             raise AirflowFailException(
-                f"{ti.task_id}: this run has no checkpoint: {TRIGGER} left no id, expected one. "
+                f"{ti.task_id}: this run has no checkpoint: {TRIGGER} returned no id, expected one. "
                 f"Nothing was done. Clear the run from {TRIGGER} on, or trigger a new run."
             )
-        return left_by(TRIGGER, TriggeredCheckpoint, triggered)
+        return decode_xcom(TRIGGER, TriggeredCheckpoint, triggered)
 
-    def pending(self, context: Context) -> TriggeredCheckpoint | EpochTry:
-        """Return whom the newest try of `run_epoch` acted for; where it left nothing, what `triggered` returns.
+    def pending_checkpoint(self, context: Context) -> TriggeredCheckpoint | RanEpoch:
+        """Return the result of `run_epoch`, or that of `trigger_checkpoint` if `run_epoch` has none.
 
-        One request of Airflow where two would say the same. Raises: as `triggered`.
+        Both identify the checkpoint, so one XCom request is usually enough. Raises: as `triggered_checkpoint`.
         """
-        ran = context["ti"].xcom_pull(task_ids=self.beside(RUN))
-        return left_by(RUN, EpochTry, ran) if ran else self.triggered(context)
+        ran = context["ti"].xcom_pull(task_ids=self.sibling_id(RUN))
+        return decode_xcom(RUN, RanEpoch, ran) if ran else self.triggered_checkpoint(context)
 
-    def say_for(self, acting: HandedOn) -> int:
-        """Log the first line of a task, see `say_for_whom`. Returns the checkpoint id."""
-        self.say_for_whom(acting.checkpoint_id, acting.timeline, acting.token)
+    def log_checkpoint(self, acting: CheckpointXCom) -> int:
+        """Log the first line of a task, see `log_identity`. Returns the checkpoint id."""
+        self.log_identity(acting.checkpoint_id, acting.timeline, acting.token)
         return acting.checkpoint_id
 
     @contextmanager
-    def timed(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
-        """Give a job master, and a clock that measures the block as this step of the epoch."""
+    def timed_step(self, step: str) -> Iterator[tuple[JobMaster, StepClock]]:
+        """Yield a job master, and a clock that measures the block as this step of the epoch."""
         master, clock = self.jobmaster(), StepClock()
         clock(step)
         yield master, clock
@@ -114,69 +122,69 @@ class EpochOperator(JobOperator):
 
 
 class TriggerCheckpointOperator(EpochOperator):
-    """Claims the timeline, sweeps, plans, and records the pending checkpoint; or finds that there is nothing to do."""
+    """Claims the timeline, sweeps, plans, and records the pending checkpoint. Skips if there is nothing to do."""
 
     def act(self, context: Context) -> Any:
         from milepost.jobmaster.jobmaster import NothingToDo, report_lines
 
-        def tell(report: list[dict[str, str]]) -> None:
+        def log_report(report: list[dict[str, str]]) -> None:
             for line in report_lines(report):
                 log.info("%s", line)
 
         take_over = bool(context["params"].get(TAKE_OVER, False))
         master, session = self.jobmaster(), self.session(context)
-        triggered = master.trigger(session, take_over=take_over, tell=tell)
+        triggered = master.trigger(session, take_over=take_over, tell=log_report)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
             if triggered.status == "covered" and session.run.run_type == "backfill":
                 log.info("to process past input again, trigger %s: backfill", operate_dag_id(master.job.spec.name))
-            # Skipping by exception returns no value: the reason is left for `subsume` by hand.
+            # Skipping by exception returns no value, so the reason for `subsume` is pushed explicitly.
             context["ti"].xcom_push(key=RETURN_VALUE, value={"nothing_to_do": triggered.status})
-            raise DownstreamTasksSkipped(tasks=[self.beside(RUN)])
+            raise DownstreamTasksSkipped(tasks=[self.sibling_id(RUN)])
         acting = TriggeredCheckpoint(
             triggered.checkpoint_id, triggered.timeline, triggered.token, triggered.epoch, triggered.times
         )
-        self.say_for(acting)
+        self.log_checkpoint(acting)
         if triggered.summary:
-            log.info("epoch %d is planned: %s", acting.epoch, in_words(triggered.summary))
+            log.info("epoch %d is planned: %s", acting.epoch, format_facts(triggered.summary))
         else:
             log.info("epoch %d was planned by an earlier try of this task", acting.epoch)
         return to_json(acting)
 
 
 class CheckpointOperator(EpochOperator):
-    """Base of the operators that link to the page of their checkpoint: a person looks there first."""
+    """Base of the operators that link to the page of their checkpoint."""
 
     operator_extra_links = (CheckpointLink(),)
 
 
 class RunEpochOperator(CheckpointOperator):
-    """Runs the epoch's Spark job under a token of this try (I3), up to acknowledgements, verdict and `_metadata`."""
+    """Runs the epoch's Spark job under this try's token (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> Any:
         from milepost.spark.driver.open_runner import open_runner
 
-        acting = self.triggered(context)
-        checkpoint_id = self.say_for(acting)
+        acting = self.triggered_checkpoint(context)
+        checkpoint_id = self.log_checkpoint(acting)
         session, runner = self.session(context), open_runner()
         report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         token = report.metadata.token
-        log.info("every subtask has acknowledged checkpoint %d, token %d: %s", checkpoint_id, token, in_words(done))
-        figures = figures_of(report.metadata)
-        return to_json(EpochTry(checkpoint_id, acting.timeline, token, figures, Unrecorded(report.unrecorded)))
+        log.info("every subtask has acknowledged checkpoint %d, token %d: %s", checkpoint_id, token, format_facts(done))
+        figures = epoch_figures(report.metadata)
+        return to_json(RanEpoch(checkpoint_id, acting.timeline, token, figures, Unrecorded(report.unrecorded)))
 
     def on_kill(self) -> None:
-        """Airflow asked the task to stop: unwind, so that the runner stops its Spark session on the way out."""
+        """Raise when Airflow stops the task, so that the stack unwinds and the runner stops its Spark session."""
         raise AirflowTaskTerminated(
-            f"{self.task_id} was told to stop: its worker goes down, Airflow has begun another try, or somebody marked "
-            f"it. Nothing of this try is visible. The checkpoint stays pending: the next try goes on with it; where "
-            f"there is none, {ABORT} or the next run gives it up."
+            f"{self.task_id} was stopped: its worker is shutting down, Airflow has started another try, or somebody "
+            "marked it. None of its rows are visible. The checkpoint stays pending: the next try continues it; without "
+            f"one, {ABORT} or the next run aborts it."
         )
 
 
-def figures_of(metadata: CheckpointMetadata) -> str:
-    """Return what an epoch did, in one line: rows in, out, late and bad, and how far its watermark was behind."""
+def epoch_figures(metadata: CheckpointMetadata) -> str:
+    """Return the figures of an epoch on one line: `1,200 rows in, 40 out, 0 late, 0 bad, lag 5 min`."""
     from milepost.epoch.summary import summary_of, watermark_of
 
     of = summary_of(metadata)
@@ -188,17 +196,17 @@ def figures_of(metadata: CheckpointMetadata) -> str:
 
 
 class ValidateOperator(EpochOperator):
-    """Reads the quality verdict that `run_epoch` stored beside the acknowledgements, and decides."""
+    """Reads the quality verdict that `run_epoch` stored, and vetoes the checkpoint if it failed."""
 
     def act(self, context: Context) -> Any:
-        acting = self.pending(context)
-        checkpoint_id = self.say_for(acting)
-        with self.timed("validate") as (master, clock):
+        acting = self.pending_checkpoint(context)
+        checkpoint_id = self.log_checkpoint(acting)
+        with self.timed_step("validate") as (master, clock):
             verdict = master.validate(self.session(context), checkpoint_id)
         log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
         for sink in verdict.verdicts:
-            judged = {"rows": sink.rows, "expectations": len(sink.expectations)}
-            log.info("sink %s: %s, %s", sink.sink, sink.status.value, in_words(judged))
+            counts = {"rows": sink.rows, "expectations": len(sink.expectations)}
+            log.info("sink %s: %s, %s", sink.sink, sink.status.value, format_facts(counts))
         unrecorded = Unrecorded(acting.unrecorded.requests + clock.requests("validate"))
         return to_json(ValidatedCheckpoint(checkpoint_id, acting.timeline, acting.token, unrecorded))
 
@@ -206,20 +214,20 @@ class ValidateOperator(EpochOperator):
 class CompleteCheckpointOperator(CheckpointOperator):
     """The commit point: after this transition the checkpoint is the head.
 
-    Returns: one entry per sink that must be told; `notify_complete` of a job with several is mapped over it.
+    Returns one entry per sink that must publish it. With several sinks, `notify_complete` is mapped over the entries.
     """
 
     def act(self, context: Context) -> Any:
-        left = context["ti"].xcom_pull(task_ids=self.beside(VALIDATE))
-        judged = left_by(VALIDATE, ValidatedCheckpoint, left) if left else self.pending(context)
-        checkpoint_id = self.say_for(judged)
-        with self.timed("complete") as (master, clock):
+        value = context["ti"].xcom_pull(task_ids=self.sibling_id(VALIDATE))
+        validated = decode_xcom(VALIDATE, ValidatedCheckpoint, value) if value else self.pending_checkpoint(context)
+        checkpoint_id = self.log_checkpoint(validated)
+        with self.timed_step("complete") as (master, clock):
             completed = master.complete(self.session(context), checkpoint_id)
-        master.keep_times(checkpoint_id, completed.token, clock, judged.unrecorded.requests)
+        master.keep_times(checkpoint_id, completed.token, clock, validated.unrecorded.requests)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
-        log.info("%s", in_words({name: completed.summary.get(name) for name in _TOLD}))
-        return to_json([UnpublishedSink(checkpoint_id, judged.timeline, completed.token, sink) for sink in sinks])
+        log.info("%s", format_facts({name: completed.summary.get(name) for name in _LOGGED_FIGURES}))
+        return to_json([UnpublishedSink(checkpoint_id, validated.timeline, completed.token, sink) for sink in sinks])
 
 
 class NotifyCompleteOperator(EpochOperator):
@@ -227,8 +235,8 @@ class NotifyCompleteOperator(EpochOperator):
 
     Args:
         sink_assets: asset URI of every sink of the job.
-        committed: one entry of what `complete_checkpoint` returned, of a task that is mapped over it; None: the task
-            is the only one, and takes all that was returned.
+        committed: one entry of the result of `complete_checkpoint`, for a mapped task; None: the task is not mapped and
+            processes all entries.
     """
 
     def __init__(self, *, sink_assets: dict[str, str], committed: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -238,53 +246,56 @@ class NotifyCompleteOperator(EpochOperator):
 
     def act(self, context: Context) -> Any:
         if self.committed is not None:
-            return self._publish(context, left_by(COMPLETE, UnpublishedSink, self.committed))
-        left = context["ti"].xcom_pull(task_ids=self.beside(COMPLETE))
-        committed = left_by(COMPLETE, tuple[UnpublishedSink, ...], left)
+            return self._publish(context, decode_xcom(COMPLETE, UnpublishedSink, self.committed))
+        value = context["ti"].xcom_pull(task_ids=self.sibling_id(COMPLETE))
+        committed = decode_xcom(COMPLETE, tuple[UnpublishedSink, ...], value)
         if not committed:
-            raise AirflowSkipException(f"{COMPLETE} left no sink to publish")
-        return [self._publish(context, one) for one in committed]
+            raise AirflowSkipException(f"{COMPLETE} returned no sink to publish")
+        return [self._publish(context, sink) for sink in committed]
 
     def _publish(self, context: Context, committed: UnpublishedSink) -> dict[str, Any]:
-        checkpoint_id, sink = self.say_for(committed), committed.sink
-        with self.timed(f"notify {sink}") as (master, clock):
+        checkpoint_id, sink = self.log_checkpoint(committed), committed.sink
+        with self.timed_step(f"notify {sink}") as (master, clock):
             published = master.notify_complete(self.session(context), checkpoint_id, sink)
         master.keep_times(checkpoint_id, committed.token, clock)
-        log.info("sink %s stands at checkpoint %d: %s", sink, checkpoint_id, in_words(to_json(published)))
-        about = {name: getattr(published, name) for name in ("checkpoint_id", "timeline", "watermark", "rows")}
+        log.info("sink %s is at checkpoint %d: %s", sink, checkpoint_id, format_facts(to_json(published)))
+        extra = {name: getattr(published, name) for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
             if isinstance(alias, AssetAlias):
-                context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about)
-        return about | {"sink": sink}
+                context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=extra)
+        return extra | {"sink": sink}
 
 
 class SubsumeOperator(EpochOperator):
-    """Drops checkpoints beyond the retention; then, when the form asked for it, triggers the successor of this run."""
+    """Subsumes checkpoints beyond the retention, then triggers the next run if the form has `until_caught_up`."""
 
     def act(self, context: Context) -> None:
-        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.beside(TRIGGER))
+        triggered: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=self.sibling_id(TRIGGER))
         if not triggered:
-            raise AirflowSkipException(f"{TRIGGER} left this run nothing to do: another session holds the lease")
+            raise AirflowSkipException(f"{TRIGGER} was skipped: another session holds the lease")
         nothing_to_do = triggered.get("nothing_to_do")
         if nothing_to_do == "covered":
-            raise AirflowSkipException("this run is already covered: nothing to do")
-        acting = self.pending(context) if nothing_to_do is None else None
+            raise AirflowSkipException("a later epoch already covers this run: nothing to do")
+        acting = self.pending_checkpoint(context) if nothing_to_do is None else None
         if acting is not None:
-            self.say_for(acting)
+            self.log_checkpoint(acting)
         else:
-            log.info("no checkpoint in this run (%s): subsuming what older ones left", nothing_to_do)
-        with self.timed("subsume") as (master, clock):
-            log.info("subsumed: %s", in_words(to_json(master.subsume(self.session(context)))))
+            log.info("no checkpoint in this run (%s): subsuming older checkpoints", nothing_to_do)
+        with self.timed_step("subsume") as (master, clock):
+            log.info("subsumed: %s", format_facts(to_json(master.subsume(self.session(context)))))
         if acting is not None:
             master.keep_times(acting.checkpoint_id, acting.token, clock)
             telemetry = master.telemetry()
             if telemetry is not None:
                 telemetry.completed(master.job.spec.name, master.show(acting.checkpoint_id))
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
-            raise self.successor(context)
+            raise self.next_run_request(context)
 
-    def successor(self, context: Context) -> DagRunTriggerException:
-        """The request for the next run. Its id follows from this run's: a cleared task asks for the same one again."""
+    def next_run_request(self, context: Context) -> DagRunTriggerException:
+        """Return the exception that triggers the next run.
+
+        The next run's id is a hash of this run's id, so a cleared task requests the same run, which Airflow skips.
+        """
         run = context["dag_run"]
         origin = hashlib.sha256(run.run_id.encode()).hexdigest()[:16]
         conf = {UNTIL_CAUGHT_UP: True}
@@ -305,7 +316,7 @@ class SubsumeOperator(EpochOperator):
 
 
 class AbortCheckpointOperator(CheckpointOperator):
-    """Gives up the pending checkpoint of a failed run, discards its files, and ends by failing unless tolerated."""
+    """Aborts the pending checkpoint of a failed run, discards its files, then fails unless the failure is tolerated."""
 
     ui_color = "#f7e8e8"
 
@@ -313,26 +324,27 @@ class AbortCheckpointOperator(CheckpointOperator):
         from milepost.jobmaster.jobmaster import AbortedCheckpoint
 
         ti = context["ti"]
-        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.beside(TRIGGER))
+        triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.sibling_id(TRIGGER))
         failure = self.failure(ti)
         checkpoint_id: int | None = None
         if triggered and "checkpoint_id" in triggered:
-            checkpoint_id = self.say_for(self.pending(context))
-        # A trigger that died between its transition and its XCom left a checkpoint that only the manifest knows.
+            checkpoint_id = self.log_checkpoint(self.pending_checkpoint(context))
+        # If trigger_checkpoint died between its transition and its XCom, only the manifest has the checkpoint.
         master = self.jobmaster()
         outcome = master.abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
         if checkpoint_id is None and outcome.outcome == "nothing_pending":
             raise AirflowFailException(
-                f"{TRIGGER} failed before it recorded a checkpoint of this run: {failure.detail}. Nothing is discarded."
+                f"{TRIGGER} failed before it recorded a checkpoint: {failure.detail}. There was nothing to discard."
             )
         checkpoint_id = outcome.checkpoint_id if isinstance(outcome, AbortedCheckpoint) else checkpoint_id
         log.info("checkpoint %s: %s (%s: %s)", checkpoint_id, outcome.outcome, failure.reason, failure.detail)
         if not isinstance(outcome, AbortedCheckpoint):
             raise AirflowFailException(
-                f"checkpoint {checkpoint_id} is not this run's to abort ({outcome.outcome}), nothing was discarded. "
-                f"Failed: {failure.reason}: {failure.detail}"
+                f"checkpoint {checkpoint_id} was not aborted ({outcome.outcome}): it is not pending in this run. "
+                f"Nothing was discarded. Failed: {failure.reason}: {failure.detail}"
             )
-        # What does not count (a lost task, a bug) does not fail the job, but nobody has agreed to tolerate it either.
+        # A failure that does not count (a lost task, a bug) does not fail the job, but `tolerable_failures` does not
+        # cover it either, so the run fails.
         if not (outcome.counted and outcome.tolerated):
             operate = operate_dag_id(master.job.spec.name)
             failed = outcome.job_status == "failed"
@@ -346,15 +358,19 @@ class AbortCheckpointOperator(CheckpointOperator):
                 else "",
             )
         log.warning("the failure is tolerated (`tolerable_failures`): the run counts as successful")
-        raise skip_of(self.beside(SUBSUME), context)
+        raise skip_request(self.sibling_id(SUBSUME), context)
 
     def failure(self, ti: Any) -> Failure:
-        """Return why the run failed: what the last task that failed left behind."""
+        """Return the failure of the last failed task, or a lost task if none recorded a failure.
+
+        A lost task is the first one without a result: trigger_checkpoint and run_epoch returned, validate did not ->
+        validate was lost.
+        """
         for task_id in reversed(BEFORE_THE_COMMIT_POINT):
-            left = ti.xcom_pull(task_ids=self.beside(task_id), key=FAILURE_KEY)
-            if left is not None:
-                return Failure.from_xcom(left, task_id)
-        done = [name for name in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=self.beside(name)) is not None]
+            value = ti.xcom_pull(task_ids=self.sibling_id(task_id), key=FAILURE_KEY)
+            if value is not None:
+                return Failure.from_xcom(value, task_id)
+        done = [name for name in BEFORE_THE_COMMIT_POINT if ti.xcom_pull(task_ids=self.sibling_id(name)) is not None]
         following = BEFORE_THE_COMMIT_POINT[len(done) : len(done) + 1]
         if following == (TRIGGER,):
             return Failure.from_xcom(None, TRIGGER, CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE)

@@ -1,6 +1,7 @@
-"""The pages of all jobs and of one, and the notes of runs, as a plugin: what every process of Airflow loads.
+"""Airflow plugin that registers Milepost's pages and listeners.
 
-The pages themselves need FastAPI, which takes longer to import than all of that; they are loaded by the first request.
+Every Airflow process imports this module. FastAPI, which the pages need, is slow to import, so the first request
+loads it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LazyPages:
-    """The ASGI application that Airflow's server mounts: it imports the pages when it is first asked."""
+    """The ASGI application that Airflow's server mounts. It imports the pages on the first request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

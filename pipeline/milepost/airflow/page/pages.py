@@ -1,7 +1,7 @@
-"""The application of all pages, which `checkpoints_page.py` mounts in Airflow's server.
+"""The FastAPI application with all pages; `checkpoints_page.py` mounts it in Airflow's server.
 
-Reads only: every route is a GET, and what acts is a form of Airflow's own. A page is a module of `routes`, with a
-router; those of a job are included below its DAG's address, where the right to see the DAG is asked for all of them.
+The pages are read-only: every route is a GET, and acts go through Airflow's own trigger form. Each page is a module of
+`routes` with a router. The routers of a job are included below its DAG's URL, which checks the right to read the DAG.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from milepost.airflow.page.frame.access import READS_DAG
 from milepost.airflow.page.frame.rendering import STATIC, page
 from milepost.airflow.page.jobs.job_page import JobPage
-from milepost.airflow.page.jobs.next_step import step_of_error
+from milepost.airflow.page.jobs.suggested_action import action_after_error
 from milepost.airflow.page.routes import (
     charts,
     checkpoint,
@@ -32,36 +32,37 @@ from milepost.errors import CheckpointError, NotFound
 from milepost.runbook.addresses import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
-pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # the same for everybody: no right is needed
+pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # no job data: needs no rights
 
-for of_a_job in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form):
-    pages.include_router(of_a_job.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
+for job_route in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form):
+    pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment.router)
 pages.include_router(runbook.router)
 
 
 @pages.exception_handler(CheckpointError)
-def refused(request: Request, error: CheckpointError) -> HTMLResponse:
-    """Return the page of why there is nothing to see: 404 for what does not exist, 503 for what cannot be read now."""
+def checkpoint_error_page(request: Request, error: CheckpointError) -> HTMLResponse:
+    """Return the page of an error of ours: 404 for a missing object, 503 for one that is unreadable now."""
     status_code = 404 if isinstance(error, NotFound) else 503
-    hint = error.hint or step_of_error(error).words
-    return _problem(request, status_code, error.message, hint, runbook=page_of(error))
+    hint = error.hint or action_after_error(error).text
+    return _problem_page(request, status_code, error.message, hint, runbook=page_of(error))
 
 
 @pages.exception_handler(HTTPException)
-def denied(request: Request, error: HTTPException) -> HTMLResponse:
-    """Return the page of what Airflow refuses: no login, or no right to see the DAG."""
-    return _problem(request, error.status_code, str(error.detail), "")
+def http_error_page(request: Request, error: HTTPException) -> HTMLResponse:
+    """Return the page of an HTTP error, such as a missing login or no right to read the DAG."""
+    return _problem_page(request, error.status_code, str(error.detail), "")
 
 
 @pages.exception_handler(RequestValidationError)
-def misaddressed(request: Request, error: RequestValidationError) -> HTMLResponse:
-    """Return the page of an address whose parts are not what they should be."""
-    return _problem(request, 422, "There is no such page.", "; ".join(str(one["msg"]) for one in error.errors()))
+def invalid_url_page(request: Request, error: RequestValidationError) -> HTMLResponse:
+    """Return the page of a URL with an invalid path segment or query parameter."""
+    messages = "; ".join(str(invalid["msg"]) for invalid in error.errors())
+    return _problem_page(request, 422, "There is no such page.", messages)
 
 
-def _problem(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:
-    opened: JobPage | None = getattr(request.state, "job_page", None)
-    if opened is not None:
-        return opened.render("job_problem.html", None, status_code, problem=problem, hint=hint, runbook=runbook)
+def _problem_page(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:
+    job_page: JobPage | None = getattr(request.state, "job_page", None)
+    if job_page is not None:
+        return job_page.render("job_problem.html", None, status_code, problem=problem, hint=hint, runbook=runbook)
     return page(request, "problem.html", status_code, problem=problem, hint=hint, runbook=runbook)

@@ -1,4 +1,4 @@
-"""The facts of a run that has ended, from what its tasks left in XComs: one line of it, and why it failed."""
+"""Summarize a finished run from its XComs: one line, and why it failed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.airflow.operate.act import Done
+from milepost.airflow.operate.act import ActResult
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
-from milepost.airflow.operators.handed_on import EpochTry, left_by
-from milepost.airflow.operators.job_specs import EPOCH_SUFFIX, OPERATE_SUFFIX
-from milepost.airflow.operators.planned import REJECTED_BY, ShownPlan
+from milepost.airflow.operators.dag_ids import EPOCH_SUFFIX, OPERATE_SUFFIX
+from milepost.airflow.operators.shown_plan import REJECTED_BY, ShownPlan
+from milepost.airflow.operators.xcom import RanEpoch, decode_xcom
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.codec.records import from_json
 from milepost.errors import StateCorrupt
 
-Left = Mapping[tuple[str, str], Any]
-"""What the tasks of a run left, by task id and key."""
+XComs = Mapping[tuple[str, str], Any]
+"""XCom values of a run, by task id and key."""
 
 _EPOCH_TASKS = (*reversed(tasks.BEFORE_THE_COMMIT_POINT), tasks.NOTIFY, tasks.SUBSUME, tasks.ABORT)
 _OPERATE_TASKS = (PLAN, APPROVAL, ACT, RECONCILE)
@@ -26,12 +26,13 @@ _OPERATE_TASKS = (PLAN, APPROVAL, ACT, RECONCILE)
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is told of a run.
+    """The summary of a finished run. Templates of notifiers read these fields.
 
     Attributes:
-        job: its name. what: the act of the form; "epoch". checkpoint_id: that it was about; None: none.
-        line: all of it in one line. reason: name of a `CheckpointFailureReason`, detail and step: why it failed, and
-            what to do; runbook: where more is said. "" for what nobody knows, or of a run that did not fail.
+        job: name of the job. what: name of the act, or "epoch". checkpoint_id: None if there was none.
+        line: the summary on one line.
+        reason: name of a `CheckpointFailureReason`. detail: why it failed. step: what to do. runbook: URL of its page.
+            All four are "" for a run that did not fail, or if unknown.
     """
 
     job: str
@@ -44,8 +45,8 @@ class RunFacts:
     runbook: str = ""
 
 
-def keys_of(dag_id: str) -> list[tuple[str, str]]:
-    """Return what to read of a run's XComs, by task id and key; [] of a DAG that is none of a job's."""
+def xcom_keys(dag_id: str) -> list[tuple[str, str]]:
+    """Return the XComs to read for a run, as task id and key; [] if the DAG is not one of a job."""
     if dag_id.endswith(EPOCH_SUFFIX):
         return _keys((tasks.TRIGGER, tasks.RUN), _EPOCH_TASKS)
     return _keys((PLAN, APPROVAL, ACT), _OPERATE_TASKS) if dag_id.endswith(OPERATE_SUFFIX) else []
@@ -55,71 +56,71 @@ def _keys(returning: tuple[str, ...], failing: tuple[str, ...]) -> list[tuple[st
     return [*((task, RETURN_VALUE) for task in returning), *((task, FAILURE_KEY) for task in failing)]
 
 
-def facts_of(dag_id: str, failed: bool, left: Left) -> RunFacts:
+def run_facts(dag_id: str, failed: bool, xcoms: XComs) -> RunFacts:
     """Return the facts of a run of a job's DAG.
 
     Args:
-        left: at least what `keys_of` names, as far as it is there.
-    Raises: StateCorrupt: a task left something else.
+        xcoms: the existing XComs among those of `xcom_keys`.
+    Raises: StateCorrupt: an XCom has another shape.
     """
     epoch = dag_id.endswith(EPOCH_SUFFIX)
     job = dag_id.removesuffix(EPOCH_SUFFIX if epoch else OPERATE_SUFFIX)
-    failure = _failure(_EPOCH_TASKS if epoch else _OPERATE_TASKS, left) if failed else None
-    what, checkpoint_id, line = _epoch(left, failed) if epoch else _act(left, failed)
+    failure = _failure(_EPOCH_TASKS if epoch else _OPERATE_TASKS, xcoms) if failed else None
+    what, checkpoint_id, line = _epoch(xcoms, failed) if epoch else _act(xcoms, failed)
     if failure is None:
         return RunFacts(job, what, checkpoint_id, line)
     line = f"{line}: {failure.reason}: {failure.detail}"
-    step = "; ".join(filter(None, (failure.step, _step_after(failure, left) if epoch else "")))
+    step = "; ".join(filter(None, (failure.step, _step_after(failure, xcoms) if epoch else "")))
     why = (failure.reason, failure.detail, step, failure.runbook)
     return RunFacts(job, what, checkpoint_id, line, *why)
 
 
-def _failure(task_ids: tuple[str, ...], left: Left) -> Failure:
-    """Return why a run failed: what the task that failed left; the one that aborts only repeats it."""
+def _failure(task_ids: tuple[str, ...], xcoms: XComs) -> Failure:
+    """Return the failure of the task that failed. That of `abort_checkpoint` comes last, because it repeats another."""
     for task_id in task_ids:
-        value = left.get((task_id, FAILURE_KEY))
+        value = xcoms.get((task_id, FAILURE_KEY))
         if value is not None:
             return Failure.from_xcom(value, task_id)
     return Failure.from_xcom(None, None)
 
 
-def _step_after(failure: Failure, left: Left) -> str:
-    """Return what giving up the epoch has left to do; "": nothing more than the failure itself."""
-    value = left.get((tasks.ABORT, FAILURE_KEY))
+def _step_after(failure: Failure, xcoms: XComs) -> str:
+    """Return the further step that the abort of the epoch requires; "" if there is none."""
+    value = xcoms.get((tasks.ABORT, FAILURE_KEY))
     aborted = None if value is None else Failure.from_xcom(value, tasks.ABORT)
     return "" if aborted is None or aborted == failure else aborted.step
 
 
-def _epoch(left: Left, failed: bool) -> tuple[str, int | None, str]:
-    triggered = left.get((tasks.TRIGGER, RETURN_VALUE))
+def _epoch(xcoms: XComs, failed: bool) -> tuple[str, int | None, str]:
+    triggered = xcoms.get((tasks.TRIGGER, RETURN_VALUE))
     if isinstance(triggered, Mapping) and "nothing_to_do" in triggered:
         return "epoch", None, f"nothing to do: {str(triggered['nothing_to_do']).replace('_', ' ')}"
     if not isinstance(triggered, Mapping) or "checkpoint_id" not in triggered:
         return "epoch", None, "no checkpoint" if failed else "nothing to do: another session held the job"
     checkpoint_id = triggered["checkpoint_id"]
     if not isinstance(checkpoint_id, int):
-        raise StateCorrupt(f"what {tasks.TRIGGER} left: checkpoint_id: expected an integer, got {checkpoint_id!r}")
+        raise StateCorrupt(f"XCom of {tasks.TRIGGER}: checkpoint_id: expected an integer, got {checkpoint_id!r}")
     if failed:
-        committed = any((task, FAILURE_KEY) in left for task in (tasks.NOTIFY, tasks.SUBSUME))
+        committed = any((task, FAILURE_KEY) in xcoms for task in (tasks.NOTIFY, tasks.SUBSUME))
         return "epoch", checkpoint_id, f"checkpoint {checkpoint_id} {'is completed, but' if committed else 'failed'}"
-    ran = left_by(tasks.RUN, EpochTry, left.get((tasks.RUN, RETURN_VALUE)))
+    ran = decode_xcom(tasks.RUN, RanEpoch, xcoms.get((tasks.RUN, RETURN_VALUE)))
     return "epoch", checkpoint_id, f"checkpoint {checkpoint_id}: {ran.figures}"
 
 
-def _act(left: Left, failed: bool) -> tuple[str, int | None, str]:
-    value = left.get((PLAN, RETURN_VALUE))
+def _act(xcoms: XComs, failed: bool) -> tuple[str, int | None, str]:
+    value = xcoms.get((PLAN, RETURN_VALUE))
     if value is None:
         return "plan", None, "nothing was planned"
-    plan = from_json(ShownPlan, value, f"plan that {PLAN} left")
+    plan = from_json(ShownPlan, value, f"plan in the XCom of {PLAN}")
     about = plan.checkpoint_id or None
     if failed:
         return plan.what, about, plan.subject
-    done = left.get((ACT, RETURN_VALUE))
+    done = xcoms.get((ACT, RETURN_VALUE))
     if done is None:
-        answer = left.get((APPROVAL, RETURN_VALUE))
+        answer = xcoms.get((APPROVAL, RETURN_VALUE))
         if isinstance(answer, Mapping) and REJECTED_BY in answer:
             return plan.what, about, f"{plan.subject}: rejected by {answer[REJECTED_BY]}"
         outcome = "nothing to do" if plan.idle else "only planned"
         return plan.what, about, f"{plan.subject}: {outcome}"
-    said = from_json(Done, done, f"what {ACT} left")
-    return plan.what, about, "; ".join((f"{plan.subject}: {said.outcome.replace('_', ' ')}", *said.text))
+    result = from_json(ActResult, done, f"XCom of {ACT}")
+    return plan.what, about, "; ".join((f"{plan.subject}: {result.outcome.replace('_', ' ')}", *result.text))

@@ -1,10 +1,9 @@
-"""A listener of Airflow's scheduler writes the note of a run that has ended: its figures in one line, or its reason.
+"""Scheduler listener that writes a summary line into the note of a finished run.
 
-No task can: neither Airflow's task interface nor its execution API sets the note of a run that is there. The listener
-gets the run within the scheduler's own transaction, so that the note is kept with the run's state or not at all. It
-reads what the run's tasks left, once per run of a job's DAGs, and for other DAGs nothing; what somebody else wrote
-stays below its own line; what it cannot read leaves the run without one, and says why in the scheduler's log. Nothing
-is decided by a note.
+A task cannot do this: neither Airflow's task interface nor its execution API can set the note of an existing run. The
+listener runs within the scheduler's transaction, so note and run state are stored together or not at all. It reads
+XComs only for the DAGs of jobs. It preserves what other people wrote into the note. If it fails, the run has no line
+and the scheduler's log has the reason. No code depends on a note.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OURS = "milepost: "
-"""How the line begins that is written here, and written anew when a cleared run ends again."""
+"""Prefix of our line, which is replaced when a cleared run ends again."""
 
 MAX_NOTE_CHARS = 1_000
-"""As Airflow keeps it."""
+"""Airflow's limit."""
 
 
 @hookimpl
@@ -39,10 +38,10 @@ def on_dag_run_failed(dag_run: DagRun, msg: str) -> None:
 
 
 def note_run(dag_run: DagRun, *, failed: bool) -> None:
-    """Write a run's line into its note, within the transaction that its state is set in."""
+    """Write a run's line into its note, within the transaction that sets its state."""
     from sqlalchemy.orm import object_session
 
-    from milepost.airflow.operators.job_specs import is_of_a_job
+    from milepost.airflow.operators.dag_ids import is_of_a_job
 
     session: Any = object_session(dag_run) if is_of_a_job(dag_run.dag_id) else None
     if session is None:
@@ -50,13 +49,18 @@ def note_run(dag_run: DagRun, *, failed: bool) -> None:
     try:
         with session.no_autoflush:
             dag_run.note = with_line(dag_run.note, _line(session, dag_run, failed=failed))
-    except Exception:  # for the want of a note no scheduler may fail
+    except Exception:  # a missing note must not fail the scheduler
         log.warning("run %s of %s gets no note", dag_run.run_id, dag_run.dag_id, exc_info=True)
 
 
 def with_line(note: str | None, line: str) -> str:
-    """Return a note with this line first, in place of an earlier one, and with all that somebody else wrote."""
-    others = "\n".join(one for one in (note or "").splitlines() if not one.startswith(OURS)).strip()
+    r"""Return a note with our line first, in place of an older one, and the text of other authors unchanged.
+
+    "milepost: old\n\nbob: look" and "new" -> "milepost: new\n\nbob: look"
+
+    Our line is cut to `MAX_NOTE_CHARS`, the other text never is.
+    """
+    others = "\n".join(existing for existing in (note or "").splitlines() if not existing.startswith(OURS)).strip()
     room = MAX_NOTE_CHARS - len(OURS) - (len(others) + 2 if others else 0)
     if room < 2:
         return others
@@ -68,13 +72,13 @@ def _line(session: Any, dag_run: DagRun, *, failed: bool) -> str:
     from airflow.models.xcom import XComModel
     from sqlalchemy import select
 
-    from milepost.airflow.runs.facts import facts_of, keys_of
+    from milepost.airflow.runs.facts import run_facts, xcom_keys
 
-    wanted = keys_of(dag_run.dag_id)
-    found = select(XComModel).where(
+    keys = xcom_keys(dag_run.dag_id)
+    query = select(XComModel).where(
         XComModel.dag_id == dag_run.dag_id,
         XComModel.run_id == dag_run.run_id,
-        XComModel.key.in_({key for _, key in wanted}),
+        XComModel.key.in_({key for _, key in keys}),
     )
-    left = {(one.task_id, one.key): XComModel.deserialize_value(one) for one in session.scalars(found)}
-    return facts_of(dag_run.dag_id, failed, left).line
+    xcoms = {(xcom.task_id, xcom.key): XComModel.deserialize_value(xcom) for xcom in session.scalars(query)}
+    return run_facts(dag_run.dag_id, failed, xcoms).line

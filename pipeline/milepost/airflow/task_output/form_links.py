@@ -1,4 +1,4 @@
-"""Form links lead from a hint to the form of the same act, filled in: not everybody has a shell there."""
+"""Add links to filled-in forms to the commands in hints, for users without a shell."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FIELDS = {
     "fsck": (),
     "gc": (),
 }
-"""Acts that are commands too, and their fields that are options there, as the form names them."""
+"""Acts that are also commands, and their fields that are also options, by the names in the form."""
 
 SWITCHES = ("take_over", "savepoint", "deep")
-"""Of these fields those whose options take no value."""
+"""The fields whose options take no value."""
 
 
 def _one_of(fields: Iterable[str]) -> str:
@@ -36,19 +36,22 @@ _COMMAND = re.compile(
     rf"\bmilepost ({'|'.join(FIELDS)}) ([a-z][a-z0-9_-]*)"
     rf"((?: --(?:{_one_of(_VALUED)}) [^\s;:,]+| --(?:{_one_of(SWITCHES)})\b)*)"
 )
-"""A command that the form of a job's DAG has too, its job and its options, as hints name it."""
+"""A command in a hint that the form of a job's DAG can also do. Groups: act, job, options.
+
+"milepost rollback sensors --to 41 --take-over" -> ("rollback", "sensors", " --to 41 --take-over")
+"""
 
 _OPTION = re.compile(r"--([a-z-]+)(?: ([^\s-]\S*))?")
 _PLACEHOLDERS = ("ID", "TIME")
 
 
 def for_airflow(hint: str) -> str:
-    """Return a hint that names the form beside the command of the same effect, with its address where that is known."""
+    """Return a hint in which each command is preceded by the equivalent form, with its URL if that is known."""
     return _COMMAND.sub(_in_the_form, hint)
 
 
 def airflow_address(path: str) -> str:
-    """Return an address of this Airflow as a mail can hold it; "" where `[api] base_url` does not say it."""
+    """Return the absolute URL of a path on this Airflow; "" if `[api] base_url` is not set."""
     base = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
     return f"{base}{path}" if base else ""
 

@@ -1,7 +1,7 @@
-"""The only place that says what one of our errors means to Airflow: retry, skip, or fail for good.
+"""Map Milepost's errors to Airflow's reactions: retry, skip, or fail without retries.
 
-Retry loops must not multiply (DESIGN 4.2): Airflow retries only what may succeed by being asked again, on the same
-checkpoint. Whatever needs a new checkpoint or a person fails at once.
+This is the only such mapping. Retry loops must not multiply (DESIGN 4.2): Airflow retries only what may succeed on the
+same checkpoint. An error that needs a new checkpoint or a person fails at once.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
-"""XCom key under which a failing task leaves what `abort_checkpoint` records as reason and detail."""
+"""XCom key of a failed task's `Failure`, whose reason and detail `abort_checkpoint` records."""
 
 
 class Reaction(Enum):
-    """What the scheduler shall do."""
+    """What the scheduler does with the task."""
 
     RETRY = "retry"
     SKIP = "skip"
@@ -55,8 +55,9 @@ class Failure:
     """Why a task failed, small enough for an XCom.
 
     Attributes:
-        reason: name of a `CheckpointFailureReason`. detail, step: why, and what to do, for people; without row data or
-            secrets. step: "" where nobody knows. runbook: where its page is.
+        reason: name of a `CheckpointFailureReason`.
+        detail: why, for people. step: what to do, "" if unknown. Both are free of row data and secrets.
+        runbook: URL of its runbook page, or the command that prints it.
     """
 
     reason: str
@@ -71,36 +72,36 @@ class Failure:
         task_id: str | None,
         lost: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
     ) -> Failure:
-        """Return what the failed task left; a task that left nothing was killed or lost, which is the reason `lost`."""
+        """Decode the XCom of a failed task. Without one the task was killed or lost, for the reason `lost`."""
         if value is None:
             which = f"task {task_id}" if task_id else "a task"
             return cls(
                 lost.value,
-                f"{which} ended without saying why (killed, marked failed, or its worker was lost); see its log",
+                f"{which} ended without an error (killed, marked failed, or its worker was lost); see its log",
                 "",
                 runbook_link(LookupError()),
             )
-        return from_json(cls, value, f"failure that {task_id} left", hint="trigger a new run")
+        return from_json(cls, value, f"failure in the XCom of {task_id}", hint="trigger a new run")
 
 
 class Aborted(AirflowFailException):
-    """What ends a task that gave the epoch up. Attributes: hint: what is to be done now, as our errors have it."""
+    """Ends the task that aborted the epoch. hint: what to do now, as in our errors."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-class ToldToStop(AirflowException):
-    """What ends a task whose process was told to stop: a next try may go on, unless Airflow has begun one already."""
+class StopRequested(AirflowException):
+    """Ends a task whose process was stopped. Airflow may retry it."""
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Name the reason of an error, and what it says."""
+    """Return the failure of an error: its reason, text and next step."""
     if isinstance(error, AirflowTaskTimeout):
         return Failure(
             CheckpointFailureReason.CHECKPOINT_EXPIRED.value,
-            "the task reached its execution_timeout, which lies before the checkpoint's deadline",
+            "the task reached its execution_timeout, which is before the checkpoint's deadline",
             "",
             runbook_link(CheckpointExpired("")),
         )
@@ -109,50 +110,51 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(reason_for(error).value, detail, step[:MAX_DETAIL_CHARACTERS], runbook_link(error))
 
 
-def told_in_words(error: CheckpointError) -> str:
-    """Return what the error says to whoever reads a task's log: its message, what to do, and where more is said."""
+def error_text(error: CheckpointError) -> str:
+    """Return the text of an error for a task's log: message, next step and runbook link."""
     if isinstance(error, Fenced) and error.hint in ("", NEW_RUN):
-        # DESIGN 8.3, rule 3: the words a person looks for in the log of a task that came too late.
-        said = f"fenced; {NEW_RUN}: {error.message}"
+        # DESIGN 8.3, rule 3: the words that people search for in the log of a fenced task.
+        text = f"fenced; {NEW_RUN}: {error.message}"
     else:
         fenced = "fenced: " if isinstance(error, Fenced) else ""
         hint = f" What to do: {for_airflow(error.hint).rstrip('.')}." if error.hint else ""
-        said = f"{fenced}{error.message}{hint}"
-    return f"{said} Runbook: {runbook_link(error)}"
+        text = f"{fenced}{error.message}{hint}"
+    return f"{text} Runbook: {runbook_link(error)}"
 
 
 @contextmanager
 def translate_errors(ti: Any, log: Logger, *, if_busy: Reaction = Reaction.SKIP) -> Iterator[None]:
-    """Turn an error of the block into what Airflow understands, after leaving its reason for `abort_checkpoint`.
+    """Translate an error of the block to an Airflow exception, after pushing its `Failure` for `abort_checkpoint`.
 
     Args:
-        ti: the running task instance; receives the XCom `FAILURE_KEY`.
+        ti: the running task instance; gets the XCom `FAILURE_KEY`.
         log: gets the error's message and hint, without a stack for errors that Milepost raises on purpose.
-        if_busy: what it means that another session holds the lease.
+        if_busy: the reaction if another session holds the lease.
     Raises:
         AirflowSkipException: another session holds the lease.
-        AirflowFailException: asking again cannot help; `retries` are not used up.
-        ToldToStop: the process was told to stop, for Airflow to retry.
-        BaseException: the error itself, for Airflow to retry.
+        AirflowFailException: a retry cannot help, so Airflow does not use the remaining `retries`.
+        StopRequested: the process was stopped; Airflow may retry.
+        BaseException: the error itself; Airflow may retry.
     """
     try:
         yield
     except CheckpointError as error:
         reaction = if_busy if isinstance(error, Busy) else REACTIONS[error.action]
         if reaction is Reaction.SKIP:
-            log.warning("%s", told_in_words(error))
+            log.warning("%s", error_text(error))
             raise AirflowSkipException(error.message) from error
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         if reaction is Reaction.RETRY:
             raise
-        raise AirflowFailException(told_in_words(error)) from error
+        raise AirflowFailException(error_text(error)) from error
     except AirflowTaskTimeout as error:
         failure = failure_of(error)
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure))
         raise AirflowFailException(failure.detail) from error
-    except AirflowTaskTerminated as told:
-        # Airflow fails a task for good that ends by this; where only its worker goes down, a next try can go on.
-        raise ToldToStop(str(told)) from None
+    except AirflowTaskTerminated as error:
+        # Airflow never retries a task that ends with AirflowTaskTerminated, but after a worker shutdown a retry can
+        # continue.
+        raise StopRequested(str(error)) from None
     except AirflowFailException as error:
         ti.xcom_push(key=FAILURE_KEY, value=to_json(failure_of(error)))
         raise

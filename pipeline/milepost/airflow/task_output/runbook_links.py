@@ -1,4 +1,4 @@
-"""Runbook links of tasks lead to a page that Airflow's own server has, so that nobody needs a shell to read it."""
+"""Runbook links of tasks. They point to our pages in Airflow's API server, so that no shell is needed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from milepost.runbook.addresses import VARIABLE, address, page_of
 
 
 def runbook_link(error: BaseException) -> str:
-    """Return where the page of an error is: as `MILEPOST_RUNBOOK_URL` says, else at this Airflow's address.
+    """Return the URL of an error's runbook page, at `MILEPOST_RUNBOOK_URL` or else in this Airflow.
 
-    Where `[api] base_url` does not say that address, it is the command that prints the page.
+    If neither that nor `[api] base_url` is set, return the command that prints the page.
     """
     name = page_of(error)
     base = conf.get("api", "base_url", fallback="") or ""

@@ -1,4 +1,4 @@
-"""The log filter leaves out chatter of libraries, and Python's frames below a foreseen error."""
+"""Shorten task logs: no library chatter, and no stack traces of expected errors."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import structlog
 from airflow.sdk.exceptions import AirflowFailException
 from structlog.typing import EventDict
 
-from milepost.airflow.task_output.outcome import ToldToStop, told_in_words
-from milepost.errors import CheckpointError, ProtocolViolation
+from milepost.airflow.task_output.outcome import StopRequested, error_text
+from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 _CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
-"""Libraries that fill the log of a task, whose process is its own: each says hundreds of lines of no concern here."""
+"""Libraries that log hundreds of irrelevant lines per task. Each task has its own process, so this affects no other."""
 
 
 def keep_task_log_short() -> None:
-    """Silence libraries in this process, and have Airflow log foreseen errors by their words alone."""
+    """Silence libraries in this process, and make Airflow log expected errors without stack traces."""
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
-    # In place: the logger of Airflow's task runner is bound to this list already, and would not see another one.
+    # In place: the logger of Airflow's task runner already holds this list object.
     processors = structlog.get_config()["processors"]
-    if without_foreseen_frames not in processors:
-        processors.insert(0, without_foreseen_frames)
+    if without_expected_traces not in processors:
+        processors.insert(0, without_expected_traces)
 
 
-def without_foreseen_frames(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Replace the stack trace of a foreseen error by what it says, in an event of structlog; a bug keeps its frames."""
+def without_expected_traces(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Replace the stack trace of an expected error by its text, in a structlog event. A bug keeps its trace."""
     error = _raised(event.get("exc_info"))
-    if error is not None and _is_foreseen(error):
+    if error is not None and _is_expected(error):
         del event["exc_info"]
-        said = told_in_words(error) if isinstance(error, CheckpointError) else str(error)
-        event["event"] = f"{event['event']}: {said}"
+        text = error_text(error) if isinstance(error, CheckpointError) else str(error)
+        event["event"] = f"{event['event']}: {text}"
     return event
 
 
@@ -46,11 +46,11 @@ def _raised(exc_info: Any) -> BaseException | None:
     return exc_info if isinstance(exc_info, BaseException) else None
 
 
-def _is_foreseen(error: BaseException) -> bool:
-    """Whether the error's words tell all: it is no bug of ours, nor a failure in Spark or in a user's function."""
+def _is_expected(error: BaseException) -> bool:
+    """Return whether an error's text is enough: it is not a bug of ours, nor a failure in Spark or in user code."""
     if isinstance(error, AirflowFailException):
-        return error.__cause__ is None or _is_foreseen(error.__cause__)
-    if isinstance(error, ToldToStop):
+        return error.__cause__ is None or _is_expected(error.__cause__)
+    if isinstance(error, StopRequested):
         return True
     if not isinstance(error, CheckpointError) or isinstance(error, ProtocolViolation):
         return False

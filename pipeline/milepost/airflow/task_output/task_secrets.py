@@ -1,4 +1,4 @@
-"""The values of a task's environment that its log may not show, whatever prints them; Airflow's masker hides them."""
+"""Register the secrets of a task's environment with Airflow's log masker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _CREDENTIALS = ("aws_secret_access_key", "aws_session_token", "aws_security_toke
 
 
 def mask_secrets(spec_path: str) -> None:
-    """Register with Airflow's masker what `${env:…}` of a spec resolves to, AWS' secrets, and the Connect token.
+    """Register the values of `${env:…}` in a spec, the AWS secrets, and the Spark Connect token.
 
-    The spec's text is read, not its value: one that is not valid has secrets, too. Its defaults are no secrets.
+    This searches the text of the spec, because a spec that is not valid has secrets too. Defaults in the spec are not
+    secrets.
     """
     try:
         text = Path(spec_path).read_text(encoding="utf-8", errors="replace")
-    except OSError:  # whoever loads it says so
+    except OSError:  # loading the spec reports it
         text = ""
     for value in {*_of_environment(os.environ, text), *_of_aws_files(os.environ)}:
         if value:
@@ -35,13 +36,18 @@ def _of_environment(environment: Mapping[str, str], spec: str) -> Iterator[str]:
 
 
 def _of_aws_files(environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the secrets of every profile of AWS' shared files; none of one that cannot be read."""
+    """Yield the secrets of every profile in the shared AWS files. Skips unreadable files."""
     for variable, usual in (("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")):
         profiles = configparser.RawConfigParser(default_section="")
         try:
             file = Path(environment.get(variable) or f"~/.aws/{usual}").expanduser()
             profiles.read_string(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RuntimeError, configparser.Error):  # the S3 client says so when it needs it
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            configparser.Error,
+        ):  # the S3 client reports it
             continue
         for profile in profiles.sections():
             yield from (profiles.get(profile, name, fallback="") for name in _CREDENTIALS)

@@ -1,4 +1,4 @@
-"""Telemetry inside Airflow goes where Airflow's own metrics and traces go, as the deployment has set them up."""
+"""Send telemetry to the backends of Airflow's own metrics and traces."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _METRICS_ON = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def telemetry_of_airflow() -> Telemetry | None:
-    """Return who listens to Airflow's tasks; None, and nothing of ours is imported: nobody does.
+    """Return the telemetry of a task; None, without importing ours, if neither metrics nor traces are on.
 
-    Airflow gives each task of a run a span below that of the run, and its context is the current one: so the spans of
-    an epoch are in the trace of its run.
+    Airflow's span of a task, a child of the run's span, is the current context. So the spans of an epoch are part of
+    the trace of its run.
     """
     from airflow.sdk.configuration import conf
     from opentelemetry import trace
@@ -30,7 +30,7 @@ def telemetry_of_airflow() -> Telemetry | None:
 
 
 class AirflowStats:
-    """The metrics of the table as Airflow's stats."""
+    """Reports metrics through Airflow's stats."""
 
     def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
         from airflow.sdk.observability import stats

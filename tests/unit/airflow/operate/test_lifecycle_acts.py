@@ -18,7 +18,7 @@ def epoch(job: SparklessJob) -> None:
     job.master.run(Session.cli(), SparklessRunner())
 
 
-def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
+def planned_run(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
     """A run whose plan is made and approved."""
     own = {name if name in ("approve", "dry_run") else f"{what}_{name}": value for name, value in form.items()}
     run = InProcessRun(job_dags(job.folder / "config")["small__operate"], "manual__9", what=what, **own)
@@ -29,7 +29,7 @@ def asked(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
 
 
 def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: SparklessJob) -> None:
-    canceled = asked(job, "cancel", savepoint=True)
+    canceled = planned_run(job, "cancel", savepoint=True)
     job.land("c.csv")
     epoch(job)  # the schedule goes on while a person thinks: it ends at the head of then
     done = canceled.execute("act")
@@ -40,7 +40,7 @@ def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: Spar
     assert "ann" in newest["detail"]
     wording.matches("history", newest["detail"])
 
-    started = asked(job, "start", **{"from": "checkpoint-3"})
+    started = planned_run(job, "start", **{"from": "checkpoint-3"})
     assert started.execute("act")["follows"]
     started.execute("reconcile")
     ((_, extra),) = started.outlets.emitted
@@ -51,15 +51,15 @@ def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: Spar
 
 def test_a_job_is_started_at_its_head_or_at_a_checkpoint(job: SparklessJob) -> None:
     for form, head, follows in (({}, 2, False), ({"from": "1"}, 1, True)):
-        asked(job, "cancel").execute("act")
-        done = asked(job, "start", **form).execute("act")
+        planned_run(job, "cancel").execute("act")
+        done = planned_run(job, "start", **form).execute("act")
         assert (done["checkpoint_id"], done["follows"]) == (head, follows)
         assert job.master.status().head == head
 
 
 def test_a_retried_start_or_cancel_that_had_landed_is_done(job: SparklessJob) -> None:
     for what, status in (("cancel", "canceled"), ("start", "initializing")):
-        run = asked(job, what)
+        run = planned_run(job, what)
         run.execute("act")
         history = job.master.history()
         run.skipped.clear()
@@ -70,15 +70,15 @@ def test_a_retried_start_or_cancel_that_had_landed_is_done(job: SparklessJob) ->
 
 def test_a_running_job_is_not_started_and_an_ended_one_not_canceled(job: SparklessJob) -> None:
     with wording.raises(AirflowFailException):
-        asked(job, "start")
-    asked(job, "cancel").execute("act")
-    again = asked(job, "cancel")
+        planned_run(job, "start")
+    planned_run(job, "cancel").execute("act")
+    again = planned_run(job, "cancel")
     assert again.skipped == {"approve", "act", "reconcile"}
 
 
 def test_a_cancel_of_an_incarnation_that_has_ended_since_ends_no_other(job: SparklessJob) -> None:
     """What is approved is what is done."""
-    run = asked(job, "cancel")
+    run = planned_run(job, "cancel")
     job.master.cancel()
     job.master.start()
     with wording.raises(AirflowFailException):
@@ -90,7 +90,7 @@ def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: Sparkl
     job.land("c.csv")
     other = Session.cli()
     pending = job.master.trigger(other).checkpoint_id
-    run, late = asked(job, "abort"), asked(job, "abort")
+    run, late = planned_run(job, "abort"), planned_run(job, "abort")
     assert f"checkpoint {pending}" in run.execute("act")["text"][0]
     assert job.master.show(pending).status == "aborted"
     run.skipped.clear()
@@ -103,4 +103,4 @@ def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: Sparkl
 
 
 def test_where_no_epoch_runs_nobody_is_asked_to_abort_one(job: SparklessJob) -> None:
-    assert asked(job, "abort").skipped == {"approve", "act", "reconcile"}
+    assert planned_run(job, "abort").skipped == {"approve", "act", "reconcile"}

@@ -1,4 +1,4 @@
-"""The one form of a job's acts: what belongs together is asked before anything is done."""
+"""The one form of a job's acts: what belongs together is parse_form before anything is done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
 from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
 from milepost.errors import InvalidRequest
 from milepost_testkit import wording
@@ -40,9 +40,9 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
         own = {act.field(short): filled[short] for short in act.fields(job.master.job) if short in filled}
         if act.name == "backfill":
             own.pop("backfill_to")
-        wanted = asked(presets(job) | own | {"what": act.name}, job.master.job)
-        assert (wanted.act, wanted.approve) == (act, act.asks)
-        assert set(wanted.form) == set(act.fields(job.master.job))
+        request = parse_form(presets(job) | own | {"what": act.name}, job.master.job)
+        assert (request.act, request.approve) == (act, act.needs_approval)
+        assert set(request.form) == set(act.fields(job.master.job))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
 )
 def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any]) -> None:
     with wording.raises(InvalidRequest):
-        asked(presets(job) | form, job.master.job)
+        parse_form(presets(job) | form, job.master.job)
 
 
 def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job: SparklessJob) -> None:

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
-from milepost.airflow.runs.facts import facts_of
+from milepost.airflow.runs.facts import run_facts
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun, TaskInstance, trigger_vetoed
@@ -61,7 +61,7 @@ def test_a_veto_that_fails_the_job_names_the_dag_that_resumes_it_and_so_does_eve
 def test_who_is_told_of_a_veto_that_failed_the_job_is_told_of_its_resume(job: SparklessJob) -> None:
     left: dict[tuple[str, str], Any] = {}
     vetoed(job, left=left)
-    facts = facts_of("small__epoch", True, left)
+    facts = run_facts("small__epoch", True, left)
     assert facts.reason == "QUALITY_GATE_FAILED"
     assert "small__operate: resume" in facts.step
     wording.matches("run_facts", facts.step)

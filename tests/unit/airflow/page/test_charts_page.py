@@ -9,7 +9,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceiling
-from milepost.airflow.page.frame.figures import duration
+from milepost.airflow.page.frame.filters import duration
 from milepost.airflow.page.routes.charts import phases_in_groups
 from milepost.jobmaster.reports.timings import PHASE_GROUPS, PHASES
 from milepost_testkit import wording

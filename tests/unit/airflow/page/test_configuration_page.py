@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.frame.prose import prose
+from milepost.airflow.page.frame.rendering import prose
 from milepost.airflow.page.routes.configuration import sections_of
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording

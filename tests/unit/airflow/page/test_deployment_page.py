@@ -91,7 +91,7 @@ def fail(job: SparklessJob, detail: str) -> None:
 
 def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is asked once, however often the page is: the second page tells what the first one's question has found."""
-    from milepost.airflow.page.jobs import readings
+    from milepost.airflow.page.jobs import job_reader
 
     slow, quick = job_named(tmp_path, "slow", epochs=1), job_named(tmp_path, "quick", epochs=1)
     answers, asked = Event(), []
@@ -101,22 +101,22 @@ def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monk
         assert answers.wait(60)
 
     client = client_of(monkeypatch, slow, quick)
-    monkeypatch.setattr(readings, "LIMIT_S", 0.4)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.4)
     with pytest.MonkeyPatch.context() as held:
         hook_stores(held, before=hold, only=str(slow.folder / "store"))
         page = client.get("/jobs").text
         first = len(asked)
         again = client.get("/jobs").text
         answers.set()
-        under_way = [one.running for one in readings.READINGS._under_way.values()]
-        for running in under_way:
-            running.result(timeout=60)
+        running = [reading.running for reading in job_reader.JOB_READER._newest_readings.values()]
+        for future in running:
+            future.result(timeout=60)
     for shown in (page, again):
         assert order_of(shown) == ["slow", "quick"]
         assert HEALTHY in shown
         wording.matches("page_deployment", first_line(shown))
     assert first == 1 and len(asked) >= 1
-    monkeypatch.setattr(readings, "LIMIT_S", 30.0)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 30.0)
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
 
 

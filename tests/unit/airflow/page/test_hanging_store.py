@@ -8,11 +8,10 @@ from threading import Event
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.jobs import readings
+from milepost.airflow.page.jobs import job_reader
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import SECTIONS
-from milepost.airflow.page.jobs.readings import Readings
-from milepost.errors import StoreUnavailable
+from milepost.airflow.page.jobs.job_reader import JobReader
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost_testkit import wording
@@ -34,7 +33,7 @@ def test_no_page_waits_for_ever_for_a_store_that_hangs(
         assert answers.wait(60)
 
     client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
-    monkeypatch.setattr(readings, "LIMIT_S", 0.4)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.4)
     with pytest.MonkeyPatch.context() as held:
         hook_stores(held, before=hold)
         answer = client.get(f"{JOB}{address}")
@@ -54,7 +53,7 @@ def test_where_only_the_log_hangs_the_job_is_told_and_that_its_epochs_are_not(
         assert operation != "get" or not key.startswith(MANIFEST_PREFIX) or key == head or answers.wait(60)
 
     client = page_client(monkeypatch, *job_dags(job.folder / "config").values())
-    monkeypatch.setattr(readings, "LIMIT_S", 2.0)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 2.0)
     with pytest.MonkeyPatch.context() as held:
         hook_stores(held, before=hold)
         answer = client.get(JOB)
@@ -68,21 +67,21 @@ def test_where_only_the_log_hangs_the_job_is_told_and_that_its_epochs_are_not(
 def test_what_was_waited_for_in_vain_is_not_begun_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a store that comes back is asked at once for all that people have given up on."""
     job, answers, begun = CountedJob.with_epochs(tmp_path / "job", 1).small, Event(), list[str]()
-    monkeypatch.setattr(readings, "_ASKED_AT_ONCE", 1)
-    monkeypatch.setattr(readings, "LIMIT_S", 0.1)
-    asked = Readings()
+    monkeypatch.setattr(job_reader, "_MAX_CONCURRENT_QUERIES", 1)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.1)
+    reader = JobReader()
 
-    def ask(name: str) -> str:
+    def query(name: str) -> str:
         def hold(master: JobMaster) -> str:
             begun.append(name)
             assert answers.wait(60)
             return name
 
-        return asked.ask(DagJob("small__epoch", job.loaded()), hold)()
+        return reader.start(DagJob("small__epoch", job.loaded()), hold)()
 
     for name in ("first", "second"):
         with wording.raises(StoreUnavailable):
-            ask(name)
+            query(name)
     answers.set()
-    monkeypatch.setattr(readings, "LIMIT_S", 60.0)
-    assert ask("third") == "third" and begun == ["first", "third"]
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 60.0)
+    assert query("third") == "third" and begun == ["first", "third"]

@@ -11,8 +11,7 @@ from threading import Event
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.page.jobs import readings
-from milepost.errors import InvalidRequest, StoreUnavailable
+from milepost.airflow.page.jobs import job_reader
 from milepost.jobmaster.job.input import next_input
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import ending_entry
@@ -215,7 +214,7 @@ def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_wha
         assert answers.wait(60)
 
     client = client_of(job, monkeypatch)
-    monkeypatch.setattr(readings, "LIMIT_S", 0.4 if slow == "store" else 2.0)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.4 if slow == "store" else 2.0)
     with pytest.MonkeyPatch.context() as held:
         if slow == "store":
             hook_stores(held, before=hold)
@@ -223,7 +222,7 @@ def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_wha
             held.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), hold))
         answer = client.get(OVERVIEW)
         answers.set()
-        for reading in readings.READINGS._under_way.values():
+        for reading in job_reader.JOB_READER._newest_readings.values():
             reading.running.result(timeout=60)
     assert answer.status_code == (503 if slow == "store" else 200)
     wording.matches("page_overview", page_text(answer.text, ".banner"))

@@ -22,8 +22,8 @@ from milepost.airflow.task_output.outcome import (
     REACTIONS,
     Failure,
     Reaction,
+    error_text,
     failure_of,
-    told_in_words,
     translate_errors,
 )
 from milepost.airflow.task_output.runbook_links import runbook_link
@@ -111,7 +111,7 @@ def test_a_message_leads_to_the_page_that_this_airflow_has(monkeypatch: pytest.M
     """Or to where a team has the pages; without an address of the server, to the command that prints the page."""
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/one/")
     assert runbook_link(errors.Busy("x")) == "https://airflow.example.com/one/milepost/runbook/busy"
-    assert "/milepost/runbook/store-unavailable" in told_in_words(errors.StoreUnavailable("no answer."))
+    assert "/milepost/runbook/store-unavailable" in error_text(errors.StoreUnavailable("no answer."))
     monkeypatch.setenv(VARIABLE, "https://docs.example.com/runbook")
     assert runbook_link(errors.Busy("x")) == "https://docs.example.com/runbook/busy.html"
 

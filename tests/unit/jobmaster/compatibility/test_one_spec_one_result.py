@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.airflow.parsed_specs import parsed_spec
+from milepost.airflow.spec_cache import parsed_spec
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session

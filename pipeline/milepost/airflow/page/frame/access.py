@@ -1,6 +1,6 @@
-"""Access to a page follows the rights that Airflow's own user has to DAGs, asked in this one place.
+"""Access control: pages follow the DAG permissions of the Airflow user.
 
-A plugin's routes answer without login by themselves, so each carries one of these dependencies.
+Airflow does not protect the routes of a plugin, so each route has one of these dependencies.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_da
 from fastapi import Depends
 
 may_read_dag = requires_access_dag(method="GET")
-"""Refuses a user who may not see the DAG of the address."""
+"""Refuses a user who may not read the DAG in the URL."""
 
 READS_DAG = Depends(may_read_dag)
 
 may_read_docs = requires_access_view(AccessView.DOCS)
-"""Refuses who is not logged in, or may not see Airflow's own help."""
+"""Refuses a user who is not logged in, or may not read Airflow's own documentation."""
 
 READS_DOCS = Depends(may_read_docs)
 
 
 def readable_dags(user: GetUserDep) -> frozenset[str]:
-    """Return the ids of the DAGs that the user may see, as Airflow's own list of DAGs finds them.
+    """Return the ids of the DAGs that the user may read, by the same check as Airflow's own list of DAGs.
 
-    Not by Airflow's `ReadableDagsFilterDep`: it asks the state of the application that answers, and of a plugin's that
-    has no auth manager.
+    Airflow's `ReadableDagsFilterDep` does not work here: it takes the auth manager from the state of the application
+    that serves the request, and a plugin's application has none.
     """
     return frozenset(get_auth_manager().get_authorized_dag_ids(user=user, method="GET"))
 

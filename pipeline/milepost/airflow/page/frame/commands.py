@@ -1,11 +1,11 @@
-"""Commands of the shell in what people are told: inside Airflow there is no shell, so pages fold them."""
+"""Detect shell commands in hints; pages fold them, because Airflow's UI has no shell."""
 
 from __future__ import annotations
 
-_OURS = ("milepost ", "--")
-"""What a text has that names a command, or an option of one."""
+_COMMAND_PARTS = ("milepost ", "--")
+"""Substrings of a text that contains a command or one of its options."""
 
 
 def names_command(text: str | None) -> bool:
-    """Return whether a hint is for somebody who has a shell."""
-    return text is not None and any(part in text for part in _OURS)
+    """Return whether a hint contains a shell command."""
+    return text is not None and any(part in text for part in _COMMAND_PARTS)

@@ -1,13 +1,14 @@
-"""The frame of all pages: their templates, their headers, the addresses in them.
+"""Render pages: templates, HTTP headers and links.
 
-A page is HTML and one stylesheet. Its only script leads links to Airflow's own pages out of the frame that a tab is;
-without it they open inside. What comes from data, from the store or from people is escaped by the templates.
+A page is HTML and one stylesheet. Its only script opens links to Airflow's own pages outside the iframe of a tab;
+without the script they open inside it. Templates escape everything that comes from data, the store or users.
 """
 
 from __future__ import annotations
 
 import hashlib
 import pathlib
+import re
 from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
@@ -17,15 +18,30 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.runtime import Markup
 
 from milepost.airflow.page.frame.commands import names_command
-from milepost.airflow.page.frame.figures import FILTERS
-from milepost.airflow.page.frame.prose import prose
+from milepost.airflow.page.frame.filters import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.jobspec.picture.graph_picture import STYLE as GRAPH_STYLE
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def prose(text: str) -> Markup:
+    """Return the HTML of a text in which backticks mark code, as in Markdown. Everything else is escaped.
+
+    "set `a<b` or `c" -> "set <code>a&lt;b</code> or `c": a backtick without a second one stays.
+    """
+    between, *rest = _CODE.split(text)
+    html = Markup.escape(between)
+    for code, after in zip(rest[::2], rest[1::2], strict=True):
+        html += Markup("<code>{}</code>{}").format(code, after)
+    return html
+
 
 templates = Environment(
     loader=FileSystemLoader(HERE / "templates"),
@@ -36,7 +52,7 @@ templates = Environment(
 )
 templates.filters.update(FILTERS, prose=prose)
 templates.globals["names_command"] = names_command
-templates.globals["m"] = templates.get_template("macros.html").module  # what all pages are built of
+templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
 
 _GRAPH_STYLE = b64encode(hashlib.sha256(GRAPH_STYLE.encode()).digest()).decode()
 HEADERS = {
@@ -48,15 +64,15 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every page. The one style inside a page is that of a job's graph, which is the same in all."""
+"""The headers of every page. The only inline style is that of a job's graph, so its digest is constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Addresses of pages, as the browser sees them: Airflow may lie below a path of its own.
+    """URLs of pages as the browser sees them: Airflow may be served below a path prefix.
 
     Attributes:
-        root: where our pages begin. airflow: where Airflow's begin; no slash at the end.
+        root: URL of our pages. airflow: URL of Airflow's pages. Both have no trailing slash.
     """
 
     root: str
@@ -68,31 +84,31 @@ class Links:
         return cls(root, root.removesuffix(URL_PREFIX))
 
     def static(self, name: str) -> str:
-        """Return a file's address, which changes with what is in it: a browser may keep it."""
+        """Return the URL of a static file. It contains the file's digest, so that browsers can cache it."""
         return f"{self.root}/static/{name}?v={_digest(name)}"
 
     def jobs(self) -> str:
         return f"{self.root}/jobs"
 
     def job(self, dag_id: str, name: str, *parts: str | int, **query: str | int) -> str:
-        """Return a page of a job; `parts` lie below its own one."""
+        """Return the URL of a job's page; `parts` are the path segments below the job's overview."""
         path = "/".join(quote(str(part), safe="") for part in (dag_id, *parts))
         return f"{self.root}/jobs/{path}?{urlencode({'job': name, **query})}"
 
     def runbook(self, name: str) -> str:
-        """Return the page of an error or of a state, by its name in the runbook."""
+        """Return the URL of a runbook page, by its name."""
         return f"{self.root}/runbook/{name}"
 
     def form(self, job: str, what: str, **fields: object) -> str:
-        """Return the page of a job's form, filled in; arguments as of `form_path`."""
+        """Return the URL of a job's form, filled in; arguments as of `form_path`."""
         return f"{self.root}{form_path(job, what, **fields)}"
 
     def dag(self, dag_id: str) -> str:
-        """Return Airflow's own page of a DAG."""
+        """Return the URL of Airflow's own page of a DAG."""
         return f"{self.airflow}/dags/{quote(dag_id, safe='')}"
 
     def run(self, dag_id: str, run_id: str) -> str:
-        """Return Airflow's own page of a run."""
+        """Return the URL of Airflow's own page of a run."""
         return f"{self.dag(dag_id)}/runs/{quote(run_id, safe='')}"
 
 
@@ -102,6 +118,6 @@ def _digest(name: str) -> str:
 
 
 def page(request: Request, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:
-    """Return a page: a template with what it shows; `links` is there in each."""
+    """Render a template as a page. Every template has `links`."""
     html = templates.get_template(template).render(links=Links.of(request), **values)
     return HTMLResponse(html, status_code=status_code, headers=HEADERS)

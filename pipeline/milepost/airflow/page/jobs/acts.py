@@ -1,4 +1,4 @@
-"""Acts: what a person may do about a job in its standing, as forms of Airflow's own. No page acts by itself."""
+"""The acts that a page offers for a job's current state, as links to Airflow's forms."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from milepost.airflow.operate.registry import ACTS
-from milepost.airflow.operators.job_specs import epoch_dag_id
-from milepost.airflow.page.jobs.next_step import EPOCH, NextStep
-from milepost.airflow.page.jobs.readings import Reading
+from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.airflow.page.jobs.job_reader import JobReading
+from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction
 from milepost.protocol.records.manifest_state import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
 class PageAct:
-    """Something that a person may do.
+    """An act that a page offers.
 
     Attributes:
-        dag_id: of a DAG that does it when it is triggered; "" of an act of the job's form.
-        what: that act, by its name there. fields: of it, by their short names. first: it is the next step.
+        dag_id: the DAG to trigger; "" for an act of the job's form.
+        what: name of the act in the form. fields: values of its fields, by their short names.
+        is_suggested: whether it is the suggested action.
     """
 
     label: str
@@ -26,38 +27,38 @@ class PageAct:
     dag_id: str = ""
     what: str = ""
     fields: Mapping[str, object] = field(default_factory=dict)
-    first: bool = False
+    is_suggested: bool = False
 
 
 _PURPOSES = {
-    EPOCH: "publishes what waits and reads what is unread",
+    EPOCH: "publishes waiting checkpoints and reads new input",
     "start": "opens the next incarnation, which continues the head",
-    "resume": "once the cause of the failure is mended",
-    "cancel": "ends the job, and finishes the clean-up of an end",
-    "abort": "gives up the epoch that runs: nothing of it becomes visible",
-    "rollback": "state, positions and every table return to a checkpoint; a plan comes first",
-    "backfill": "reads recorded input again with today's code, beside the schedule",
-    "savepoint_create": "a copy of a checkpoint that is yours and is never dropped",
+    "resume": "after the cause of the failure is fixed",
+    "cancel": "ends the job, or finishes the clean-up of a job that ended",
+    "abort": "aborts the running epoch; none of its rows become visible",
+    "rollback": "returns state, positions and every table to a checkpoint; shows its plan first",
+    "backfill": "processes recorded input again with today's code, while the schedule continues",
+    "savepoint_create": "a copy of a checkpoint that you own and that is never subsumed",
     "verify": "reads every object that a checkpoint refers to, and changes nothing",
 }
-"""Act, by its name in the form, or `EPOCH` -> what it is for, in the order of a page."""
+"""Name of an act in the form, or `EPOCH` -> its purpose, in the order of the page."""
 
 
-def acts_of(reading: Reading) -> list[PageAct]:
-    """Return what may be done about a job, the next step first.
+def offered_acts(reading: JobReading) -> list[PageAct]:
+    """Return the acts that a job's page offers, the suggested one first.
 
-    A job whose tasks lie in a DAG of others has no forms of its own there: of its epochs there is only that DAG.
+    A job whose tasks are in a user's DAG (`MilepostTaskGroup`) has no form. The only act is to trigger that DAG.
     """
-    name, dag_id, step = reading.job.loaded.spec.name, reading.job.dag_id, reading.step
+    name, dag_id, suggested = reading.job.loaded.spec.name, reading.job.dag_id, reading.action
     if not dag_id.startswith(f"{name}__"):
-        return [PageAct("Run an epoch", "this DAG has the job's tasks", dag_id, first=step.act == EPOCH)]
-    offered = {*_usual(reading), *filter(None, [step.act])}
-    acts = [_act(name, what, step) for what in _PURPOSES if what in offered]
-    return sorted(acts, key=lambda act: not act.first)
+        return [PageAct("Run an epoch", "this DAG has the job's tasks", dag_id, is_suggested=suggested.act == EPOCH)]
+    names = {*_acts_for_state(reading), *filter(None, [suggested.act])}
+    acts = [_page_act(name, what, suggested) for what in _PURPOSES if what in names]
+    return sorted(acts, key=lambda act: not act.is_suggested)
 
 
-def _usual(reading: Reading) -> Iterator[str]:
-    """Yield what may be done about any job, and what fits what is known of this one."""
+def _acts_for_state(reading: JobReading) -> Iterator[str]:
+    """Yield the names of the acts that a job allows in its current state."""
     state, status = reading.state, reading.status
     if state is None:
         return
@@ -65,16 +66,17 @@ def _usual(reading: Reading) -> Iterator[str]:
         yield "start"
     else:
         yield "resume" if state.job_status == JobStatus.FAILED.value else EPOCH
-    if any(one.pending for one in state.timelines if one.timeline == state.timeline):
+    if any(timeline.pending for timeline in state.timelines if timeline.timeline == state.timeline):
         yield "abort"
     yield from ("rollback", "backfill")
     if status is not None and status.head is not None:
         yield "savepoint_create"
 
 
-def _act(job: str, what: str, step: NextStep) -> PageAct:
-    """Return an act; the one of the step is the first, with its fields."""
-    first = what == step.act
+def _page_act(job: str, what: str, suggested: SuggestedAction) -> PageAct:
+    """Return an act of the page, with its fields filled in if it is the suggested one."""
+    is_suggested = what == suggested.act
     if what == EPOCH:
-        return PageAct("Run an epoch", _PURPOSES[EPOCH], epoch_dag_id(job), first=first)
-    return PageAct(ACTS[what].title, _PURPOSES[what], what=what, fields=step.fields if first else {}, first=first)
+        return PageAct("Run an epoch", _PURPOSES[EPOCH], epoch_dag_id(job), is_suggested=is_suggested)
+    fields = suggested.fields if is_suggested else {}
+    return PageAct(ACTS[what].title, _PURPOSES[what], what=what, fields=fields, is_suggested=is_suggested)

@@ -1,4 +1,4 @@
-"""A page of a job: what its address names, opened once, and the head that all pages of a job share."""
+"""The job that a page is about, and the header that all pages of a job share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.frame.rendering import Links, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
-from milepost.airflow.page.jobs.readings import READINGS
-from milepost.errors import NotFound
+from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.jobmaster.jobmaster import JobMaster
 from milepost.jobspec.load.load import LoadedJob
 
@@ -27,12 +26,12 @@ SECTIONS = (
     ("configuration", "Configuration"),
     ("log", "Log"),
 )
-"""The tabs of a job's pages: what follows the job in the address, and the tab's name."""
+"""The tabs of a job's pages: path segment after the job, and title of the tab."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """The job that a page is about, reached through one of its DAGs; others: jobs of the same DAG."""
+    """The job that a page is about, and the DAG in the page's URL. others: names of the DAG's other jobs."""
 
     request: Request
     dag_id: str
@@ -43,35 +42,35 @@ class JobPage:
     def name(self) -> str:
         return self.loaded.spec.name
 
-    def ask(self, ask: Callable[[JobMaster], T]) -> T:
-        """Return what the job answers, which is opened anew. Raises: as `Readings.ask`: no page waits for ever."""
-        return READINGS.ask(DagJob(self.dag_id, self.loaded), ask)()
+    def query(self, query: Callable[[JobMaster], T]) -> T:
+        """Return the result of a query to a newly opened job master. Raises: as the function of `JobReader.start`."""
+        return JOB_READER.start(DagJob(self.dag_id, self.loaded), query)()
 
     def url(self, *parts: str | int, **query: str | int) -> str:
-        """Return the address of a page of this job; `parts` lie below its own one."""
+        """Return the URL of a page of this job; `parts` are the path segments below its overview."""
         return Links.of(self.request).job(self.dag_id, self.name, *parts, **query)
 
     def render(self, template: str, section: str | None, status_code: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page that extends `job_base.html`.
+        """Render a template that extends `job_base.html`.
 
         Args:
-            section: of `SECTIONS`, whose tab is marked; None: no one.
+            section: path of the tab to mark, see `SECTIONS`; None: no tab.
         """
-        return page(self.request, template, status_code, at=self, sections=SECTIONS, section=section, **values)
+        return page(self.request, template, status_code, job_page=self, sections=SECTIONS, section=section, **values)
 
 
 def open_job(request: Request, dag_id: str, job: str = "") -> JobPage:
-    """Return the job that the address names: of several of a DAG the one that is named, else the first by name.
+    """Return the job that the URL names. Without `job` it is the DAG's first job by name.
 
     Raises: as `jobs_of_dag`; NotFound: the DAG has no job of this name.
     """
     jobs = jobs_of_dag(dag_id)
-    named = job or next(iter(jobs))
-    if named not in jobs:
-        raise NotFound(f"DAG {dag_id} has no job {named}.", hint=f"Its jobs: {', '.join(jobs)}.")
-    opened = JobPage(request, dag_id, jobs[named], tuple(other for other in jobs if other != named))
-    request.state.job_page = opened  # for the page of what goes wrong from here on
-    return opened
+    name = job or next(iter(jobs))
+    if name not in jobs:
+        raise NotFound(f"DAG {dag_id} has no job {name}.", hint=f"Its jobs: {', '.join(jobs)}.")
+    job_page = JobPage(request, dag_id, jobs[name], tuple(other for other in jobs if other != name))
+    request.state.job_page = job_page  # the handlers of later errors render their page with it
+    return job_page
 
 
 OpenedJob = Annotated[JobPage, Depends(open_job)]

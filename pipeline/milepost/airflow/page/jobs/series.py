@@ -1,4 +1,4 @@
-"""The figures of a job's epochs as its pages show them: of no more is read at a time than a person can wait for."""
+"""Figures of a job's newest epochs, with a limit on how many one page reads."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.errors import NotFound
 from milepost.jobmaster.jobmaster import EpochFigures
 
-MOST_READ = 40
-"""Epochs whose measurements one page reads; what the server has read before counts for none."""
+MAX_EPOCHS_READ = 40
+"""Most epochs whose measurements one page load reads from the store. Cached ones do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownSeries:
-    """Figures of the newest epochs, oldest first, and what is not among them.
+    """Figures of the newest epochs, oldest first, and which figures are missing.
 
     Attributes:
-        compacted: there were older epochs, of which the log keeps no figures.
+        compacted: whether there were older epochs, whose figures the compacted log no longer has.
     """
 
     epochs: tuple[EpochFigures, ...]
@@ -25,20 +25,20 @@ class ShownSeries:
 
     @property
     def unreadable(self) -> list[EpochFigures]:
-        """Those whose measurements are damaged, newest first."""
-        return [one for one in reversed(self.epochs) if one.unreadable is not None]
+        """Epochs whose measurements are damaged, newest first."""
+        return [epoch for epoch in reversed(self.epochs) if epoch.unreadable is not None]
 
     @property
     def left_out(self) -> int:
-        """Of how many the measurements were not read, because the page has read as many as it may."""
-        return sum(one.left_out for one in self.epochs)
+        """Number of epochs whose measurements were not read, because of `MAX_EPOCHS_READ`."""
+        return sum(epoch.left_out for epoch in self.epochs)
 
 
-def series_of(at: JobPage, limit: int) -> ShownSeries:
-    """Return the figures of so many of the newest epochs; none of a job that has never run."""
+def read_series(job_page: JobPage, limit: int) -> ShownSeries:
+    """Return the figures of the newest `limit` epochs; none for a job that has never run."""
     try:
-        found = at.ask(lambda master: master.series(limit, MOST_READ))
+        epochs = job_page.query(lambda master: master.series(limit, MAX_EPOCHS_READ))
     except NotFound:
-        found = []
-    compacted = 0 < len(found) < limit and (found[0].epoch or 0) > 1
-    return ShownSeries(tuple(found), compacted)
+        epochs = []
+    compacted = 0 < len(epochs) < limit and (epochs[0].epoch or 0) > 1
+    return ShownSeries(tuple(epochs), compacted)

@@ -1,4 +1,4 @@
-"""The page of one checkpoint: what became of it, by source, operator, sink and subtask, and where its time went."""
+"""The page of one checkpoint: its outcome, figures by node and subtask, and times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPREAD = (("min", "least"), ("median", "median"), ("max", "greatest"))
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table of subtasks. form: count, size, milliseconds or moment."""
+    """A column of a table of subtasks. form: the filter that formats it: count, size, milliseconds or moment."""
 
     name: str
     title: str
@@ -47,9 +47,9 @@ class Node:
     """A source, an operator or a sink, and its subtasks as a table.
 
     Attributes:
-        figures: by name, of the node as a whole.
-        rows: of each subtask its index and its figures. spread: least, median and greatest of them, in words.
-        longest_ms: time of its longest subtask; None: not measured.
+        figures: figures of the whole node, by name.
+        rows: index and figures of each subtask. spread: title and figures of the least, median and greatest.
+        longest_ms: time of the slowest subtask; None: not measured.
     """
 
     name: str
@@ -61,24 +61,24 @@ class Node:
     longest_ms: int | None
 
     @property
-    def timed(self) -> bool:
-        """Whether times of its subtasks were measured."""
+    def has_times(self) -> bool:
+        """Whether the times of its subtasks were measured."""
         return any(column.form == "milliseconds" for column in self.columns)
 
     @property
     def titles(self) -> list[str]:
-        """The heads of the table's columns, all of numbers."""
+        """The titles of the table's columns; `#` marks a column of numbers."""
         return ["#Subtask", *(f"#{column.title}" for column in self.columns)]
 
 
 @router.get("/checkpoints/{checkpoint_id}")
-def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
-    """One checkpoint in full; of one whose metadata is damaged what the log says, and why there is no more."""
-    report, unreadable = at.ask(partial(_shown, checkpoint_id))
+def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
+    """Show one checkpoint. If its metadata is damaged, show what the log has, and the error."""
+    report, unreadable = job_page.query(partial(_read_report, checkpoint_id))
     document: dict[str, Any] = to_json(report)
     phases = dict(document.get("phases") or {})
     total_ms = phases.pop("total_ms", None)
-    return at.render(
+    return job_page.render(
         "checkpoint.html",
         "checkpoints",
         checkpoint=document,
@@ -86,14 +86,14 @@ def checkpoint(at: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTML
         details="phases" in document,
         flow=[*_nodes(document, "sources", "source"), *_nodes(document, "operators", "")],
         sinks=list(_nodes(document, "published", "sink")),
-        phases=[(name.removesuffix("_ms"), spent) for name, spent in phases.items() if spent is not None],
+        phases=[(name.removesuffix("_ms"), phase_ms) for name, phase_ms in phases.items() if phase_ms is not None],
         total_ms=total_ms,
-        longest_ms=max((spent for spent in phases.values() if spent is not None), default=0) or 1,
+        longest_ms=max((phase_ms for phase_ms in phases.values() if phase_ms is not None), default=0) or 1,
     )
 
 
-def _shown(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
-    """Return a checkpoint, and why there is no more of it; None: there is."""
+def _read_report(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
+    """Return the report of a checkpoint, and None; without details, and the error, if its metadata is damaged."""
     try:
         return master.show(checkpoint_id, reckoned=False), None
     except StateCorrupt as error:
@@ -102,18 +102,21 @@ def _shown(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str
 
 def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:
     """Yield the nodes of one part of a checkpoint's document, with their subtasks."""
-    for name, one in (document.get(part) or {}).items():
-        rows = [(each["subtask"], {**each, **each["times"]}) for each in one["subtasks"]]
+    for name, node in (document.get(part) or {}).items():
+        rows = [(subtask["subtask"], {**subtask, **subtask["times"]}) for subtask in node["subtasks"]]
         spread = (
-            [(word, {figure: values[of] for figure, values in one["spread"].items()}) for of, word in _SPREAD]
-            if one["spread"]
+            [
+                (title, {figure: values[statistic] for figure, values in node["spread"].items()})
+                for statistic, title in _SPREAD
+            ]
+            if node["spread"]
             else []
         )
         times = [figures["total_ms"] for _, figures in rows if "total_ms" in figures]
         yield Node(
             name=name,
-            kind=kind or one["kind"],
-            figures=one,
+            kind=kind or node["kind"],
+            figures=node,
             columns=tuple(_columns([figures for _, figures in rows])),
             rows=tuple(rows),
             spread=tuple(spread),
@@ -122,7 +125,7 @@ def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Column]:
-    """Yield the columns that tell subtasks apart: what is nothing in all of them, but rows, is left out."""
+    """Yield the columns that have a value other than 0 in some subtask; row counts also if all are 0."""
     for names, form in ((_COUNTS, "count"), (_BYTES, "size")):
         for name, title in names:
             if any(row.get(name) or (name in _ROWS and row.get(name) is not None) for row in rows):

@@ -1,4 +1,4 @@
-"""The checkpoints of a job, a stretch of its history at a time: the timelines drawn, what is live, what was left."""
+"""The checkpoints page, one stretch of history at a time, and the log page."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Position = Annotated[str | None, Query(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
 
 
 @dataclass(frozen=True, slots=True)
-class LeftLine:
-    """Checkpoints of a timeline that the live head does not continue, newest first; switch: what left it."""
+class AbandonedCheckpoints:
+    """Checkpoints of one timeline that the live head does not continue, newest first. switch: how it was abandoned."""
 
     timeline: str
     role: str
@@ -38,67 +38,80 @@ class LeftLine:
 
 @router.get("/checkpoints")
 def checkpoints(
-    at: OpenedJob, following: Position = None, status: Status | None = None, timeline: str | None = None
+    job_page: OpenedJob, following: Position = None, status: Status | None = None, timeline: str | None = None
 ) -> HTMLResponse:
-    """The checkpoints of the job, newest first, from where the page before has ended; all, or some of them."""
-    state, found = at.ask(
+    """Show the checkpoints, newest first, optionally of one status or timeline.
+
+    Args:
+        following: position after which the page begins, from the link of the page before; None: at the newest.
+    """
+    state, history_page = job_page.query(
         lambda master: (
             master.job_state(),
             master.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline),
         )
     )
-    chosen = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
-    if chosen:
-        return at.render(
-            "chosen_checkpoints.html",
+    filters = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
+    if filters:
+        return job_page.render(
+            "filtered_checkpoints.html",
             "checkpoints",
-            found=found,
+            history_page=history_page,
             statuses=get_args(Status),
-            chosen=chosen,
+            filters=filters,
         )
-    history = TimelineHistory(found.checkpoints, found.switches, state.timelines, state.timeline)
-    left = list(_left_lines(history))
-    apart = {one.checkpoint_id for line in left for one in line.checkpoints}
-    return at.render(
+    history = TimelineHistory(history_page.checkpoints, history_page.switches, state.timelines, state.timeline)
+    abandoned = list(_abandoned(history))
+    folded_ids = {report.checkpoint_id for timeline in abandoned for report in timeline.checkpoints}
+    return job_page.render(
         "checkpoints.html",
         "checkpoints",
         state=state,
         newest=following is None,
-        marks=list(_marks(found.checkpoints)) if following is None else [],
-        rows=[one for one in found.checkpoints if one.checkpoint_id not in apart],
-        left=left,
-        switches=found.switches,
-        following=found.following,
+        landmarks=list(_landmarks(history_page.checkpoints)) if following is None else [],
+        rows=[report for report in history_page.checkpoints if report.checkpoint_id not in folded_ids],
+        abandoned=abandoned,
+        switches=history_page.switches,
+        following=history_page.following,
         statuses=get_args(Status),
-        unreadable=found.unreadable,
-        graph=timeline_graph(history, lambda checkpoint_id: at.url("checkpoints", checkpoint_id)),
+        unreadable=history_page.unreadable,
+        graph=timeline_graph(history, lambda checkpoint_id: job_page.url("checkpoints", checkpoint_id)),
     )
 
 
 @router.get("/log")
-def log(at: OpenedJob) -> HTMLResponse:
-    """The newest entries of the manifest log, which is all that ever changed the job."""
-    return at.render("log.html", "log", events=at.ask(lambda master: master.history(SHOWN_ENTRIES)))
+def log(job_page: OpenedJob) -> HTMLResponse:
+    """Show the newest entries of the manifest log, which records every change of the job."""
+    return job_page.render("log.html", "log", events=job_page.query(lambda master: master.history(SHOWN_ENTRIES)))
 
 
-def _left_lines(history: TimelineHistory) -> Iterator[LeftLine]:
-    """Yield what is not live, by timeline, the newest one first. What was given up is told among the live ones."""
+def _abandoned(history: TimelineHistory) -> Iterator[AbandonedCheckpoints]:
+    """Yield the checkpoints that are not live, by timeline, the newest timeline first.
+
+    Aborted and pending checkpoints are not among them: the page lists those with the live ones.
+    """
     switches = {switch.left: switch for switch in history.switches}
-    dead = [one for one in history.checkpoints if one.live is False and one.status not in ("aborted", "pending")]
-    for timeline in dict.fromkeys(one.timeline for one in dead if one.timeline is not None):
-        own = tuple(one for one in dead if one.timeline == timeline)
-        yield LeftLine(timeline, history.role(timeline), own, switches.get(timeline))
+    dead = [
+        report for report in history.checkpoints if report.live is False and report.status not in ("aborted", "pending")
+    ]
+    for timeline in dict.fromkeys(report.timeline for report in dead if report.timeline is not None):
+        reports = tuple(report for report in dead if report.timeline == timeline)
+        yield AbandonedCheckpoints(timeline, history.role(timeline), reports, switches.get(timeline))
 
 
-def _marks(found: Sequence[CheckpointReport]) -> Iterator[tuple[str, CheckpointReport]]:
-    """Yield the newest checkpoint of each kind that people look for first."""
-    newest = {
-        "Newest completed": (one for one in found if one.status == "completed" and one.live is not False),
-        "Newest failed": (one for one in found if one.status == "aborted"),
-        "Running": (one for one in found if one.status == "pending"),
-        "Newest savepoint": (one for one in found if one.kind == "savepoint"),
+def _landmarks(reports: Sequence[CheckpointReport]) -> Iterator[tuple[str, CheckpointReport]]:
+    """Yield title and checkpoint of the newest completed, failed and running checkpoint, and of the newest savepoint.
+
+    Args:
+        reports: newest first.
+    """
+    candidates = {
+        "Newest completed": (report for report in reports if report.status == "completed" and report.live is not False),
+        "Newest failed": (report for report in reports if report.status == "aborted"),
+        "Running": (report for report in reports if report.status == "pending"),
+        "Newest savepoint": (report for report in reports if report.kind == "savepoint"),
     }
-    for name, some in newest.items():
-        first = next(some, None)
-        if first is not None:
-            yield name, first
+    for title, matching in candidates.items():
+        newest = next(matching, None)
+        if newest is not None:
+            yield title, newest

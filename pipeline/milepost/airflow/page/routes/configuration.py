@@ -1,4 +1,4 @@
-"""The configuration of a job as it is in force: each setting, its default, and what it means."""
+"""The configuration page: each setting's value, default and meaning."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from milepost.jobspec.values.times.durations import format_duration
 
 router = APIRouter()
 
-_LONGEST = 400
-"""Characters of a value that are shown."""
+_MAX_CHARACTERS = 400
+"""Most characters of a value that the page shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key of the spec; default: None for one that must be written."""
+    """A key of the spec. default: None for a required key."""
 
     name: str
     value: str
@@ -39,28 +39,28 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Settings that belong together."""
+    """The settings of one part of the spec."""
 
     title: str
     settings: tuple[Setting, ...]
 
     @property
     def changed(self) -> int:
-        return sum(one.differs and one.default is not None for one in self.settings)
+        return sum(setting.differs and setting.default is not None for setting in self.settings)
 
 
 @router.get("/configuration")
-def configuration(at: OpenedJob) -> HTMLResponse:
-    """All settings, with those that the head was made with another value of told as such."""
-    made_with = at.ask(_head)
-    sections = list(sections_of(at.loaded.spec))
-    return at.render(
+def configuration(job_page: OpenedJob) -> HTMLResponse:
+    """Show all settings, and whether the head was made with the same spec."""
+    head = job_page.query(_head)
+    sections = list(sections_of(job_page.loaded.spec))
+    return job_page.render(
         "configuration.html",
         "configuration",
         parts=sections,
         changed=sum(section.changed for section in sections),
-        head=made_with,
-        same_spec=made_with is not None and made_with.spec_hash == at.loaded.spec_hash,
+        head=head,
+        same_spec=head is not None and head.spec_hash == job_page.loaded.spec_hash,
     )
 
 
@@ -70,7 +70,7 @@ def _head(master: JobMaster) -> CheckpointReport | None:
 
 
 def sections_of(spec: JobSpec) -> Iterator[Section]:
-    """Yield the settings of a spec that say how a job runs; what it computes is in its graph."""
+    """Yield the settings that control how a job runs. Its operators and sinks are in its graph."""
     yield Section("Checkpointing", tuple(settings_of(spec.checkpointing)))
     if spec.schedule is not None:
         yield Section("Schedule", tuple(settings_of(spec.schedule)))
@@ -84,8 +84,8 @@ def sections_of(spec: JobSpec) -> Iterator[Section]:
 
 
 def settings_of(part: SpecModel, prefix: str = "") -> Iterator[Setting]:
-    """Yield the settings of a part of a spec, those of parts in it by their path."""
-    about, meanings = parse_docstring(type(part).__doc__ or "")[0], _meanings(type(part))
+    """Yield the settings of a part of a spec; keys of nested parts are dotted paths, such as `bad_records.max_rows`."""
+    summary, meanings = parse_docstring(type(part).__doc__ or "")[0], _meanings(type(part))
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
         key = f"{prefix}{field.alias or name}"
@@ -94,20 +94,23 @@ def settings_of(part: SpecModel, prefix: str = "") -> Iterator[Setting]:
             continue
         default = field.get_default(call_default_factory=True)
         yield Setting(
-            key, in_words(value), None if default is PydanticUndefined else in_words(default), meanings.get(name, about)
+            key,
+            yaml_text(value),
+            None if default is PydanticUndefined else yaml_text(default),
+            meanings.get(name, summary),
         )
 
 
 def _meanings(part: type[SpecModel]) -> dict[str, str]:
-    """Return what the docstrings of a part, and of what it extends, say of its keys."""
-    found: dict[str, str] = {}
+    """Return the meaning of each key, from the docstrings of a part and of its base classes."""
+    meanings: dict[str, str] = {}
     for base in part.__mro__[: part.__mro__.index(SpecModel)]:
-        found = parse_docstring(base.__doc__ or "")[1] | found
-    return found
+        meanings = parse_docstring(base.__doc__ or "")[1] | meanings
+    return meanings
 
 
-def in_words(value: object) -> str:
-    """Return a value as a spec writes it, on one line."""
+def yaml_text(value: object) -> str:
+    """Return a value as in a spec, on one line: None is `null`, 90 seconds are `90s`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -115,13 +118,13 @@ def in_words(value: object) -> str:
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, SpecModel):
-        return in_words({key: item for key, item in value if item is not None})
+        return yaml_text({key: item for key, item in value if item is not None})
     if isinstance(value, Mapping):
-        return _cut("{" + ", ".join(f"{key}: {in_words(item)}" for key, item in value.items()) + "}")
+        return _cut("{" + ", ".join(f"{key}: {yaml_text(item)}" for key, item in value.items()) + "}")
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return _cut("[" + ", ".join(map(in_words, value)) + "]")
+        return _cut("[" + ", ".join(map(yaml_text, value)) + "]")
     return _cut(str(value))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"

@@ -1,4 +1,4 @@
-"""The page of all jobs of the deployment that the user may see, those with problems first."""
+"""The page of all jobs that the user may read, those with problems first."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.frame.access import ReadableDags
-from milepost.airflow.page.frame.freshness import since_ms
+from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import page
-from milepost.airflow.page.jobs.acts import PageAct, acts_of
+from milepost.airflow.page.jobs.acts import PageAct, offered_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
-from milepost.airflow.page.jobs.readings import READINGS, Reading
-from milepost.airflow.page.jobs.standing import Tone
+from milepost.airflow.page.jobs.job_badge import Tone
+from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job in a line of the list; since_success_ms: None before the first one; act: its next step, if it has one."""
+    """A line of the list. since_success_ms: None before the first success. act: the suggested one, if there is one."""
 
-    reading: Reading
+    reading: JobReading
     since_success_ms: int | None
     act: PageAct | None
 
     @classmethod
-    def of(cls, reading: Reading) -> JobLine:
-        since = since_ms(reading.status.last_success) if reading.status is not None else None
-        return cls(reading, since, next((act for act in acts_of(reading) if act.first), None))
+    def of(cls, reading: JobReading) -> JobLine:
+        since = age_ms(reading.status.last_success) if reading.status is not None else None
+        return cls(reading, since, next((act for act in offered_acts(reading) if act.is_suggested), None))
 
 
 @router.get("/jobs", response_class=HTMLResponse)
-def jobs(request: Request, readable: ReadableDags) -> HTMLResponse:
+def deployment(request: Request, readable: ReadableDags) -> HTMLResponse:
     """All jobs, the most urgent first."""
-    known, refused = jobs_of_deployment(readable)
-    readings = READINGS.read(known)
-    ordered = sorted(readings, key=lambda one: (one.standing.urgency, one.job.loaded.spec.name))
-    tones = [one.standing.tone for one in ordered]
+    jobs, refused = jobs_of_deployment(readable)
+    readings = JOB_READER.read(jobs)
+    ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))
+    tones = [reading.badge.tone for reading in ordered]
     counts = [(tone, tones.count(tone)) for tone in Tone if tone in tones]
     return page(request, "deployment.html", lines=list(map(JobLine.of, ordered)), refused=refused, counts=counts)

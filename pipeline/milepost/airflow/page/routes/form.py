@@ -1,7 +1,7 @@
-"""The page of a form, filled in: what an act is asked with, and how to hand that to Airflow's own dialog.
+"""The page of a filled-in form, and how to pass it to Airflow's trigger dialog.
 
-Airflow's trigger dialog has no address and reads no query, so no link fills it. What fills it is JSON, under its
-advanced options: this page has that, its values in words, and says beforehand what the first task would refuse.
+Airflow's trigger dialog has no URL and reads no query parameters, so no link can fill it in. It does accept JSON under
+its advanced options. This page shows that JSON and its values, and warns if the first task would refuse them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.operate.registry import ACTS, asked, operate_form
+from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
 from milepost.airflow.operate.rollback import ROLLBACK
 from milepost.airflow.operators import forms
-from milepost.airflow.operators.job_specs import operate_dag_id
+from milepost.airflow.operators.dag_ids import operate_dag_id
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import InvalidRequest
 
@@ -25,64 +25,64 @@ if TYPE_CHECKING:
 
 router = APIRouter()
 
-_OF_THE_PAGE = ("job",)
+_PAGE_PARAMETERS = ("job",)
 
-_DIGITS = 18
-"""Of the longest number that a field takes; Python refuses to read one of thousands."""
+_MAX_DIGITS = 18
+"""Digits of the longest number that a field accepts. `int` raises ValueError for thousands of digits."""
 
 
 @router.get("/form")
-def form(at: OpenedJob, request: Request) -> HTMLResponse:
-    """A form of the job, filled in with what stands in the address; of an act alone, its fields as they are preset."""
-    params = operate_form(at.loaded)
-    given = {name: text for name, text in request.query_params.items() if name not in _OF_THE_PAGE}
-    values = {name: _typed(params.get(name), text) for name, text in given.items()}
+def form(job_page: OpenedJob, request: Request) -> HTMLResponse:
+    """Show the form, filled in from the query parameters. With an act alone, its fields have their defaults."""
+    params = operate_form(job_page.loaded)
+    texts = {name: text for name, text in request.query_params.items() if name not in _PAGE_PARAMETERS}
+    values = {name: _parse_value(params.get(name), text) for name, text in texts.items()}
     act = ACTS.get(str(values.get(forms.WHAT)))
-    refused = _refused(at, params, values)
-    own = [] if act is None else [act.field(short) for short in act.fields(at.loaded)]
-    blank = bool(own) and list(values) == [forms.WHAT]
-    if blank:
-        values |= {name: params[name].value for name in own}
-    return at.render(
+    refused = _refused(job_page, params, values)
+    act_fields = [] if act is None else [act.field(short) for short in act.fields(job_page.loaded)]
+    is_blank = bool(act_fields) and list(values) == [forms.WHAT]
+    if is_blank:
+        values |= {name: params[name].value for name in act_fields}
+    return job_page.render(
         "form.html",
         "form",
-        operate=operate_dag_id(at.name),
+        operate=operate_dag_id(job_page.name),
         title="" if act is None else act.title,
-        asks=act is not None and act.asks,
+        needs_approval=act is not None and act.needs_approval,
         fields=[
             (params[name].schema["title"], name, value, params[name].description)
             for name, value in values.items()
             if name in params and name != forms.WHAT
         ],
         configuration=json.dumps(values, indent=2),
-        blank=blank,
+        is_blank=is_blank,
         goes_back=act is ROLLBACK,
         refused=refused,
     )
 
 
-def _refused(at: OpenedJob, params: dict[str, Param], values: dict[str, Any]) -> str:
-    """Return why the first task would refuse these values; "" when it would not."""
-    presets = {name: param.value for name, param in params.items() if name != forms.WHAT}
+def _refused(job_page: OpenedJob, params: dict[str, Param], values: dict[str, Any]) -> str:
+    """Return why the first task would refuse these values; "" if it would accept them."""
+    defaults = {name: param.value for name, param in params.items() if name != forms.WHAT}
     for name, value in values.items():
-        if name in presets and not _fits(params[name], value):
-            return f"field {name}: {value!r} is not what it takes: {params[name].description}"
+        if name in defaults and not _is_valid(params[name], value):
+            return f"field {name} does not accept {value!r}: {params[name].description}"
     try:
-        asked(presets | values, at.loaded)
+        parse_form(defaults | values, job_page.loaded)
     except InvalidRequest as error:
         return error.message
     return ""
 
 
-def _typed(param: Param | None, text: str) -> Any:
-    """Return a value of an address as its field has it."""
-    kinds = [] if param is None else param.schema["type"]
-    if "boolean" in kinds and text in ("true", "false"):
+def _parse_value(param: Param | None, text: str) -> Any:
+    """Return a query parameter as the type of its field; the text itself if it is not of that type."""
+    types = [] if param is None else param.schema["type"]
+    if "boolean" in types and text in ("true", "false"):
         return text == "true"
-    return int(text) if "integer" in kinds and text.isdecimal() and len(text) <= _DIGITS else text
+    return int(text) if "integer" in types and text.isdecimal() and len(text) <= _MAX_DIGITS else text
 
 
-def _fits(param: Param, value: Any) -> bool:
+def _is_valid(param: Param, value: Any) -> bool:
     from airflow.sdk.exceptions import ParamValidationError
 
     try:

@@ -1,4 +1,4 @@
-"""The page of a job: its state and why, how fresh it is, what to do, its newest epochs, its graph and its tables."""
+"""The overview page of a job: state, freshness, suggested action, newest epochs, graph and tables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.frame.freshness import since_ms
-from milepost.airflow.page.jobs.acts import acts_of
+from milepost.airflow.page.frame.filters import age_ms
+from milepost.airflow.page.jobs.acts import offered_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.job_badge import Tone
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.airflow.page.jobs.readings import READINGS, Reading
-from milepost.airflow.page.jobs.standing import Tone
-from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
+from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.jobmaster.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
 from milepost.jobspec.job.spec import SinkSpec
 from milepost.jobspec.load.lint import lint_report
@@ -29,46 +28,47 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class SinkLine:
-    """A table of the job: where it is, and what it shows."""
+    """A table of the job: its location, and which checkpoint readers see."""
 
     sink: SinkSpec
-    place: str
+    location: str
     tone: Tone
     shows: str
 
 
 @router.get("")
-def overview(at: OpenedJob) -> HTMLResponse:
-    """The job as a whole; where its head or a source cannot be read, what is known without them.
+def overview(job_page: OpenedJob) -> HTMLResponse:
+    """Show the whole job. If its head or a source is unreadable, show the rest.
 
-    Raises: why its manifest cannot be read, without which nothing is known.
+    Raises: the error of reading the manifest, without which there is nothing to show.
     """
-    job = DagJob(at.dag_id, at.loaded)
-    newest = READINGS.ask(job, lambda master: master.history_page(SHOWN_CHECKPOINTS))
-    (reading,) = READINGS.read([job])
+    job = DagJob(job_page.dag_id, job_page.loaded)
+    # Starts before the health is read, so that both run concurrently.
+    await_history = JOB_READER.start(job, lambda master: master.history_page(SHOWN_CHECKPOINTS))
+    (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
-    history, unanswered = _history(newest)
-    live = next((one for one in state.timelines if one.timeline == state.timeline), None)
-    return at.render(
+    history, unanswered = _history(await_history)
+    live = next((timeline for timeline in state.timelines if timeline.timeline == state.timeline), None)
+    return job_page.render(
         "overview.html",
         "",
         reading=reading,
         state=state,
         status=status,
         live=live,
-        since_success_ms=since_ms(status.last_success) if status is not None else None,
-        acts=acts_of(reading),
-        failed=_failed(status, history.checkpoints),
-        tables=list(_tables(at.loaded, status)) if status is not None else [],
+        since_success_ms=age_ms(status.last_success) if status is not None else None,
+        acts=offered_acts(reading),
+        failed=_failed_checkpoint(status, history.checkpoints),
+        tables=list(_tables(job_page.loaded, status)) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],
         unreadable=history.unreadable,
         unanswered=unanswered,
-        picture=_picture(at.loaded),
+        picture=_picture(job_page.loaded),
     )
 
 
-def _state(reading: Reading) -> JobState:
-    """Return what the manifest says. Raises why that is not known."""
+def _state(reading: JobReading) -> JobState:
+    """Return the state in the manifest. Raises the error of reading it."""
     if reading.state is not None:
         return reading.state
     if reading.running.done():
@@ -76,36 +76,36 @@ def _state(reading: Reading) -> JobState:
     raise reading.error or StoreUnavailable(reading.problem)
 
 
-def _history(newest: Callable[[], HistoryPage]) -> tuple[HistoryPage, str]:
-    """Return the newest checkpoints, or none and why; "" where there is no reason."""
+def _history(await_history: Callable[[], HistoryPage]) -> tuple[HistoryPage, str]:
+    """Return the newest checkpoints and "", or none and the error message."""
     try:
-        return newest(), ""
+        return await_history(), ""
     except CheckpointError as error:
         return HistoryPage((), (), None), error.message
 
 
-def _failed(status: Status | None, newest: Sequence[CheckpointReport]) -> CheckpointReport | None:
-    """Return the checkpoint that a job failed at, if that is what is wrong with it and it is one of the newest."""
+def _failed_checkpoint(status: Status | None, newest: Sequence[CheckpointReport]) -> CheckpointReport | None:
+    """Return the newest aborted checkpoint of a failed job, if it is in `newest`."""
     if status is None or status.condition not in (Condition.FAILED, Condition.EPOCH_FAILED):
         return None
-    return next((one for one in newest if one.status == CheckpointStatus.ABORTED.value), None)
+    return next((report for report in newest if report.status == CheckpointStatus.ABORTED.value), None)
 
 
 def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:
     for sink in job.spec.sinks:
-        place = sink.path or sink.table or ""
+        location = sink.path or sink.table or ""
         if sink.name in status.reconciling:
-            yield SinkLine(sink, place, Tone.WARN, f"has yet to follow timeline {status.timeline}")
+            yield SinkLine(sink, location, Tone.WARN, f"has yet to follow timeline {status.timeline}")
         elif sink.name in status.unconfirmed:
-            yield SinkLine(sink, place, Tone.WARN, "waits for completed checkpoints to be published")
+            yield SinkLine(sink, location, Tone.WARN, "waits for completed checkpoints to be published")
         elif status.head is None:
-            yield SinkLine(sink, place, Tone.CALM, "nothing yet")
+            yield SinkLine(sink, location, Tone.CALM, "nothing yet")
         else:
-            yield SinkLine(sink, place, Tone.GOOD, f"checkpoint {status.head}")
+            yield SinkLine(sink, location, Tone.GOOD, f"checkpoint {status.head}")
 
 
 def _picture(job: LoadedJob) -> str:
-    """Return the SVG of the job's graph, in which names are escaped; "" of a graph that is refused by now."""
+    """Return the SVG of the job's graph, with names escaped; "" if this version of Milepost refuses the graph."""
     try:
         return graph_picture(lint_report(job))
     except InvalidRequest:

@@ -1,4 +1,4 @@
-"""The page of what a job can go back to, and what going back would change."""
+"""The rewind points page: checkpoints to go back to, and what that would change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ router = APIRouter()
 
 
 @router.get("/rewind")
-def rewind(at: OpenedJob) -> HTMLResponse:
-    """The rewind points of a job, newest first, each with the form of a rollback there."""
-    points = at.ask(lambda master: master.rewind_points(SHOWN_POINTS))
-    links = Links.of(at.request)
+def rewind(job_page: OpenedJob) -> HTMLResponse:
+    """Show the rewind points, newest first, each with a link to the form of the rollback."""
+    points = job_page.query(lambda master: master.rewind_points(SHOWN_POINTS))
+    links = Links.of(job_page.request)
 
     def form(checkpoint_id: int) -> str:
-        return links.form(at.name, ROLLBACK.name, **{TO: checkpoint_id})
+        return links.form(job_page.name, ROLLBACK.name, **{TO: checkpoint_id})
 
-    return at.render("rewind.html", "rewind", points=to_json(points), form=form)
+    return job_page.render("rewind.html", "rewind", points=to_json(points), form=form)

@@ -1,4 +1,4 @@
-"""The runbook's pages in Airflow, for whoever may see its help: they say nothing of any job."""
+"""The runbook's pages; they contain nothing about any job."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False})
 
 @router.get("/{name}")
 def runbook_page(request: Request, name: str) -> HTMLResponse:
-    """A page of the runbook, by its name."""
-    shown = read_page(name)
-    return page(request, "runbook.html", heading=shown.title, text=_MARKDOWN.render(shown.text))
+    """Show a page of the runbook."""
+    content = read_page(name)
+    return page(request, "runbook.html", heading=content.title, text=_MARKDOWN.render(content.text))

@@ -1,4 +1,4 @@
-"""The page of what is usual of a job: percentiles over the newest epochs, as Flink's summary has them."""
+"""The summary page: percentiles over the newest epochs, like Flink's summary tab."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.airflow.page.jobs.series import series_of
-from milepost.codec.records import to_json
+from milepost.airflow.page.jobs.series import read_series
 from milepost.jobmaster.jobmaster import percentiles_of
 
 NEWEST = 100
-"""Of so many epochs: percentiles of fewer say little about what is rare."""
+"""Number of epochs. With fewer, the 99th percentile would be the maximum."""
 
 router = APIRouter()
 
@@ -26,20 +25,20 @@ _FIGURES = (
     ("state_bytes", "State in all", "size"),
     ("in_flight_bytes", "In flight", "size"),
 )
-"""Figure -> its title and form; what is none of them is a phase."""
+"""Name, title and filter of each figure. Every other figure is a phase."""
 
 
 @router.get("/summary")
-def summary(at: OpenedJob) -> HTMLResponse:
-    """Percentiles of duration, phases, rows and bytes."""
-    shown = series_of(at, NEWEST)
-    found = to_json(percentiles_of(shown.epochs))
-    named = {name for name, _, _ in _FIGURES}
-    return at.render(
+def summary(job_page: OpenedJob) -> HTMLResponse:
+    """Show percentiles of duration, phases, rows and bytes."""
+    shown = read_series(job_page, NEWEST)
+    percentiles = to_json(percentiles_of(shown.epochs))
+    titled = {name for name, _, _ in _FIGURES}
+    return job_page.render(
         "summary.html",
         "summary",
         epochs=len(shown.epochs),
         shown=shown,
-        figures=[(title, form, found[name]) for name, title, form in _FIGURES if name in found],
-        phases=[(name.removesuffix("_ms"), one) for name, one in found.items() if name not in named],
+        figures=[(title, form, percentiles[name]) for name, title, form in _FIGURES if name in percentiles],
+        phases=[(name.removesuffix("_ms"), values) for name, values in percentiles.items() if name not in titled],
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.airflow.parsed_specs import kept_name, parsed_spec
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.load import load_job
+from milepost.airflow.spec_cache import cached_job_name, parsed_spec
+from milepost.spec.job.spec import JobSpec
+from milepost.spec.load.load import load_job
 
 SPEC = """\
 name: small
@@ -40,4 +40,4 @@ def test_a_kept_spec_has_its_columns_in_the_order_of_the_file(path: Path) -> Non
     for job in (parsed_spec(path), parsed_spec(path)):
         assert list(job.spec.sources["rows"].columns) == ["k", "z", "a", "t"]
         assert as_text(job.spec) == as_text(load_job(path).spec)
-    assert kept_name(path) == "small"
+    assert cached_job_name(path) == "small"

@@ -1,4 +1,4 @@
-"""Lineage settings of a task: Airflow's section `[openlineage]` counts as it does for Airflow's own provider."""
+"""OpenLineage settings of a task, from Airflow's section `[openlineage]` as in Airflow's own provider."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SECTION = "openlineage"
 
 
 def lineage_settings() -> LineageSettings | None:
-    """Return how the events of a task's epoch are sent; None: nobody has said where to, or it is switched off.
+    """Return how to send the events of a task's epoch; None: not configured, or switched off.
 
-    Raises: what it does of a section that cannot be read; InvalidRequest among it.
+    Raises: InvalidRequest or another error: the section cannot be read.
     """
     if is_switched_off() or conf.getboolean(_SECTION, "disabled", fallback=False):
         return None
@@ -41,9 +41,9 @@ def _parent(dag_run: tuple[str, str], namespace: str, due: Any, clear_number: in
 
 
 def _config() -> Mapping[str, Any] | None:
-    """Return what the section says of the client: a file, or else a transport; None: neither.
+    """Return the client's configuration: that of `config_path`, else of `transport`; None: neither is set.
 
-    Raises: InvalidRequest: it is no mapping.
+    Raises: InvalidRequest: it is not a mapping.
     """
     path = conf.get(_SECTION, "config_path", fallback="")
     if path:
@@ -54,7 +54,7 @@ def _config() -> Mapping[str, Any] | None:
     return {"transport": _mapping(f"[{_SECTION}] transport", transport)} if transport else None
 
 
-def _mapping(place: str, found: object) -> Mapping[str, Any]:
-    if isinstance(found, Mapping):
-        return found
-    raise InvalidRequest(f"{place}: expected a mapping, got {'nothing' if found is None else type(found).__name__}")
+def _mapping(source: str, value: object) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    raise InvalidRequest(f"{source}: expected a mapping, got {'nothing' if value is None else type(value).__name__}")

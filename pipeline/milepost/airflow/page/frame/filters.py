@@ -1,10 +1,15 @@
-"""Figures as people read them: counts, sizes, durations, moments. Each is "" or "–" for what is not known."""
+"""Jinja filters that format counts, sizes, durations and times.
+
+An unknown value is "" or "–".
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from milepost.epoch.quantities import counted, lasting, observed
+from milepost.spec.values.times.durations import in_ms
 
 UNKNOWN = "–"
 
@@ -18,7 +23,7 @@ def milliseconds(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Return a number of bytes, in decimal units as the specs write them."""
+    """Return a number of bytes in decimal units, as in a spec: 1_500 is `1.5 kB`."""
     if not isinstance(value, (int, float)):
         return ""
     for unit in ("B", "kB", "MB", "GB"):
@@ -29,13 +34,20 @@ def size(value: Any) -> str:
 
 
 def duration(value: Any) -> str:
-    """Return milliseconds in the two largest units that they have."""
+    """Return milliseconds in their two largest units: 3_723_000 is `1 h 2 min`."""
     return lasting(value) if isinstance(value, (int, float)) else ""
 
 
 def moment(value: Any) -> str:
     """Return an ISO 8601 time in UTC, to the second."""
     return str(value)[:19].replace("T", " ") if value else ""
+
+
+def age_ms(time: str | None) -> int | None:
+    """Return the milliseconds since an ISO 8601 time by this server's clock, 0 for a future time, None for None."""
+    if time is None:
+        return None
+    return max(0, in_ms(datetime.now(UTC) - datetime.fromisoformat(time)))
 
 
 FILTERS = {

@@ -1,4 +1,4 @@
-"""The ids of a job's DAGs, and its spec as a task documents it."""
+"""The ids of a job's DAGs, and the task attributes that document its spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPERATE_SUFFIX = "__operate"
 BROKEN_SUFFIX = "__broken"
 
 BROKEN_TAG = "broken spec"
-"""Of a DAG that stands in place of a job whose spec is not valid."""
+"""Tag of a DAG that stands in for a job whose spec is not valid."""
 
 
 def epoch_dag_id(job: str) -> str:
@@ -24,7 +24,11 @@ def operate_dag_id(job: str) -> str:
 
 
 def broken_dag_id(spec: Path) -> str:
-    """Return the id of the DAG whose runs fail while a spec is not valid: by its file, for it may have no name."""
+    """Return the id of the DAG whose runs fail while a spec is not valid.
+
+    It is made from the file name, because an invalid spec may have no job name: `My Job (1).yaml` is
+    `my-job-1__broken`.
+    """
     stem = re.sub(r"[^a-z0-9_-]+|__+", "-", spec.stem.lower()).strip("-_")
     return f"{stem[:63] or 'spec'}{BROKEN_SUFFIX}"
 
@@ -35,14 +39,14 @@ def duplicate_dag_id(job: str) -> str:
 
 
 def is_of_a_job(dag_id: str) -> bool:
-    """Return whether a DAG is one that `load_jobs` makes, by its id."""
+    """Return whether a DAG id is one that `load_jobs` makes for a valid spec."""
     return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX))
 
 
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:
-    """Return the arguments by which one task of a DAG documents the job's spec, with nothing of it resolved.
+    """Return the operator arguments with which one task of a DAG documents the job's spec, with `${env:…}` unresolved.
 
-    Airflow keeps them with the DAG: its UI shows them, and the Checkpoints page reads the job from there, also where
-    the folder of the specs is not.
+    Airflow stores them with the DAG. Its UI shows them, and our pages read the job from there, so that the API server
+    does not need the folder of the specs.
     """
     return {"doc": str(job.path), "doc_yaml": job.text}

@@ -1,4 +1,4 @@
-"""The standing of a job: the one thing about it that matters first, in a word, a tone and a reason."""
+"""The badge of a job: its condition as a word, a tone and a reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milepost.jobmaster.jobmaster import Condition, Status
 
 
 class Tone(StrEnum):
-    """How a state is shown, worst first: the order of a list of jobs."""
+    """How a state is shown, worst first, which is the order of the list of jobs."""
 
     BAD = "bad"
     WARN = "warn"
@@ -20,8 +20,8 @@ class Tone(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a job stands; reason: why, and what is true; "" where nothing is wrong."""
+class JobBadge:
+    """The condition of a job as pages show it. reason: why, and what is true now; "" if nothing is wrong."""
 
     tone: Tone
     word: str
@@ -32,10 +32,10 @@ class Standing:
         return list(Tone).index(self.tone)
 
 
-def standing_of(status: Status) -> Standing:
-    """Return how a job stands, by its condition."""
-    tone, reason = _TOLD[status.condition]
-    return Standing(tone, status.condition.value.replace("-", " "), reason(status))
+def job_badge(status: Status) -> JobBadge:
+    """Return the badge for the condition of a job."""
+    tone, reason = _BADGES[status.condition]
+    return JobBadge(tone, status.condition.value.replace("-", " "), reason(status))
 
 
 def _failure(status: Status) -> str:
@@ -48,26 +48,27 @@ def _ended(status: Status) -> str:
 
 
 def _overdue(status: Status) -> str:
-    return "; ".join(f"source {name}: {one.overdue}" for name, one in (status.sources or {}).items() if one.overdue)
+    sources = (status.sources or {}).items()
+    return "; ".join(f"source {name}: {source.overdue}" for name, source in sources if source.overdue)
 
 
 def _frozen(status: Status) -> str:
     until = "" if status.frozen is None else f" until {status.frozen.until}"
-    return f"A backfill keeps others from triggering{until}."
+    return f"A backfill blocks new checkpoints{until}."
 
 
-_TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
+_BADGES: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     Condition.FAILED: (Tone.BAD, lambda status: f"{_failure(status)}. No epoch runs until it is resumed."),
-    Condition.CANCELLING: (Tone.WARN, lambda status: f"{_ended(status)} Its clean-up is not over."),
+    Condition.CANCELLING: (Tone.WARN, lambda status: f"{_ended(status)} Its clean-up is not finished."),
     Condition.CANCELED: (Tone.CALM, _ended),
     Condition.FINISHED: (Tone.CALM, _ended),
     Condition.RECONCILING: (
         Tone.WARN,
-        lambda status: f"Sinks {', '.join(status.reconciling)} must still follow timeline {status.timeline}.",
+        lambda status: f"Sinks {', '.join(status.reconciling)} do not yet show timeline {status.timeline}.",
     ),
     Condition.EPOCH_FAILED: (
         Tone.BAD,
-        lambda status: f"{_failure(status)}. Nothing of it is visible; the next epoch tries again.",
+        lambda status: f"{_failure(status)}. None of its rows are visible. The next epoch tries again.",
     ),
     Condition.SPEC_REFUSED: (Tone.BAD, lambda status: str(status.spec_refused)),
     Condition.INPUT_REFUSED: (Tone.BAD, lambda status: status.next_step),
@@ -77,7 +78,7 @@ _TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     ),
     Condition.LEASE_OVER: (
         Tone.WARN,
-        lambda status: f"Nobody works on checkpoint {status.pending} any more: {status.lease_over}.",
+        lambda status: f"No session works on checkpoint {status.pending}: {status.lease_over}.",
     ),
     Condition.OVERDUE: (Tone.WARN, _overdue),
     Condition.LATE: (Tone.WARN, lambda status: status.next_step),
@@ -86,7 +87,9 @@ _TOLD: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     Condition.FROZEN: (Tone.BUSY, _frozen),
     Condition.BACKFILL_UNFINISHED: (
         Tone.CALM,
-        lambda status: f"Timelines {', '.join(one.fork for one in status.unfinished_backfills)} wait to be continued.",
+        lambda status: (
+            f"Timelines {', '.join(backfill.fork for backfill in status.unfinished_backfills)} wait to be continued."
+        ),
     ),
     Condition.INITIALIZING: (Tone.CALM, lambda status: "The first epoch with input makes the first checkpoint."),
     Condition.HEALTHY: (Tone.GOOD, lambda status: ""),

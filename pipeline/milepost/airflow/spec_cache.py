@@ -62,7 +62,7 @@ def parsed_spec(path: Path) -> LoadedJob:
     return job
 
 
-def kept_name(path: Path) -> str | None:
+def cached_job_name(path: Path) -> str | None:
     """Return the job's name in a spec file, where what it follows from is kept; nothing of it is checked."""
     try:
         kept = _kept(_file(path), _key(path, read_spec(path)))

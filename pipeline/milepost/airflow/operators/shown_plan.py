@@ -1,0 +1,88 @@
+"""The plan of an act, as tasks pass it through XCom and show it to a person.
+
+Users can edit XCom. Therefore a person approves the plan together with its digest, and every task that carries out the
+plan compares the digests first. It also compares the plan with the form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from milepost.airflow.task_output.outcome import error_text
+from milepost.protocol.codec.records import encode, from_json
+from milepost.protocol.records.errors import StateCorrupt
+
+T = TypeVar("T")
+
+PLAN_DIGEST = "plan_digest"
+"""Key of the digest of the shown plan, in the XCom of an approval."""
+
+REJECTED_BY = "rejected_by"
+"""Key of the name of the person who rejected the plan, in the XCom of a rejection."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """A plan in XCom.
+
+    Attributes:
+        what: name of the act. checkpoint_id, timeline, token: what it acts for.
+        subject, text: title and lines for people. manifest_version: version that the plan was made from.
+        approved: the state that the plan assumes, as JSON.
+        rows: number of rows of each table that changes, after the act; None if the plan cannot know.
+        idle: whether there is nothing to do. Then there is no approval and nothing is done.
+    """
+
+    what: str
+    checkpoint_id: int
+    timeline: str
+    token: str
+    subject: str
+    text: tuple[str, ...]
+    manifest_version: int
+    approved: Mapping[str, object]
+    rows: Mapping[str, int | None]
+    idle: bool
+
+    def approval(self, kind: type[T]) -> T:
+        """Return the state that the plan assumes. Raises StateCorrupt: it is not of this kind."""
+        return from_json(kind, self.approved, "the plan", hint="trigger a new run")
+
+
+def pull_plan(ti: Any, plan_task: str) -> ShownPlan:
+    """Return the plan in the XCom of a task of the run. Raises AirflowFailException: it has no valid plan."""
+    hint = f"clear the run from {plan_task} on, or trigger a new run"
+    try:
+        return from_json(ShownPlan, ti.xcom_pull(task_ids=plan_task), f"plan in the XCom of {plan_task}", hint=hint)
+    except StateCorrupt as error:
+        raise AirflowFailException(f"{ti.task_id}: {error_text(error)}") from error
+
+
+def digest_of(plan: object) -> str:
+    """Return the hex SHA-256 of a plan's canonical JSON."""
+    return hashlib.sha256(encode(plan)).hexdigest()
+
+
+def require_digest(plan: ShownPlan, approved: str | None) -> None:
+    """Raise AirflowFailException if the plan is not the approved one.
+
+    Args:
+        approved: digest of the plan that was shown; None: no plan was approved.
+    """
+    digest = digest_of(plan)
+    if digest != approved:
+        expected = "no plan was approved" if approved is None else f"the approved plan has digest {approved}"
+        raise AirflowFailException(
+            f"the plan in this run's XCom is not the approved one: its digest is {digest}, {expected}. Nothing was "
+            "changed. Trigger a new run, and find out who edited XCom."
+        )
+
+
+def responder_name(answer: dict[str, Any]) -> str:
+    """Return the name of the person who answered a request for approval."""
+    return str((answer.get("responded_by_user") or {}).get("name") or "somebody")

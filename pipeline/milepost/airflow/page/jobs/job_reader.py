@@ -1,0 +1,162 @@
+"""Read jobs concurrently with a timeout, so that a slow store delays no other job.
+
+Each storage has its own small thread pools, so a store that hangs blocks no thread of another one. Concurrent requests
+share one read of a job's health: a store that hangs holds one thread per job, not one per request. Other queries have
+separate pools. A query that times out while it is still queued is cancelled.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TypeVar
+
+from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.job_badge import JobBadge, Tone, job_badge
+from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
+from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
+from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
+from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.runbook.addresses import page_of
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 5.0
+"""How long a page waits for its jobs, in seconds."""
+
+_MAX_CONCURRENT_READS = 4
+"""Jobs of one storage whose health is read at a time."""
+
+_MAX_CONCURRENT_QUERIES = 8
+"""Other queries of one storage that run at a time."""
+
+
+@dataclass(slots=True)
+class JobReading:
+    """The health of a job, as far as it has been read.
+
+    Attributes:
+        state: from the manifest alone. status: with the sources, which takes longer to read.
+        error: why the rest is missing. problem: the same as text, or that the read timed out; "" if nothing is missing.
+    """
+
+    job: DagJob
+    state: JobState | None = None
+    status: Status | None = None
+    error: CheckpointError | None = None
+    problem: str = ""
+    running: Future[None] = field(default_factory=Future)
+
+    @property
+    def badge(self) -> JobBadge:
+        if self.status is not None:
+            return job_badge(self.status)
+        if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
+            return JobBadge(Tone.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
+        return JobBadge(Tone.BAD, "unreadable", self.problem)
+
+    @property
+    def action(self) -> SuggestedAction:
+        return suggested_action(self.status) if self.status is not None else action_after_error(self.error)
+
+    @property
+    def runbook(self) -> str:
+        """The name of the runbook page for the condition or the error; "" if neither is known."""
+        if self.status is not None:
+            return self.status.condition.value
+        return "" if self.error is None else page_of(self.error)
+
+
+class JobReader:
+    """Reads jobs on thread pools, one pair of pools per storage."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._newest_readings: dict[tuple[str, str], JobReading] = {}
+        self._health_pools: dict[StoreConfig | None, ThreadPoolExecutor] = {}
+        self._query_pools: dict[StoreConfig | None, ThreadPoolExecutor] = {}
+
+    def read(self, jobs: Sequence[DagJob]) -> list[JobReading]:
+        """Return what was read of each job within `TIMEOUT_S`, in the order of `jobs`. Never raises."""
+        with self._lock:
+            readings = [self._start_reading(job) for job in jobs]
+        wait([reading.running for reading in readings], timeout=TIMEOUT_S)
+        return [self._snapshot_of(reading) for reading in readings]
+
+    def start(self, job: DagJob, query: Callable[[JobMaster], T]) -> Callable[[], T]:
+        """Start a query of a job. Return a function that waits for its result, at most until `TIMEOUT_S` from now.
+
+        That function raises what `query` raises, and StoreUnavailable after the timeout.
+        """
+        storage = _storage_of(job)
+        with self._lock:
+            if storage not in self._query_pools:
+                prefix = "milepost-page-query"
+                self._query_pools[storage] = ThreadPoolExecutor(_MAX_CONCURRENT_QUERIES, thread_name_prefix=prefix)
+        future = self._query_pools[storage].submit(lambda: query(JobMaster(job.loaded)))
+        deadline_s = time.monotonic() + TIMEOUT_S
+
+        def await_result() -> T:
+            try:
+                return future.result(max(0.0, deadline_s - time.monotonic()))
+            except TimeoutError:
+                if future.done():  # the query itself raised TimeoutError
+                    raise
+                future.cancel()
+                raise StoreUnavailable(f"Its store did not answer within {TIMEOUT_S:g} s.") from None
+
+        return await_result
+
+    def _start_reading(self, job: DagJob) -> JobReading:
+        key = (job.dag_id, job.loaded.spec.name)
+        newest = self._newest_readings.get(key)
+        if newest is not None and not newest.running.done():
+            return newest
+        reading = JobReading(job)
+        storage = _storage_of(job)
+        if storage not in self._health_pools:
+            self._health_pools[storage] = ThreadPoolExecutor(_MAX_CONCURRENT_READS, thread_name_prefix="milepost-page")
+        reading.running = self._health_pools[storage].submit(_read, reading)
+        self._newest_readings[key] = reading
+        return reading
+
+    def _snapshot_of(self, reading: JobReading) -> JobReading:
+        """Return a copy of a reading with its problem: its thread may still change the original."""
+        snapshot = replace(reading)
+        if not reading.running.done():
+            late = "store" if snapshot.state is None else "sources"
+            snapshot.problem = f"Its {late} did not answer within {TIMEOUT_S:g} s."
+        elif reading.error is not None:
+            snapshot.problem = reading.error.message
+        elif (error := reading.running.exception()) is not None:
+            log.error("job %s could not be read", reading.job.loaded.spec.name, exc_info=error)
+            snapshot.problem = f"Unexpected {type(error).__name__}: see the log of the API server."
+        return snapshot
+
+
+def _storage_of(job: DagJob) -> StoreConfig | None:
+    """Return the storage of a job; None if its configuration is invalid, which reading the job reports."""
+    try:
+        return job.loaded.store_config(job.loaded.storage_url)
+    except CheckpointError:
+        return None
+
+
+def _read(reading: JobReading) -> None:
+    try:
+        master = JobMaster(reading.job.loaded)
+        reading.state = master.job_state()
+        reading.status = master.status(month=False)
+    except CheckpointError as error:
+        reading.error = error
+
+
+JOB_READER = JobReader()
+"""The reader of this API server process, shared by all requests."""
