@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.errors import QualityGateFailed
 from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance

@@ -15,7 +15,7 @@ from airflow.utils.session import create_session
 from milepost.airflow.dags import dag_factory
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.dag_ids import BROKEN_TAG
-from milepost.spec.load.load import LoadedJob
+from milepost.jobspec.load.load import LoadedJob
 from milepost_testkit import wording
 from milepost_testkit.airflow.kept_dags import keep_dags
 from milepost_testkit.airflow.page_client import page_client

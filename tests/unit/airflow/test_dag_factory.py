@@ -21,8 +21,8 @@ from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.dags.epoch_tasks import execution_timeout
 from milepost.airflow.operators import tasks
 from milepost.airflow.spec_cache import parsed_spec
-from milepost.protocol.records.errors import NotFound
-from milepost.spec.load.load import LoadedJob, load_job
+from milepost.errors import NotFound
+from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost_testkit import wording
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.specs.spec_edits import edit_spec

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.spec_cache import cached_job_name, parsed_spec
-from milepost.spec.job.spec import JobSpec
-from milepost.spec.load.load import load_job
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.load import load_job
 
 SPEC = """\
 name: small

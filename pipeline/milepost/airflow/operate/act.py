@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.airflow.operate.field_values import FieldRule
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.protocol.records.errors import InvalidRequest, NotFound, PlanOutdated
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 
 if TYPE_CHECKING:
     from airflow.sdk import Param

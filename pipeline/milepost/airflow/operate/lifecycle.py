@@ -13,8 +13,8 @@ from milepost.airflow.operate.act import Act, ActContext, ActResult, Premise, no
 from milepost.airflow.operate.field_values import ID_OR_SAVEPOINT
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import InvalidRequest, PlanOutdated
+from milepost.codec.records import to_json
+from milepost.errors import InvalidRequest, PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:

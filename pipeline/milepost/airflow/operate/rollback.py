@@ -10,8 +10,8 @@ from milepost.airflow.operate.earlier_try import find_earlier_switch
 from milepost.airflow.operate.field_values import ID_OR_MOMENT, MOMENT_EXAMPLES
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.protocol.codec.records import to_json
-from milepost.protocol.records.errors import PlanOutdated
+from milepost.codec.records import to_json
+from milepost.errors import PlanOutdated
 from milepost.protocol.records.ids import checkpoint_name
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from milepost.airflow.operators.shown_plan import (
     responder_name,
 )
 from milepost.airflow.task_output.outcome import Reaction, error_text
-from milepost.protocol.codec.records import from_json, to_json
-from milepost.protocol.records.errors import CommitConflict
+from milepost.codec.records import from_json, to_json
+from milepost.errors import CommitConflict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

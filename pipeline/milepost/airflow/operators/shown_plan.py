@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.task_output.outcome import error_text
-from milepost.protocol.codec.records import encode, from_json
-from milepost.protocol.records.errors import StateCorrupt
+from milepost.codec.records import encode, from_json
+from milepost.errors import StateCorrupt
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from structlog.typing import EventDict
 
 from milepost.airflow.task_output.outcome import StopRequested, error_text
-from milepost.protocol.records.errors import CheckpointError, ProtocolViolation
+from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 _CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")

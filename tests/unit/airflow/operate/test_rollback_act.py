@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.shown_plan import PLAN_DIGEST, digest_of
+from milepost.errors import StoreUnavailable
 from milepost.jobmaster.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun

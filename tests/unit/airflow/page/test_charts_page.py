@@ -44,8 +44,8 @@ def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkey
     whole = [one for one in series if one.phases is None and one.duration_ms is not None]
     assert first.count('<rect class="whole"') == len(whole) + 1, "and once in the legend"
     for one in kept:
-        in_groups = phases_in_groups(one)
-        assert sum(in_groups.values()) == sum(ms or 0 for name, ms in one.phases.items() if name != "total_ms")  # type: ignore[union-attr]
+        groups = phases_in_groups(one)
+        assert sum(groups.values()) == sum(ms or 0 for name, ms in one.phases.items() if name != "total_ms")  # type: ignore[union-attr]
     assert f'href="{CHARTS.removesuffix("/charts")}/checkpoints/{series[-1].checkpoint_id}?job=small"' in first
     assert page.count("<tr><td") == len(series)
     assert client.get(f"{CHARTS}?epochs=2").text.count("<tr><td") == 2

@@ -12,6 +12,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.jobs import job_reader
+from milepost.errors import InvalidRequest, StoreUnavailable
 from milepost.jobmaster.job.input import next_input
 from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import ending_entry

@@ -13,8 +13,8 @@ from milepost.airflow.page.jobs.acts import _PURPOSES, offered_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, action_after_error, suggested_action
+from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.jobmaster import Condition, Status
-from milepost.protocol.records.errors import InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -51,9 +51,9 @@ def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
 
 
 def test_a_path_that_never_matched_anything_is_a_reason_to_look_at_it(tmp_path: Path, status: Status) -> None:
-    unfed = suggested_action(SparklessJob.create(tmp_path / "unfed").master.status()).text
-    assert "../landing/*.csv" in unfed and "rows" in unfed
-    wording.matches("suggested_action", [suggested_action(status).text, unfed])
+    missing_input = suggested_action(SparklessJob.create(tmp_path / "missing_input").master.status()).text
+    assert "../landing/*.csv" in missing_input and "rows" in missing_input
+    wording.matches("suggested_action", [suggested_action(status).text, missing_input])
 
 
 def test_a_job_that_failed_for_damage_is_looked_at_before_it_is_resumed(status: Status) -> None:

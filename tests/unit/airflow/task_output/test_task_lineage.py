@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk.execution_time.context import set_current_context
 
 from milepost.airflow.task_output.openlineage import lineage_settings
-from milepost.lineage.settings import asked
+from milepost.openlineage.settings import asked
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from milepost.epoch.quantities import counted, lasting, observed
-from milepost.spec.values.times.durations import in_ms
+from milepost.jobspec.values.times.durations import in_ms
 
 UNKNOWN = "–"
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_badge import JobBadge, Tone, job_badge
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
+from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
-from milepost.protocol.records.errors import CheckpointError, StoreUnavailable
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.runbook.addresses import page_of

@@ -12,8 +12,8 @@ from milepost.airflow.operate.upkeep import VERIFY
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.job_badge import job_badge
 from milepost.epoch.quantities import counted
-from milepost.jobmaster.jobmaster import Condition, Status, unfed
-from milepost.protocol.records.errors import CheckpointError, StateCorrupt, StoreUnavailable
+from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
+from milepost.jobmaster.jobmaster import Condition, Status, missing_input
 from milepost.protocol.records.ids import CheckpointId, checkpoint_name
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
@@ -82,7 +82,7 @@ def _text_of_input(status: Status) -> str:
         return f"{counted(status.unread_objects, 'unread object')}: the next epoch reads as many as its limits allow."
     if status.in_flight_bytes:
         return "Rows are in flight: the next epoch processes them."
-    missing = unfed(status.sources or {})
+    missing = missing_input(status.sources or {})
     if missing is not None:
         return f"{missing[:1].upper()}{missing[1:]}."
     return "Nothing: there is no input yet." if status.head is None else "Nothing: all input is read."

@@ -14,7 +14,7 @@ from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.filters import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.series import read_series
-from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, in_groups
+from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, time_by_phase_group
 
 SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)
@@ -82,7 +82,7 @@ def phases_in_groups(epoch: EpochFigures) -> dict[str, float]:
     """Return the milliseconds of an epoch by group of phases, or in total if its checkpoint is not retained."""
     if epoch.phases is None:
         return {} if epoch.duration_ms is None else {WHOLE: epoch.duration_ms}
-    return dict(in_groups(epoch.phases))
+    return dict(time_by_phase_group(epoch.phases))
 
 
 def _single_part(value: object) -> dict[str, float]:

@@ -14,6 +14,7 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_badge import Tone
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
+from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
 from milepost.jobspec.job.spec import SinkSpec
 from milepost.jobspec.load.lint import lint_report
