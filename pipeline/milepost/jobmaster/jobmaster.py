@@ -1,7 +1,7 @@
-"""The facade of a job: it composes the rooms of the job master, and names each use case in one line.
+"""The facade of a job: composes the use-case classes and exposes each use case.
 
-A room is composed, and what it imports is loaded, when the first of its use cases is asked for; a record's name is
-looked up when it is first used. A command that reads one object waits for no backfill.
+A use-case class is imported and created when one of its use cases is first called, and a record class when its name is
+first used. So a command that reads one object does not wait for the import of the backfill code.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ _ROOMS = {
     "Savepoints": "savepoints.savepoints",
     "Trigger": "run.trigger",
 }
-"""Class of a room that has use cases -> its module."""
+"""Class with use cases -> its module."""
 
 __all__ = ["JobMaster", *_HOME_OF]
 
@@ -148,16 +148,16 @@ T = TypeVar("T")
 
 
 class _UseCase(cached_property[T]):
-    """A method of a room, looked up on first access. When it returns, observers have received its events.
+    """A method of a use-case class, looked up on first access. It returns after observers have received its events.
 
-    Of the class `JobMaster` it is the function itself, for `help`.
+    Accessed on the class `JobMaster` it is the plain function, for `help`.
 
     Args:
-        find: `lambda master: master.<room>.<method>`.
+        find: `lambda master: master.<attribute>.<method>`.
     """
 
     def __init__(self, find: Callable[[JobMaster], T]) -> None:
-        super().__init__(lambda master: _heard(master, find(master)))
+        super().__init__(lambda master: _observed(master, find(master)))
         self._path = find.__code__.co_names
 
     if not TYPE_CHECKING:
@@ -170,20 +170,20 @@ class _UseCase(cached_property[T]):
             return getattr(getattr(import_module(f"milepost.jobmaster.{_ROOMS[name]}"), name), method)
 
 
-def _heard(master: JobMaster, use_case: T) -> T:
+def _observed(master: JobMaster, use_case: T) -> T:
     use_case = master.abort_reporter.report_aborts_after(use_case)
-    return use_case if master.observers is None else master.observers.heard(use_case)
+    return use_case if master.observers is None else master.observers.wait_after(use_case)
 
 
 class JobMaster:
-    """One job, opened: each use case is a method of the class that does it, and is named here.
+    """One job, with all its use cases as methods.
 
-    It is stateless between calls: each Airflow task starts cold, reads the manifest's head, asks the pure protocol for
-    one transition, and acts outside the manifest only on what the head says afterwards (I1).
+    It is stateless between calls. Each Airflow task starts cold, reads the manifest's head, requests one transition
+    from the pure protocol, and acts outside the manifest only on the head after that transition (I1).
 
     Args:
-        lineage: says how events of lineage are sent, and whether; by OpenLineage's variables and files.
-        telemetry: says who listens to metrics and traces, if anybody; by OpenTelemetry's variables.
+        lineage: returns the OpenLineage settings, or None to send no events; by default from its variables and files.
+        telemetry: returns the metrics and traces exporter, or None; by default from OpenTelemetry's variables.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class JobMaster:
     refused_tables = _UseCase(lambda master: master._reports.refused_tables)
 
     def look_ahead(self) -> None:
-        """Begin to read the head; the use case that is asked for next finds it there, or on its way."""
+        """Start reading the head in the background, for the use case that is called next."""
         self.context.log.prefetch_head()
 
     def list_savepoints(self) -> list[ListedSavepoint]:
@@ -271,7 +271,7 @@ class JobMaster:
         return list_savepoints(self.context)
 
     def rewind_points(self, limit: int | None = None) -> list[RewindPoint]:
-        """Return what the job can go back to, newest first, and what that would change; see `rewind_points`."""
+        """Return the checkpoints that the job can roll back to, newest first, and what each rollback would change."""
         from milepost.jobmaster.rollback.rewind_points import rewind_points
 
         return rewind_points(self.context, limit)
@@ -283,15 +283,17 @@ class JobMaster:
         return find_savepoint(self.context, name)
 
     def samples(self) -> list[Sample]:
-        """Return what is measured of the job now, by the table of metrics. Raises what `status` and `show` do."""
+        """Return the current values of the job's metrics. Raises as `status` and `show`."""
         from milepost.jobmaster.metrics.samples import job_samples
 
         return job_samples(self.context)
 
     def collect_garbage(self, *, dry_run: bool = False) -> Collection:
-        """List what is provably unreachable, delete what has been listed for the grace period (I8); leads nothing.
+        """List what is provably unreachable, and delete what has been listed for the grace period (I8).
 
-        Raises: StateCorrupt when not every root can be walked; CommitConflict when the head keeps moving.
+        It takes no leadership.
+
+        Raises: StateCorrupt: a root cannot be walked. CommitConflict: the head keeps moving.
         """
         from milepost.jobmaster.job.session import Session
         from milepost.jobmaster.retention.garbage_collection import collect_garbage

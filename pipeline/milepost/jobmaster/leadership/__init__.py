@@ -1,1 +1,1 @@
-"""Leadership decides who acts on a timeline: claim, sweep, complete, abort; a job's end; sinks that follow."""
+"""Leadership of a timeline, the lifecycle of a job, and the commits and moves of its sinks."""

@@ -1,4 +1,4 @@
-"""The fork sweep gives up what dead sessions left pending on forks, which would hold newer garbage (I8)."""
+"""Abort what dead sessions left pending on forks, since it would block newer garbage (I8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 def sweep_forks(context: JobContext, session: Session) -> None:
     """Sweep the pending checkpoint of every open fork whose lease is over.
 
-    What a living session works on stays, and so does a fork that nothing is pending on: it may be gone on with.
+    A checkpoint of a live session stays. A fork without a pending checkpoint stays too, since it may be continued.
     """
     for fork in open_forks(context.recent_state()):
         if fork.pending is None:

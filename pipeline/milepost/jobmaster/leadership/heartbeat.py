@@ -1,7 +1,7 @@
-"""The heartbeat shows that an epoch runs, and stops a session that was fenced (I4, I10).
+"""Show that an epoch is running, and stop a session that was fenced (I4, I10).
 
-Safety depends on neither: the lease is courtesy, and what a fenced session still writes nobody reads. Both save work: a
-newcomer need not wait for the deadline, and a run that was given up does not go on to its end.
+Safety depends on neither: nobody reads what a fenced session still writes. Both save work. Another session need not
+wait for the deadline of a dead one, and a run that was aborted does not continue to its end.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _STOP_AGAIN_S = 1.0
 
 
 class Heartbeat:
-    """While its block runs, rewrites the token's heartbeat and looks at the head, every ten seconds.
+    """While its block runs, rewrites the token's heartbeat and reads the head, every ten seconds.
 
-    Once the checkpoint is not pending under this token any more, `stop` is called, again and again until the block has
-    ended: what it stops may only be about to begin. An error that the block then ends with is replaced by Fenced.
+    Once the checkpoint is no longer pending under this token, `stop` is called repeatedly until the block ends, because
+    the work to stop may not have started yet. An error that the block then raises is replaced by Fenced.
 
     Args:
-        stop: ends the work of the block, from another thread. interval_s: between two signs of life.
+        stop: ends the work of the block, from another thread. interval_s: between two heartbeats.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Heartbeat:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self.lost: Revocation | None = None
-        """Why this try does not lead any more; None while it does, as far as is known."""
+        """Why this attempt no longer leads; None as long as no read of the head has shown that."""
 
     def __enter__(self) -> Heartbeat:
         if self._context.store.config.is_local:
@@ -68,15 +68,18 @@ class Heartbeat:
             ) from error
 
     def _lost_by_now(self) -> Revocation | None:
-        """What the head says at the end: whoever gave the epoch up has deleted its files, and that is no corruption."""
+        """Return the revocation by the head at the end, if any.
+
+        The session that aborted the epoch has deleted its files, which must not be reported as corruption.
+        """
         try:
             return revocation(self._context.head().state, self._pending)
-        except CheckpointError as unread:
-            _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, unread.message)
+        except CheckpointError as error:
+            _LOG.warning("checkpoint %s: the head was not read: %s", self._pending.checkpoint_id, error.message)
             return None
 
     def _first(self) -> None:
-        """Give the first sign of life beside the block: until there is one, the lease is judged by its deadline."""
+        """Write the first heartbeat while the block runs. Until there is one, the lease is judged by its deadline."""
         try:
             self._context.store.put(self._key, b"{}")
         except CheckpointError as error:

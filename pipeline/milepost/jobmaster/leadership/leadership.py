@@ -1,7 +1,7 @@
-"""Leadership of one timeline, as the edge sees it: claim, sweep, complete, abort, finish what was left.
+"""Claim, sweep, complete and abort checkpoints of one timeline.
 
-Every decision is the pure protocol's; this module gathers the facts it needs and makes the transition. A checkpoint
-that has an id is found on whatever timeline it is pending; what has none yet (a trigger, a sweep) names the timeline.
+The pure protocol makes every decision. This module collects the facts and makes the transition. A checkpoint with an id
+is looked up on all timelines; a trigger or sweep, which has no id yet, names its timeline.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SWEEPS = 3
 
 
 class Leadership:
-    """What one session may do on one timeline of a job: an open fork, or None, whichever is the live one."""
+    """The operations on one timeline of a job. timeline: an open fork; None for the live timeline."""
 
     def __init__(self, context: JobContext, timeline: TimelineId | None = None) -> None:
         self.context = context
@@ -78,7 +78,7 @@ class Leadership:
         return self.context.head().state
 
     def timeline(self, state: ManifestState) -> Timeline:
-        """Return the timeline as that state has it. Raises Fenced: it is no open fork any more."""
+        """Return the timeline in that state. Raises Fenced: it is no longer an open fork."""
         timeline = open_timeline(state, self.timeline_id, "work")
         if self.timeline_id is not None and timeline.role is not TimelineRole.FORK:
             raise Fenced(
@@ -89,26 +89,26 @@ class Leadership:
         return timeline
 
     def own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint | None:
-        """Return what is pending on the timeline, if the session has triggered it."""
+        """Return the pending checkpoint of the timeline if this session triggered it, else None."""
         timeline = self.timeline(state)
         owns = timeline.leader is not None and timeline.leader.session_id == session.session_id
         return timeline.pending if owns else None
 
     def require_own(self, state: ManifestState, session: Session, checkpoint_id: int) -> PendingCheckpoint:
-        """Return the pending checkpoint of that id, on whatever timeline, if it is the session's. Raises Fenced."""
-        found = find_pending(state, CheckpointId(checkpoint_id))
-        if found is None or found[2].session_id != session.session_id:
-            truth = "is no longer pending" if found is None else f"is pending for session {found[2].session_id}"
+        """Return the session's pending checkpoint of that id, on any timeline. Raises Fenced: it has none."""
+        match = find_pending(state, CheckpointId(checkpoint_id))
+        if match is None or match[2].session_id != session.session_id:
+            status = "is no longer pending" if match is None else f"is pending for session {match[2].session_id}"
             raise Fenced(
-                f"checkpoint {checkpoint_id}: it {truth}; session {session.session_id} does not lead it. Nothing was "
+                f"checkpoint {checkpoint_id}: it {status}; session {session.session_id} does not lead it. Nothing was "
                 "changed.",
                 hint=NEW_RUN,
                 checkpoint_id=checkpoint_id,
             )
-        return found[1]
+        return match[1]
 
     def completed(self, state: ManifestState, checkpoint_id: int) -> CompletedCheckpoint:
-        """Return the retained checkpoint. Raises Subsumed when it completed and was dropped since, else NotFound."""
+        """Return the retained checkpoint. Raises Subsumed if it completed and was dropped since, else NotFound."""
         completed = state.checkpoint(CheckpointId(checkpoint_id))
         if completed is not None:
             return completed
@@ -121,19 +121,19 @@ class Leadership:
         raise NotFound(f"job {state.job} retains no completed checkpoint {checkpoint_id}", checkpoint_id=checkpoint_id)
 
     def find_completion(self, state: ManifestState, session: Session, checkpoint_id: int) -> CompletedCheckpoint | None:
-        """Return the checkpoint when this session has completed it already; None when not. Raises Subsumed."""
-        done = find_completion(state, session.session_id, CheckpointId(checkpoint_id))
-        return None if done is None else self.completed(state, checkpoint_id)
+        """Return the checkpoint if this session has already completed it, else None. Raises Subsumed."""
+        completion = find_completion(state, session.session_id, CheckpointId(checkpoint_id))
+        return None if completion is None else self.completed(state, checkpoint_id)
 
     def sweep(self, session: Session, *, take_over: bool, adopt: bool = True) -> None:
-        """End what another session left pending: adopt it if it was finished, else abort it (I10).
+        """End another session's pending checkpoint: adopt it if its `_metadata` is written, else abort it (I10).
 
-        When its holder came back, or somebody else ended it meanwhile, the lease is judged again.
+        If the session came back, or a third one ended the checkpoint meanwhile, the lease is judged again.
 
         Args:
-            adopt: False: a finished one is aborted too: what follows would discard it.
+            adopt: False aborts a finished checkpoint too, for callers that would discard it next.
         Raises:
-            Busy: another session's lease is alive. CommitConflict, Fenced: it changed under each of several tries.
+            Busy: another session's lease is alive. CommitConflict, Fenced: it changed during each of several attempts.
         """
         for _ in range(_SWEEPS - 1):
             try:
@@ -149,20 +149,20 @@ class Leadership:
         if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
             return
         pending = timeline.pending
-        found = self._finished_metadata(pending) if adopt else None
+        finished = self._finished_metadata(pending) if adopt else None
         facts = LeaseFacts(
             take_over=take_over,
             heartbeat_ms=context.heartbeat_ms(pending),
             holder_dead=is_provably_dead(timeline.leader.holder),
-            gate_passed=None if found is None else not found[0].verdict.vetoes,
+            gate_passed=None if finished is None else not finished[0].verdict.vetoes,
         )
         now_ms = context.store.clock_ms()
         decision = sweep_decision(state, session.session_id, facts, now_ms, timeline=self.timeline_id)
-        if isinstance(decision, Adopt) and found is not None:
+        if isinstance(decision, Adopt) and finished is not None:
             _LOG.info(
                 "checkpoint %s of %s was finished: adopting it", decision.checkpoint_id, timeline.leader.session_id
             )
-            self.complete(session, pending, EpochReport(*found), swept=True)
+            self.complete(session, pending, EpochReport(*finished), swept=True)
         elif isinstance(decision, Abandon):
             _LOG.info("checkpoint %s is abandoned: %s", decision.checkpoint_id, decision.detail)
             tolerable = context.spec.checkpointing.tolerable_failures
@@ -184,7 +184,7 @@ class Leadership:
         except NotFound:
             return None
         except StateCorrupt as error:
-            # Another version wrote it, or somebody damaged it. It was never committed: give the epoch up, not the job.
+            # Another version wrote it, or it is damaged. It was never committed: abort the epoch, do not fail the job.
             _LOG.warning("checkpoint %s: %s; it is taken for unfinished", pending.checkpoint_id, error.message)
             return None
 
@@ -209,7 +209,7 @@ class Leadership:
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> BegunTransaction:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
-        What the epoch reads is made durable first. Raises as `coordinator.trigger`; CommitConflict: plan again.
+        The input record is written first. Raises as `coordinator.trigger`. CommitConflict: the head moved; plan again.
         """
         context, spec = self.context, self.context.spec
         record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
@@ -230,7 +230,7 @@ class Leadership:
         return context.begin(request)
 
     def require_own_pending(self, state: ManifestState, session: Session) -> PendingCheckpoint:
-        """The pending checkpoint that the session has just triggered. Raises Fenced when it was taken at once."""
+        """Return the checkpoint that the session has just triggered. Raises Fenced: another session took it over."""
         pending = self.own_pending(state, session)
         if pending is None:
             raise Fenced(
@@ -249,12 +249,12 @@ class Leadership:
         swept: bool = False,
         tables: OwnTables | None = None,
     ) -> Completion:
-        """Make the transition that is the commit point; the head after it is read when it is asked for.
+        """Make the transition that is the commit point, then delete what fenced attempts staged.
 
-        What tries that lost have staged is deleted then, by that head (I1).
+        The deletion reads the head after the transition first (I1).
 
         Args:
-            tables: in which they may have; None: they are looked for then.
+            tables: in which fenced attempts may have staged files; None looks them up if needed.
         """
         metadata, handle = report.metadata, report.handle
         request = CompleteRequest(
@@ -275,9 +275,9 @@ class Leadership:
         def read_head() -> None:
             begun.head()
 
-        for loser in pending.prefixes:
-            if loser != completed.token:
-                discard(self.context, pending.checkpoint_id, loser, tables, read_head)
+        for token in pending.prefixes:
+            if token != completed.token:
+                discard(self.context, pending.checkpoint_id, token, tables, read_head)
         return Completion(completed, begun.state, begun.head)
 
     def give_up(
@@ -288,13 +288,19 @@ class Leadership:
         tolerable: int | None,
         token: FencingToken | None = None,
     ) -> AbortedCheckpoint | NothingAborted | None:
-        """Abort after a step failed, under this token if one is given; None: fenced, or a commit is unknown."""
+        """Abort after a failed step.
+
+        Returns: the result; None if nothing was aborted, because the session is fenced, the outcome of a commit is
+            unknown, or the abort failed.
+        Args:
+            token: abort only under this token; None for any.
+        """
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return None
         why = reason_for(error), detail_for(error)
         try:
             return self.abort(AbortRequest(session.session_id, checkpoint_id, *why, tolerable, token))
-        except CheckpointError as failure:  # the first error is the one to report; whoever comes next sweeps
+        except CheckpointError as failure:  # the first error is the one to report; the next session sweeps
             _LOG.warning("checkpoint %s could not be aborted now: %s", checkpoint_id, failure.message)
             return None
 

@@ -1,10 +1,13 @@
-"""The lifecycle of a job: abort its epoch, cancel, start, resume; and the clean-up of an end.
+"""Change the status of a job: abort its epoch, cancel, finish, start, resume; and clean up after an end.
 
-Order of an end (I4): the transition that ends the incarnation, with a dirty result, its pending checkpoint aborted and
-its leader fenced -> staged files of that checkpoint discarded -> completed checkpoints published at the sinks that had
-not confirmed -> the result is clean. Stopped between any two, the next command that may change the job's status does
-what is left, before anything else; until then nothing is lost, and nothing new may start. Sinks that have yet to
-follow a switch of the live timeline (`jobmaster/leadership/reconciliation.py`) follow before what waits is published.
+Order of an end (I4):
+1. One transition ends the incarnation with a dirty result, aborts its pending checkpoint and fences its leader.
+2. Staged files of that checkpoint are deleted.
+3. Sinks that have yet to follow a switch of the live timeline follow it (`reconciliation.py`).
+4. Completed checkpoints are published at the sinks that have not confirmed them.
+5. A transition marks the result clean.
+After a crash the next command that may change the job's status first completes the remaining steps. Until then nothing
+is lost, and nothing new may start.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _TRIES = 5
 
 
 class HeadMoved(CommitConflict):
-    """The head is another one than the caller has looked at."""
+    """The head is not the one that the caller expects."""
 
 
 class Lifecycle:
@@ -70,12 +73,12 @@ class Lifecycle:
         session: Session | None = None,
         detail: str = "given up by a person: milepost abort",
     ) -> AbortedCheckpoint | NothingAborted:
-        """Give up the pending checkpoint, whoever runs it; that session is fenced, and its run ends as fenced.
+        """Abort the pending checkpoint of any session. That session is fenced, and its run ends as fenced.
 
         Args:
-            expected: give up this one alone; None: whichever it is. session: None: of the command line.
+            expected: abort only this checkpoint; None for any. session: None for a new one of the command line.
             detail: for the history: who, why.
-        Raises: Fenced: the epoch's driver took a new token under each of several tries.
+        Raises: Fenced: the epoch's driver took a new token during each of several attempts.
         """
         session = session or Session.cli()
         state = self.finish_clean_up(session)
@@ -88,7 +91,7 @@ class Lifecycle:
                 return NothingAborted("another_pending", other)
             try:
                 return self._leadership.abort(self._abort_request(session, pending, detail))
-            except CommitConflict:  # its driver has just begun another try: that one is meant, too
+            except CommitConflict:  # its driver has just started another attempt, which is to be aborted too
                 state = self._context.head().state
         raise Fenced(
             f"job {state.job}: its checkpoint took a new token during each of {_TRIES} tries to give it up. "
@@ -113,13 +116,13 @@ class Lifecycle:
         session: Session | None = None,
         detail: str = "canceled by a person: milepost cancel",
     ) -> CanceledJob:
-        """End the incarnation as CANCELED, then clean up: nothing that is completed is lost, nothing staged stays.
+        """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
 
         Args:
-            expected_head: end it only at this checkpoint. session: None: of the command line.
+            expected_head: cancel only at this checkpoint. session: None for a new one of the command line.
             detail: for the history: who, why.
-        Returns: its outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
-        Raises: HeadMoved: it is not the head. And what keeps the clean-up from ending; then the job is CANCELED
+        Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
+        Raises: HeadMoved: the head is not the expected one. Also errors of the clean-up; the job is CANCELED
             nevertheless, and the message says so.
         """
         session = session or Session.cli()
@@ -142,7 +145,7 @@ class Lifecycle:
         """End the incarnation as FINISHED after its final checkpoint is completed and confirmed; then clean up.
 
         Args:
-            final: the final checkpoint; None: the last one that the session completed.
+            final: the final checkpoint; None for the last one that the session completed.
         Raises: Fenced: it is not the head. Busy: another epoch runs. JobNotRunnable: FAILED, canceled, unconfirmed.
         """
         final = self._last_completed(session) if final is None else final
@@ -151,9 +154,9 @@ class Lifecycle:
         return self._ended(session, decided, "finished")
 
     def start(self) -> JobOutcome:
-        """Open the next incarnation; its outcome is ``started`` or ``already_running``.
+        """Open the next incarnation. The outcome is ``started`` or ``already_running``.
 
-        Raises: JobNotRunnable: FAILED. And what keeps a clean-up from ending.
+        Raises: JobNotRunnable: the job is FAILED. Also errors of the clean-up.
         """
         session = Session.cli()
         self.finish_clean_up(session)
@@ -162,7 +165,7 @@ class Lifecycle:
         return outcome_of(decided.state, "started" if started else "already_running")
 
     def resume(self, session: Session | None = None) -> Resumed:
-        """Clear FAILED after its cause is fixed, for a session of the command line unless another one is given.
+        """Clear FAILED after its cause is fixed. session: None for a new one of the command line.
 
         Raises: JobNotRunnable: the job has ended.
         """
@@ -172,7 +175,7 @@ class Lifecycle:
         return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def finish_clean_up(self, session: Session) -> ManifestState:
-        """Do what the end of an incarnation left to do, if anything. Returns the head. Raises NotFound: never run."""
+        """Complete the clean-up of an ended incarnation. Returns the head. Raises NotFound: the job has never run."""
         return self.clean_up(session, self._context.head().state)[0]
 
     def _ended(self, session: Session, decided: TransactResult, outcome: str) -> EndedJob:
@@ -180,7 +183,7 @@ class Lifecycle:
         return extend_record(EndedJob, outcome_of(state, outcome), published=tuple(published))
 
     def clean_up(self, session: Session, state: ManifestState) -> tuple[ManifestState, list[str]]:
-        """Do what the end of an incarnation left to do in this state. Returns the head, and what was published."""
+        """Complete the clean-up that this state still needs. Returns the head, and what was published."""
         dirty = dirty_results(state.results)
         if not dirty:
             return state, []
@@ -227,7 +230,7 @@ class Lifecycle:
         return done[-1]
 
     def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
-        """Return what the cancel of this incarnation aborted; the log says so, also to a process that comes later."""
+        """Return what the cancel of this incarnation aborted, from the log: another process may have canceled it."""
         for entry in self._context.log.entries():
             if isinstance(entry, Tombstone):  # of an incarnation that was cleaned long ago
                 break

@@ -1,4 +1,4 @@
-"""Outcomes: what people and programs are told of an abort, and of the end and the start of an incarnation."""
+"""Results of an abort, and of the end and the start of an incarnation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from milepost.protocol.records.manifest_state import ManifestState
 
 @dataclass(frozen=True, slots=True)
 class AbortedCheckpoint:
-    """A checkpoint that was given up.
+    """A checkpoint that was aborted.
 
     Attributes:
-        tolerated, counted: whether the failure is, and counts. consecutive_failures: with this one.
+        tolerated: whether the job keeps running. counted: whether it counts as a failure.
+        consecutive_failures: including this one.
     """
 
     outcome: str
@@ -30,7 +31,7 @@ class AbortedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class NothingAborted:
-    """No checkpoint was given up: ``already_completed``, ``nothing_pending`` or ``another_pending``."""
+    """No checkpoint was aborted: ``already_completed``, ``nothing_pending`` or ``another_pending``."""
 
     outcome: str
     message: str
@@ -39,7 +40,7 @@ class NothingAborted:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What became of a job.
+    """The status of a job after a command.
 
     Attributes:
         status: of the incarnation. job_status: of the job. head: None for the empty state.
@@ -73,7 +74,7 @@ class CheckpointCopy:
     """A copy of a checkpoint.
 
     Attributes:
-        left_out: sinks that the spec does not have any more. name: of a savepoint.
+        left_out: sinks that are no longer in the spec. name: of a savepoint.
     """
 
     checkpoint_id: int
@@ -87,7 +88,7 @@ class CheckpointCopy:
 
 @dataclass(frozen=True, slots=True)
 class SavedHead:
-    """A savepoint of the head that was there already."""
+    """An existing savepoint of the head."""
 
     name: str
     checkpoint_id: int
@@ -98,7 +99,7 @@ class CanceledJob(EndedJob):
     """A canceled job.
 
     Attributes:
-        aborted_checkpoint: the one that was pending. savepoint: of the checkpoint that it ends at, if asked for.
+        aborted_checkpoint: that was pending. savepoint: of the last checkpoint, if requested.
     """
 
     aborted_checkpoint: int | None
@@ -107,7 +108,7 @@ class CanceledJob(EndedJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedJob(JobOutcome):
-    """A job whose next incarnation is open. rolled_back_from: the head that was left."""
+    """A job whose next incarnation is open. rolled_back_from: the head before a rollback."""
 
     rolled_back_from: int | None
 
@@ -121,7 +122,7 @@ class Resumed:
 
 
 def outcome_of(state: ManifestState, outcome: str) -> JobOutcome:
-    """Return what became of a job that is in this state now."""
+    """Return the result for a job in this state."""
     return JobOutcome(
         outcome=outcome,
         status=state.status.value,

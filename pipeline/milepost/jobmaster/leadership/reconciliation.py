@@ -1,10 +1,12 @@
-"""After a switch of the live timeline every sink follows it, before anything else is committed there (I14).
+"""Move every sink to the live timeline after a switch, before any other commit (I14).
 
-Order of a switch: the manifest transition, which lists the sinks -> each table's move to what the switch's checkpoint
-says, in one commit that carries the switch's version -> the fact that it has followed (manifest). Stopped between any
-two, whoever comes next does what is left; until then no epoch is triggered. A commit of the old timeline that was held
-up can land before a sink has followed, which then undoes it, and never after. A realignment is the same for one sink,
-whatever its table shows.
+Order of a switch:
+1. The manifest transition, which lists the sinks.
+2. Each table's move to the contents at the switch's checkpoint, in one commit that carries the switch's version.
+3. The confirmation that the sink has followed (manifest).
+After a crash the next session completes the remaining steps; until then no epoch is triggered. A delayed commit of the
+old timeline can land before a sink's move, which then undoes it, but never after it. A realignment is the same for a
+single sink, whatever its table shows.
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class SinkReconciler:
-    """Lets the sinks of one job follow its live timeline."""
+    """Moves the sinks of one job to its live timeline."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
     def finish(self, session: Session) -> tuple[str, ...]:
-        """Let every sink follow that has yet to. Returns their names; () when none had.
+        """Move every sink that has yet to follow. Returns their names; () if there are none.
 
-        A sink that fails does not keep the others from following.
-        Raises: the first sink's error, which also says what is true. Fenced: a newer switch came meanwhile.
+        The others follow even if one fails.
+        Raises: the first failed sink's error, with the state of the switch. Fenced: a newer switch landed meanwhile.
         """
         state = self._context.head().state
         switch = state.reconciliation
@@ -66,13 +68,13 @@ class SinkReconciler:
         return switch.sinks
 
     def admit(self, session: Session, state: ManifestState, base: CheckpointMetadata | None) -> None:
-        """Let a sink that comes back to the spec follow the switches that it has missed, before an epoch is planned.
+        """Move sinks that returned to the spec past the switches that they missed, before an epoch is planned.
 
-        A sink that was part of the head missed none, unless a switch has led to that head just now.
+        A sink that is part of the head has missed none, unless the newest switch led to that head.
 
         Args:
-            base: of the head that the epoch continues.
-        Raises: what the sink raises; no epoch was planned. InvalidRequest: its table cannot show the base.
+            base: metadata of the head that the epoch continues.
+        Raises: as the sink; no epoch was planned. InvalidRequest: its table cannot show the base.
         """
         if state.live == MAIN_TIMELINE:  # there was no switch
             return
@@ -109,10 +111,10 @@ class SinkReconciler:
         self._context.transact(ReconcileSinkRequest(session.session_id, switch.decision, name))
 
     def _number_of_return(self, state: ManifestState, sink: Sink, shown: Mark) -> int:
-        """Return the number by which a table that comes back follows: the manifest version of the newest switch.
+        """Return the number of the move of a returning table: the manifest version of the newest switch.
 
-        Another table of the sink may have followed that one, if a migration took it there; then it is that of the head,
-        which comes after it and decides nothing.
+        If a migration switched the sink to another table, that table may already have this number. Then it is the
+        version of the head, which is later and is no decision.
         """
         switch = next(
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__

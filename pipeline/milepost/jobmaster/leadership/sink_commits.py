@@ -1,7 +1,7 @@
-"""Sink commits follow the commit point: each sink commits its part of a completed checkpoint; that is confirmed (I11).
+"""Commit completed checkpoints at the sinks, after the commit point, and confirm them (I11).
 
-The tables of several sinks do not wait for one another; the parts of one sink come in checkpoint order. One transition
-confirms all sinks that one process has committed.
+Sinks commit in parallel; the checkpoints of one sink are committed in order. One transition confirms all sinks that one
+process has committed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A completed checkpoint, whose tables may be prepared.
+    """A completed checkpoint whose sinks may commit.
 
     Attributes:
-        state: of a version in which it is completed. head: reads the head after the completion; a table is moved, and
-            anything deleted, by that alone (I1).
+        state: of a version in which it is completed.
+        head: reads the head after the completion. Only that head allows moving a table or deleting anything (I1).
     """
 
     checkpoint: CompletedCheckpoint
@@ -48,17 +48,17 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The sinks whose tables show a checkpoint, by name, and which the log does not say of yet."""
+    """The sinks whose tables show a checkpoint, by name, without a confirmation in the log yet."""
 
     checkpoint: CompletedCheckpoint
     sinks: Mapping[str, Sink]
 
     def confirmation(self, session: Session) -> ConfirmSinksRequest:
-        """Return what is to be recorded."""
+        """Return the request that records the commits."""
         return ConfirmSinksRequest(session.session_id, self.checkpoint.checkpoint_id, tuple(self.sinks))
 
     def maintain(self) -> None:
-        """Keep the sinks' logs short, once that they committed is recorded. Never fails: it may come later."""
+        """Shorten the sinks' logs after the confirmation. Never fails, since a later epoch can do it."""
         for name, sink in self.sinks.items():
             try:
                 sink.maintain()
@@ -67,17 +67,17 @@ class Published:
 
 
 class SinkCommits:
-    """What one job's completed checkpoints owe its sinks."""
+    """Publishes one job's completed checkpoints at its sinks."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
     def finish(self, session: Session) -> list[str]:
-        """Publish what was completed and never confirmed, oldest first per sink: a start does that before anything.
+        """Publish completed checkpoints that are not confirmed, oldest first per sink. Each run starts with this.
 
-        A sink that is down delays only itself; the trigger stops when too many checkpoints wait for it.
+        A sink that is down delays only itself; the trigger refuses when too many checkpoints wait for it.
         Returns: one line per checkpoint and sink that was published now.
-        Raises: what asking again cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
+        Raises: errors that a retry cannot change: Superseded, InvalidRequest, StateCorrupt, EnvironmentUnusable.
         """
         published: list[str] = []
         down: set[str] = set()
@@ -96,13 +96,13 @@ class SinkCommits:
         return published
 
     def publish(self, session: Session, completion: Completion, spent: Callable[[str, float], None]) -> Published:
-        """Commit every sink of a completed checkpoint side by side. Returns those that the caller has to confirm.
+        """Commit every sink of a completed checkpoint in parallel. Returns those that the caller has to confirm.
 
-        One that fails does not keep the others from publishing, and those are confirmed at once.
+        If one fails, the others are published nevertheless, and confirmed here.
 
         Args:
-            spent: told the seconds of each sink.
-        Raises: the first sink's error, which also says what is true: the checkpoint is completed.
+            spent: called with each sink and its seconds.
+        Raises: the first failed sink's error; its message adds that the checkpoint is completed.
         """
         completed = completion.checkpoint
         completion = replace(completion, head=prefetch(self._context.store, completion.head, "head-afterwards"))
@@ -134,31 +134,31 @@ class SinkCommits:
         return published
 
     def look_ahead(self, name: str) -> Callable[[], None]:
-        """Begin to look at what the commit of one sink will ask for; return what waits until that is seen."""
+        """Start the reads that the commit of one sink will need. Returns a function that waits for them."""
         context = self._context
         if name not in {sink.name for sink in context.spec.sinks}:
-            return lambda: None  # what waits for it says so
+            return lambda: None  # the commit reports it
         table = prefetch(context.store, context.sink(name).look_ahead, "table")
-        life = prefetch(context.store, lambda: context.identity, "identity")
+        identity = prefetch(context.store, lambda: context.identity, "identity")
 
         def wait() -> None:
             table()
-            life()
+            identity()
 
         return wait
 
     def commit_up_to(self, session: Session, state: ManifestState, target: CompletedCheckpoint, sink: str) -> bool:
-        """Commit a sink's part of a checkpoint, and of every older one it has not confirmed, in order (I14).
+        """Commit a sink's part of a checkpoint, after every older checkpoint that it has not confirmed (I14).
 
-        Returns: whether this call published the target's part; False when it was there already.
+        Returns: whether this call published the target; False if it was published before.
         """
         self._commit_older(session, state, target, sink)
         return sink in target.unconfirmed and self.commit(session, state, target, sink)
 
     def commit(self, session: Session, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> bool:
-        """Commit one sink's part of a completed checkpoint and confirm it; True when this call published it.
+        """Commit one sink's part of a completed checkpoint and confirm it. Returns True if this call published it.
 
-        One that a rollback has left meanwhile owes the sink nothing: nothing of it is published, and that is no error.
+        A checkpoint that a rollback has discarded meanwhile is not published, and that is no error.
         """
         sink, published = self._move(state, checkpoint, name)
         if sink is not None:
@@ -176,10 +176,11 @@ class SinkCommits:
         name: str,
         before_commit: Callable[[], None] = lambda: None,
     ) -> tuple[Sink | None, bool]:
-        """Commit one sink's part. Returns the sink, and whether this call published it; None: the job went back.
+        """Commit one sink's part.
 
+        Returns: the sink, None if the job was rolled back; and whether this call published it.
         Args:
-            state: a head. before_commit: as a sink's `move` has it.
+            state: a head. before_commit: as for a sink's `move`.
         """
         metadata = self._context.metadata(checkpoint)
         contents = metadata.tables[name]
@@ -214,7 +215,7 @@ class SinkCommits:
 
 
 def _older(state: ManifestState, target: CompletedCheckpoint, sink: str) -> list[CompletedCheckpoint]:
-    """Return the older checkpoints that a sink has yet to get, in order."""
+    """Return the older checkpoints that a sink has not confirmed, in order."""
     return [
         checkpoint
         for checkpoint in state.checkpoints
@@ -223,7 +224,7 @@ def _older(state: ManifestState, target: CompletedCheckpoint, sink: str) -> list
 
 
 def _require_due(completion: Completion, sink: str) -> None:
-    """Wait for the head after a completion. Raises Superseded: a table is not to show the checkpoint any more."""
+    """Wait for the head after a completion. Raises Superseded: the checkpoint must not be published any more."""
     completed = completion.checkpoint
     current = completion.head().checkpoint(completed.checkpoint_id)
     if current is None or sink not in current.unconfirmed:
@@ -236,7 +237,7 @@ def _require_due(completion: Completion, sink: str) -> None:
 
 
 def waits_for(completed: CompletedCheckpoint, sinks: Iterable[str], first: CheckpointError) -> CheckpointError:
-    """Return the error that says, besides the first one, that the checkpoint is completed and what waits for it."""
+    """Return the first error, extended by the fact that the checkpoint is completed and by the sinks that wait."""
     waiting = set(sinks)
     return type(first)(
         f"checkpoint {completed.checkpoint_id} is completed; sinks that wait for it: "

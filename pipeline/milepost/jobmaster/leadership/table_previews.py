@@ -1,4 +1,4 @@
-"""Looks at tables before a switch: what it would change, whether each can follow, whether each is where it was."""
+"""Read tables before a switch: what it changes, whether each table can follow, and its position."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from milepost.sinks.contract import SinkChange
 from milepost.storage.concurrency.parallel_map import parallel_map
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
-"""What a sink raises that does not answer: it follows later, and delays the next epoch until then."""
+"""Errors of a sink that does not answer. It follows later, and the next epoch waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPreview:
-    """What a table would do to show a checkpoint.
+    """What changes in a table that is moved to a checkpoint.
 
     Attributes:
-        position: where it is now, in words.
+        position: its current position, as text.
         undo_limits: what a move cannot undo, for people.
     """
 
@@ -43,7 +43,7 @@ class UnavailableSink:
 
 
 def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dict[str, SinkPreview | UnavailableSink]:
-    """Look what each table of the spec would do to show a checkpoint. Changes nothing. Raises as `contents_at`."""
+    """Return what a move to a checkpoint changes in each table of the spec. Read-only. Raises as `contents_at`."""
 
     def preview(name: str) -> SinkPreview | UnavailableSink:
         try:
@@ -59,10 +59,10 @@ def preview_sinks(context: JobContext, target: CheckpointMetadata | None) -> dic
 
 
 def check_positions(context: JobContext, target: CheckpointMetadata | None, planned: Mapping[str, str]) -> None:
-    """Raise PlanOutdated when a table is not where it was, in words; one that does not answer is not asked.
+    """Raise PlanOutdated if a table's position is not the planned one. A sink that does not answer is skipped.
 
     Args:
-        target: of the checkpoint that the tables are to show. planned: position by sink.
+        target: metadata of the checkpoint that the tables should show. planned: position by sink, as text.
     """
     for name, position in planned.items():
         try:
@@ -78,10 +78,10 @@ def check_positions(context: JobContext, target: CheckpointMetadata | None, plan
 
 
 def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | None) -> None:
-    """Refuse a switch that some table could not follow, right before it. A sink that does not answer may follow later.
+    """Refuse a switch that a table could not follow, right before it. A sink that does not answer is skipped.
 
     Args:
-        target: of the checkpoint that the job would continue; None for the empty state.
+        target: metadata of the checkpoint that the job would continue; None for the empty state.
     Raises:
         InvalidRequest, StateCorrupt: a table cannot show the target.
     """
@@ -94,10 +94,10 @@ def check_tables_can_follow(context: JobContext, target: CheckpointMetadata | No
 
 
 def undo_limits(limits: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield what sinks cannot undo, in words, what several of them say once. Args: limits: by sink."""
+    """Yield what sinks cannot undo, as text, with equal limits of several sinks merged. Args: limits: by sink."""
     sinks: dict[str, list[str]] = {}
-    for name, said in limits.items():
-        for limit in said:
+    for name, sink_limits in limits.items():
+        for limit in sink_limits:
             sinks.setdefault(limit, []).append(name)
     for limit, names in sinks.items():
         yield f"{'sink' if len(names) == 1 else 'sinks'} {', '.join(names)}: {limit}"

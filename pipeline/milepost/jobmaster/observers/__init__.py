@@ -1,1 +1,1 @@
-"""Those who hear of what a job has done, and have no say in it."""
+"""Observers receive a job's transitions, and cannot affect it."""

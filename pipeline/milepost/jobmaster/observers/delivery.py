@@ -1,4 +1,7 @@
-"""Delivery hands what has landed to who hears of it, in a thread: who is deaf neither fails nor delays an epoch."""
+"""Deliver transitions to an observer on a background thread.
+
+A failing observer never fails an epoch. A slow one delays a process by at most `PATIENCE_S`, and once more at exit.
+"""
 
 from __future__ import annotations
 
@@ -18,73 +21,73 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 2.0
-"""How long an opened job waits for its transitions to be heard of: in all while it works, and once more at exit.
+"""How long a job waits for the delivery of its transitions: in total over all its use cases, and once more at exit.
 
-Processes that end without an exit, as Airflow's tasks do, have waited at the end of each use case.
+Airflow's tasks end without running exit handlers, so each use case waits at its end.
 """
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
-"""What a URL, which libraries quote, may hold before its host."""
+"""Credentials in a URL. Libraries quote URLs in their errors."""
 
-_MOST = 100
-"""Transitions that wait; what comes on top is not told."""
+_MAX_QUEUED = 100
+"""Maximum number of queued transitions. Further ones are dropped."""
 
 
 class Delivery:
-    """Tells transitions, in their order, to one who hears of them.
+    """Sends transitions to one observer, in order.
 
     Args:
-        tell: may wait and raise; its first error is logged, the others are not. to: who that is, for the log.
+        send: may block and raise. Only its first error is logged. to: the observer's name, for the log.
     """
 
-    def __init__(self, tell: Callable[[LandedTransition], None], to: str) -> None:
-        self._tell, self._to = tell, to
-        self._waiting: queue.Queue[LandedTransition] = queue.Queue(_MOST)
-        self._left_s = PATIENCE_S
-        self._begun = False
-        self._untold = 0
-        self._all_told = threading.Condition()
-        self._complained = False
+    def __init__(self, send: Callable[[LandedTransition], None], to: str) -> None:
+        self._send, self._to = send, to
+        self._queue: queue.Queue[LandedTransition] = queue.Queue(_MAX_QUEUED)
+        self._patience_s = PATIENCE_S
+        self._is_started = False
+        self._undelivered = 0
+        self._delivered = threading.Condition()
+        self._has_warned = False
 
     def __call__(self, landed: LandedTransition) -> None:
-        """Take a transition; neither waits nor raises."""
-        with self._all_told:
+        """Queue a transition. Neither blocks nor raises."""
+        with self._delivered:
             try:
-                if not self._begun:
-                    threading.Thread(target=self._run, name=f"tells {self._to}", daemon=True).start()
+                if not self._is_started:
+                    threading.Thread(target=self._run, name=f"delivers to {self._to}", daemon=True).start()
                     atexit.register(self._wait, PATIENCE_S)
-                    self._begun = True
-                self._waiting.put_nowait(landed)
-                self._untold += 1
-            except (queue.Full, RuntimeError) as error:  # such as no thread can be started any more
-                self._complain(f"a transition cannot be told: {type(error).__name__}")
+                    self._is_started = True
+                self._queue.put_nowait(landed)
+                self._undelivered += 1
+            except (queue.Full, RuntimeError) as error:  # RuntimeError: no thread can be started at exit
+                self._warn_once(f"a transition cannot be sent: {type(error).__name__}")
 
-    def heard(self, use_case: T) -> T:
-        """Return a use case that ends when what it did is told, or patience is at its end."""
+    def wait_after(self, use_case: T) -> T:
+        """Wrap a use case so that it ends when its transitions are delivered, or the patience is used up."""
         return followed_by(use_case, self._spend_patience)
 
     def _spend_patience(self, failure: BaseException | None) -> None:
         since = time.monotonic()
-        self._wait(self._left_s)
-        self._left_s -= time.monotonic() - since
+        self._wait(self._patience_s)
+        self._patience_s -= time.monotonic() - since
 
-    def _wait(self, most_s: float) -> None:
-        with self._all_told:
-            if most_s > 0 and not self._all_told.wait_for(lambda: not self._untold, most_s):
-                self._complain(f"it has not answered within {PATIENCE_S:g} s")
+    def _wait(self, timeout_s: float) -> None:
+        with self._delivered:
+            if timeout_s > 0 and not self._delivered.wait_for(lambda: not self._undelivered, timeout_s):
+                self._warn_once(f"it has not answered within {PATIENCE_S:g} s")
 
     def _run(self) -> None:
         while True:
-            landed = self._waiting.get()
+            landed = self._queue.get()
             try:
-                self._tell(landed)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong there, the job is not
-                self._complain(f"{type(error).__name__}: {_CREDENTIALS.sub('//', str(error))}")
-            with self._all_told:
-                self._untold -= 1
-                self._all_told.notify_all()
+                self._send(landed)
+            except Exception as error:  # noqa: BLE001 - an observer's fault must not affect the job
+                self._warn_once(f"{type(error).__name__}: {_CREDENTIALS.sub('//', str(error))}")
+            with self._delivered:
+                self._undelivered -= 1
+                self._delivered.notify_all()
 
-    def _complain(self, why: str) -> None:
-        if not self._complained:
-            self._complained = True
-            _LOG.warning("%s may not hear of all that this job does; the job goes on: %s", self._to, why)
+    def _warn_once(self, reason: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _LOG.warning("%s may not receive all events of this job; the job continues: %s", self._to, reason)

@@ -1,4 +1,4 @@
-"""The observers of an opened job hear of every transition that this process makes."""
+"""Register the configured observers of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def observe(context: JobContext, lineage: LineageSettings) -> Delivery | None:
-    """Let who is configured hear of the job from now on. None: nobody can."""
+    """Deliver the job's transitions to OpenLineage from now on. Returns None if its libraries are not installed."""
     if missing_libraries("lineage"):
         _LOG.warning("OpenLineage is configured, and no event is sent: %s is missing", install_command("lineage"))
         return None

@@ -1,4 +1,4 @@
-"""The end of a use case: what listeners do as it returns or raises."""
+"""Wrap a use case so that listeners run when it returns or raises."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def followed_by(use_case: T, end: Callable[[BaseException | None], None]) -> T:
-    """Return a use case that ends with a call, whatever comes of it.
+    """Return the use case, followed by a call of `end` whether it returns or raises.
 
     Args:
-        end: is told what was raised; None: it returned.
+        end: receives the exception; None if the use case returned.
     """
     call = cast(Callable[..., Any], use_case)
 
