@@ -57,7 +57,7 @@ def last_line(outcome: Outcome) -> str:
     return outcome.error[-1]
 
 
-def test_of_a_renamed_operator_renamed_from_is_offered_first_and_keeps_its_state(job: CountedJob) -> None:
+def test_renamed_from_is_suggested_first_for_a_renamed_operator_and_keeps_its_state(job: CountedJob) -> None:
     rename(job)
     lint, run = milepost("lint", job.spec_path), milepost("run", job.spec_path)
     assert (lint.exit_code, run.exit_code) == (2, 2)
@@ -70,7 +70,7 @@ def test_of_a_renamed_operator_renamed_from_is_offered_first_and_keeps_its_state
     assert job.master.read("seen").num_rows == 6, "the row of the new object was seen before"
 
 
-def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJob) -> None:
+def test_the_flag_names_the_discarded_state_in_the_hint_and_when_it_is_used(job: CountedJob) -> None:
     rename(job)
     refused = milepost("lint", job.spec_path)
     assert f"milepost run {job.spec_path} --allow-non-restored-state" in last_line(refused)
@@ -82,7 +82,7 @@ def test_the_flag_says_what_it_forgets_before_and_when_it_is_typed(job: CountedJ
     assert job.master.read("seen").num_rows == 7
 
 
-def test_the_flag_is_told_with_the_new_table_that_it_takes_and_leads_out(job: CountedJob) -> None:
+def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_both_work(job: CountedJob) -> None:
     """Neither the flag nor a new table alone would: the uid behind an upsert sink is another one."""
     job.edit("uid: latest", "uid: newest")
     job.edit("name: table, input: latest", "name: table, input: newest")
@@ -97,7 +97,7 @@ def test_the_flag_is_told_with_the_new_table_that_it_takes_and_leads_out(job: Co
     assert job.master.read("newest").num_rows == 3
 
 
-def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob) -> None:
+def test_state_is_discarded_by_the_next_run_even_without_new_input(job: CountedJob) -> None:
     """Else the spec stays refused until input lands, and the flag would have to be given again then."""
     rename(job)
     assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
@@ -107,12 +107,12 @@ def test_state_is_left_behind_at_once_although_nothing_is_unread(job: CountedJob
     assert job.master.status().head == 3
 
 
-def test_what_each_kind_of_operator_forgets_is_known() -> None:
+def test_every_kind_of_operator_has_a_text_for_its_lost_state() -> None:
     kinds = {kind for one in get_args(StatefulSpec) for kind in get_args(one.model_fields["kind"].annotation)}
     assert LOST_STATE.keys() == kinds
 
 
-def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
+def test_a_suggested_former_uid_has_state_that_can_continue() -> None:
     def of(kind: str, *key: str, **more: object) -> dict[str, object]:
         return {"kind": kind, "key": list(key), **more}
 
@@ -128,7 +128,7 @@ def test_the_former_uid_is_one_whose_state_would_go_on() -> None:
     assert renamed_operators(chain, renamed, ["one", "two"]) == {"first": "one", "second": "two"}
 
 
-def test_the_advice_for_a_changed_key_works_when_typed(job: CountedJob) -> None:
+def test_the_suggested_backfill_for_a_changed_key_works(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
     assert f"milepost backfill {job.spec_path} --from-checkpoint 0" in told
@@ -141,7 +141,7 @@ def test_the_advice_for_a_changed_key_works_when_typed(job: CountedJob) -> None:
     assert job.master.read("by_both").num_rows == 6
 
 
-def test_a_changed_key_begins_empty_under_a_new_uid_as_advised(job: CountedJob) -> None:
+def test_a_changed_key_starts_empty_under_a_new_uid_as_suggested(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
     assert f"milepost run {job.spec_path} --allow-non-restored-state" in told
@@ -155,7 +155,7 @@ def test_a_changed_key_begins_empty_under_a_new_uid_as_advised(job: CountedJob) 
     assert job.master.read("by_both").num_rows == 3
 
 
-def test_a_dry_run_refuses_a_backfill_into_a_table_that_has_another_key(job: CountedJob) -> None:
+def test_a_dry_run_refuses_a_backfill_into_a_table_with_another_key(job: CountedJob) -> None:
     """As the act does, which would reserve the table."""
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     before = job.small.context.head().state
@@ -166,7 +166,7 @@ def test_a_dry_run_refuses_a_backfill_into_a_table_that_has_another_key(job: Cou
     assert job.small.context.head().state == before
 
 
-def test_a_dry_run_refuses_a_backfill_whose_rows_a_table_cannot_show(tmp_path: Path) -> None:
+def test_a_dry_run_refuses_a_backfill_whose_rows_do_not_fit_the_table(tmp_path: Path) -> None:
     """A Delta table keeps the types of its columns: after the switch it could never follow."""
     job = SparklessJob.create(tmp_path, TYPED)
     spec = job.folder / "config" / "small.yaml"
@@ -183,7 +183,7 @@ def test_a_dry_run_refuses_a_backfill_whose_rows_a_table_cannot_show(tmp_path: P
     assert job.master.read("means").to_pylist() == [{"k": 1, "rows": 1, "total": 2.0}]
 
 
-def test_a_type_that_is_not_known_before_the_epoch_is_refused_before_the_switch(
+def test_a_type_that_only_spark_can_resolve_is_refused_before_the_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that only Spark knows: the live timeline stays as it was."""
@@ -202,7 +202,7 @@ def test_a_type_that_is_not_known_before_the_epoch_is_refused_before_the_switch(
     assert milepost("status", spec).exit_code == 0
 
 
-def test_a_dry_run_refuses_a_fork_beyond_the_most(job: CountedJob) -> None:
+def test_a_dry_run_refuses_more_forks_than_the_maximum(job: CountedJob) -> None:
     for _ in range(MAX_FORKS):
         job.small.context.transact(ForkRequest(Session.cli().session_id, CheckpointId(1)))
     planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")

@@ -107,7 +107,7 @@ tied = pytest.mark.parametrize(("edits", "t"), [(LATEST, 1), (TOP, 1), (ASOF, NO
 
 
 @tied
-def test_state_whose_ties_were_broken_in_another_order_is_refused(
+def test_state_whose_ties_were_broken_by_another_column_order_is_refused(
     tmp_path: Path, edits: dict[str, str], t: Any
 ) -> None:
     """Of tied rows one is stored: which of them another order would have chosen is not known."""
@@ -124,7 +124,9 @@ def test_state_whose_ties_were_broken_in_another_order_is_refused(
 
 
 @tied
-def test_a_backfill_rebuilds_the_state_in_the_order_of_the_spec(tmp_path: Path, edits: dict[str, str], t: Any) -> None:
+def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
+    tmp_path: Path, edits: dict[str, str], t: Any
+) -> None:
     """The told way out for who wants the order that the spec has now."""
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))
@@ -137,7 +139,7 @@ def test_a_backfill_rebuilds_the_state_in_the_order_of_the_spec(tmp_path: Path, 
 
 
 @tied
-def test_state_that_an_earlier_version_wrote_in_airflow_is_recognised(
+def test_state_that_an_earlier_version_wrote_in_airflow_is_recognized(
     tmp_path: Path, edits: dict[str, str], t: Any
 ) -> None:
     """`lint` says whose order it has; with that order in the spec the state goes on."""
@@ -154,7 +156,7 @@ def test_state_that_an_earlier_version_wrote_in_airflow_is_recognised(
 
 
 @pytest.mark.parametrize("turned", ["z: int64, a: int64, t: int64, k: int64", "t: int64, z: int64, k: int64, a: int64"])
-def test_an_order_that_decides_nothing_goes_on(tmp_path: Path, turned: str) -> None:
+def test_a_column_order_without_effect_continues_the_state(tmp_path: Path, turned: str) -> None:
     """Rows that tie have one key and one sequence: where those stand among the columns is of no consequence."""
     job = OrderedJob.create(tmp_path, LATEST)
     job.epoch(row(2, 1), row(1, 2))
@@ -165,7 +167,9 @@ def test_an_order_that_decides_nothing_goes_on(tmp_path: Path, turned: str) -> N
 
 
 @pytest.mark.parametrize(("edits", "t"), [(TOTALS, 1), (JOIN, NOON)], ids=["aggregate", "join"])
-def test_an_order_that_breaks_no_ties_goes_on_with_a_notice(tmp_path: Path, edits: dict[str, str], t: Any) -> None:
+def test_a_column_order_that_breaks_no_ties_continues_the_state_with_a_note(
+    tmp_path: Path, edits: dict[str, str], t: Any
+) -> None:
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t))
     edit_spec(job.path, SWAPPED)
@@ -176,7 +180,7 @@ def test_an_order_that_breaks_no_ties_goes_on_with_a_notice(tmp_path: Path, edit
     assert job.epoch(row(3, 3, t)).checkpoint_id == 2
 
 
-def test_a_row_is_taken_back_under_another_order_of_columns(tmp_path: Path) -> None:
+def test_a_row_is_retracted_under_another_column_order(tmp_path: Path) -> None:
     """Its identity is a hash of its values one after another: it is found in the order that was recorded."""
     sums = "{uid: sums, kind: aggregate, inputs: [rows], key: [k, z], aggregates: {n: count(*), s: sum(a)}}"
     top = "{uid: it, kind: top, inputs: [sums], key: [k], order_by: [{n: desc}, s], n: 1, rank: place}"
@@ -188,7 +192,7 @@ def test_a_row_is_taken_back_under_another_order_of_columns(tmp_path: Path) -> N
     assert job.rows() == [{"k": 1, "z": 2, "n": 3, "s": 21, "place": 1}]
 
 
-def test_rows_in_flight_that_an_earlier_version_left_in_airflow_go_on(tmp_path: Path) -> None:
+def test_rows_in_flight_of_an_earlier_version_in_airflow_continue(tmp_path: Path) -> None:
     sums = "{uid: it, kind: aggregate, inputs: [rows], key: [k], aggregates: {z: sum(z), a: sum(a), n: count(*)}}"
     job = OrderedJob.create(tmp_path, {**TOTALS, "OPERATOR": sums, "last: 20}": "last: 20}, aligned_timeout: 1ms"})
     job.is_sorted = True
@@ -200,7 +204,7 @@ def test_rows_in_flight_that_an_earlier_version_left_in_airflow_go_on(tmp_path: 
     assert job.rows() == [{"k": 1, "z": 500, "a": 200, "n": 201}]
 
 
-def test_a_lookup_whose_ties_were_broken_in_another_order_is_named(tmp_path: Path) -> None:
+def test_a_lookup_whose_ties_were_broken_by_another_column_order_is_reported(tmp_path: Path) -> None:
     """It has no state: rows that were made stay, and `lint` says that others are found from now on."""
     job = OrderedJob.create(tmp_path, LOOKUP)
     (tmp_path / "landing" / "names" / "0.json").write_text('{"k": 1, "y": 2, "b": 1}\n{"k": 1, "y": 1, "b": 2}\n')

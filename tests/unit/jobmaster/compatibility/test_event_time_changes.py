@@ -81,7 +81,7 @@ def reported(job: SparklessJob, uid: str) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("operator", TIMED.values(), ids=TIMED)
-def test_state_that_event_times_made_is_refused_under_another_unit(tmp_path: Path, operator: str) -> None:
+def test_state_that_depends_on_event_times_is_refused_under_another_unit(tmp_path: Path, operator: str) -> None:
     job = created(tmp_path, operator)
     edit(job, {"unit: s": "unit: ms"})
     (row,) = reported(job, "it")
@@ -94,7 +94,7 @@ def test_state_that_event_times_made_is_refused_under_another_unit(tmp_path: Pat
 
 
 @pytest.mark.parametrize("operator", UNTIMED.values(), ids=UNTIMED)
-def test_where_no_state_depends_on_event_time_another_unit_is_noted(tmp_path: Path, operator: str) -> None:
+def test_another_unit_is_a_note_if_no_state_depends_on_event_time(tmp_path: Path, operator: str) -> None:
     job = created(tmp_path, operator)
     edit(job, {"unit: s": "unit: ms"})
     assert reported(job, "it")[0]["outcome"] == "restored"
@@ -105,7 +105,7 @@ def test_where_no_state_depends_on_event_time_another_unit_is_noted(tmp_path: Pa
     assert [row["outcome"] for row in reported(job, "source rows")] == ["restored"]
 
 
-def test_a_backfill_makes_the_state_anew_by_other_times(tmp_path: Path) -> None:
+def test_a_backfill_rebuilds_the_state_with_the_new_event_times(tmp_path: Path) -> None:
     job = created(tmp_path, TIMED["window"])
     edit(job, {"column: at": "column: v"})
     wording.matches("compatibility", reported(job, "it")[0]["detail"])
@@ -115,7 +115,7 @@ def test_a_backfill_makes_the_state_anew_by_other_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("operators", ["", "{uid: first, kind: deduplicate, inputs: [rows], key: [k, v]}\n  - "])
-def test_a_new_uid_begins_by_other_times(tmp_path: Path, operators: str) -> None:
+def test_a_new_uid_starts_with_the_new_event_times(tmp_path: Path, operators: str) -> None:
     """The watermark begins anew: the times in milliseconds are below the former one, and no row is late."""
     job = created(tmp_path, TIMED["window"], operators)
     edit(job, {"unit: s": "unit: ms", "uid: it": "uid: anew", "input: it": "input: anew"})

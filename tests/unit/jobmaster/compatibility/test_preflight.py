@@ -52,7 +52,7 @@ def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(jo
     assert state_of(job) == [{"k": 0, "a": 30, "c": 30, "__timer": None}, {"k": 1, "a": 11, "c": None, "__timer": None}]
 
 
-def test_a_column_that_comes_back_is_a_new_one(job: ChangingJob) -> None:
+def test_a_column_that_returns_is_a_new_column(job: ChangingJob) -> None:
     """What old runs hold of the column that was left behind does not come back for the keys that they still are for."""
     job.next({"a": "int32", "b": "int64"})
     job.next({"a": "int32", "b": "int64"})
@@ -85,7 +85,7 @@ def test_a_type_that_does_not_hold_every_value_is_refused_before_anything_is_pla
     job.next({"a": "int32", "b": "int64"})
 
 
-def test_a_column_that_got_another_name_is_not_lost_unasked(job: ChangingJob) -> None:
+def test_a_renamed_column_is_not_lost_without_the_flag(job: ChangingJob) -> None:
     """One column gone and one new at once is what a new name looks like: its values would be gone."""
     job.next({"a": "int32"})
     with wording.raises(InvalidRequest):
@@ -130,7 +130,7 @@ def test_each_change_of_an_aggregate_gets_its_outcome(
     wording.matches("compatibility", row["detail"])
 
 
-def test_what_was_widened_is_summed_on_exactly(job: ChangingJob) -> None:
+def test_widened_state_continues_with_exact_sums(job: ChangingJob) -> None:
     """The converted state is what the wider job would have: sums, maxima and keys beyond 32 bits."""
     job.next({"a": "int64"})
     job.next({"a": "int64"})
@@ -141,7 +141,7 @@ def test_what_was_widened_is_summed_on_exactly(job: ChangingJob) -> None:
     assert rows == {0: (2**40, 0 + 10 + 2**40, 3), 1: (11, 11, 1), 2**33: (5, 5, 1)}
 
 
-def test_a_renamed_operator_goes_on_with_its_state_and_the_checkpoint_keeps_the_new_name(job: ChangingJob) -> None:
+def test_a_renamed_operator_continues_its_state_and_the_checkpoint_records_the_new_name(job: ChangingJob) -> None:
     job.next({"a": "int32"})
     renamed = changed("uid: sums,", "uid: all_sums, renamed_from: sums,")
     job.next({"a": "int32"}, renamed)
@@ -152,7 +152,7 @@ def test_a_renamed_operator_goes_on_with_its_state_and_the_checkpoint_keeps_the_
     assert [row["k"] for row in state_of(job, "sums", at=1)] == [0]
 
 
-def test_a_table_that_cannot_take_the_new_rows_is_told_before_they_are_made(job: ChangingJob) -> None:
+def test_a_table_that_cannot_hold_the_new_rows_is_refused_before_the_epoch_runs(job: ChangingJob) -> None:
     """A column of a published table neither goes nor changes its type: the epoch would fail when it is prepared."""
     job.next({"a": "int32"}, SPEC + SINK)
     for old, new in (
@@ -166,7 +166,7 @@ def test_a_table_that_cannot_take_the_new_rows_is_told_before_they_are_made(job:
     assert rows[0] is not None
 
 
-def test_run_tells_what_is_continued_only_when_spec_or_code_changed(job: ChangingJob) -> None:
+def test_run_reports_continued_state_only_if_spec_or_code_changed(job: ChangingJob) -> None:
     told: list[list[dict[str, str]]] = []
     job.next({"a": "int32"}, tell=told.append)
     job.next({"a": "int32"}, tell=told.append)
@@ -179,7 +179,7 @@ def test_run_tells_what_is_continued_only_when_spec_or_code_changed(job: Changin
     assert (outcomes["other"], outcomes["sums"], outcomes["lasts"]) == ("new", "dropped", "restored")
 
 
-def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob) -> None:
+def test_lint_states_what_it_cannot_check_without_loading_a_class(job: ChangingJob) -> None:
     job.next({"a": "int32"})
     job.write({"a": "string"}, changed(", worst: max(v)", ""))
     rows = {row["uid"]: row for row in job.master.compatibility()}
@@ -188,7 +188,7 @@ def test_lint_says_what_it_cannot_judge_without_loading_a_class(job: ChangingJob
     assert rows["sums"]["outcome"] == "converted"
 
 
-def test_lint_does_not_judge_what_reads_a_class_that_it_does_not_load(job: ChangingJob) -> None:
+def test_lint_does_not_check_operators_downstream_of_an_unloaded_class(job: ChangingJob) -> None:
     """What is below a process operator has columns that only its class tells, and may need its event time."""
     job.next({"a": "int32"})
     below = "  - {uid: below, kind: aggregate, inputs: [lasts], key: [k], aggregates: {n: count(seen)}}\nsinks:\n"
@@ -227,7 +227,7 @@ def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> Non
     wording.matches("show", job.master.show(2).code_differs)
 
 
-def test_times_are_compared_as_spark_and_as_a_class_gives_them(job: ChangingJob) -> None:
+def test_timestamps_are_compared_with_the_units_of_spark_and_of_process_classes(job: ChangingJob) -> None:
     """Spark has microseconds only, whatever a source has; what a class declares is what comes out of it."""
     job.next({"a": "int32"})
     text = changed("schema: {k: int32, v: int32}", 'schema: {k: int32, v: int32, t: "timestamp[ms, UTC]"}')
@@ -254,7 +254,7 @@ def test_times_are_compared_as_spark_and_as_a_class_gives_them(job: ChangingJob)
     assert (rows["of_sql"]["detail"], rows["of_class"]["detail"]) == (UNCHANGED, UNCHANGED)
 
 
-def test_rows_in_flight_that_the_spec_would_make_otherwise_are_in_the_report(job: ChangingJob) -> None:
+def test_rows_in_flight_that_the_spec_would_produce_differently_are_in_the_report(job: ChangingJob) -> None:
     """What `run` refuses with a remedy of its own is told by `lint` too."""
     job.next({"a": "int32"})
     context = job.context
@@ -269,7 +269,7 @@ def test_rows_in_flight_that_the_spec_would_make_otherwise_are_in_the_report(job
     wording.matches("compatibility", row["detail"])
 
 
-def test_what_a_function_put_out_is_left_behind_when_nothing_reads_it_any_more(job: ChangingJob) -> None:
+def test_emitted_rows_of_a_function_are_discarded_if_no_operator_reads_them(job: ChangingJob) -> None:
     alone = SPEC.replace('"ops:Lasts"}', '"ops:Lasts", output_key: [k]}').replace("mode: append", "mode: upsert")
     reader = "  - {uid: per_text, kind: aggregate, inputs: [lasts], key: [seen], aggregates: {n: count(*)}}\n"
     read = alone.replace("sinks:\n", reader + "sinks:\n").replace("input: lasts", "input: per_text")

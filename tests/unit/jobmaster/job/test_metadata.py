@@ -94,7 +94,7 @@ def _without_slices(task: dict[str, Any]) -> dict[str, Any]:
     return task | {"operators": operators}
 
 
-def test_what_was_written_is_read_back_to_the_same_bytes() -> None:
+def test_metadata_round_trips_to_the_same_bytes() -> None:
     """With rows in flight, a source whose plan passed objects over, and a secret that nobody is shown."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.encode() == golden()

@@ -82,7 +82,7 @@ def test_a_reader_that_died_holds_its_checkpoint_for_a_limited_time(job: Sparkle
     assert pins(job) == []
 
 
-def test_a_reader_who_may_not_write_reads_without_a_pin_and_is_told(
+def test_a_reader_without_write_access_reads_without_a_pin_and_is_warned(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     denied = EnvironmentUnusable("denied access to PutObject")
@@ -93,7 +93,7 @@ def test_a_reader_who_may_not_write_reads_without_a_pin_and_is_told(
     wording.matches("log", caplog.messages)
 
 
-def test_what_was_read_is_answered_also_when_the_pin_cannot_be_let_go(
+def test_a_read_succeeds_even_if_its_pin_cannot_be_removed(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = job.context.store_config.url

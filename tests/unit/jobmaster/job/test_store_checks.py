@@ -102,7 +102,7 @@ def test_each_place_is_asked_once_within_the_hour(
     assert "Contents" not in server.client.list_objects_v2(Bucket=bucket), "probe objects were removed"
 
 
-def test_a_place_that_was_only_read_is_asked_before_it_is_written_to(
+def test_a_location_that_was_only_read_is_probed_before_it_is_written_to(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
@@ -159,7 +159,7 @@ def forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark
     ("guarantee", "age_s", "probes"),
     [("WRITES", 0, False), ("WRITES", 3590, False), ("WRITES", 3601, True), ("WRITES", -60, True), ("READS", 0, True)],
 )
-def test_what_another_process_found_counts_for_an_hour_and_for_what_it_asked(
+def test_a_probe_of_another_process_is_trusted_for_an_hour_and_for_its_guarantee(
     guarantee: str,
     age_s: int,
     probes: bool,
@@ -176,7 +176,7 @@ def test_what_another_process_found_counts_for_an_hour_and_for_what_it_asked(
         require_stores(forbidden.context)
 
 
-def test_a_refusal_is_forgotten_as_trust_by_all_who_come_after(
+def test_a_failed_probe_revokes_the_trust_of_all_later_processes(
     forbidden: SparklessJob, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Guarantee.READS)
@@ -269,9 +269,7 @@ def test_without_a_folder_for_marks_each_process_asks(
                 require_stores(job.context)
 
 
-def test_marks_of_several_places_stand_side_by_side_until_their_hour_is_over(
-    tmp_path: Path, another_process: Callable[[], None]
-) -> None:
+def test_trust_of_several_locations_expires_separately(tmp_path: Path, another_process: Callable[[], None]) -> None:
     first, second, third = (("http://s3", "", bucket) for bucket in ("a", "b", "c"))
     store_checks._trust(first, store_checks._Guarantee.WRITES)
     store_checks._trust(second, store_checks._Guarantee.READS)
@@ -301,7 +299,7 @@ def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(serve
             require_stores(job.context)
 
 
-def test_a_place_that_is_trusted_and_hangs_is_not_waited_for_by_a_process_that_has_not_heard_of_it(
+def test_a_new_process_waits_only_until_its_deadline_for_a_trusted_store_that_hangs(
     tmp_path: Path, another_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That it kept the rules within the hour says nothing of whether it answers now."""

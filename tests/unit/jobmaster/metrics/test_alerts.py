@@ -117,18 +117,18 @@ def test_every_alert_leads_to_a_page_of_the_runbook_that_names_it() -> None:
         ({"condition": "input-refused"}, {"MilepostRefused"}),
     ],
 )
-def test_an_alert_fires_for_what_it_says_and_for_nothing_else(status: Mapping[str, Any], expected: set[str]) -> None:
+def test_an_alert_fires_for_its_condition_and_for_no_other(status: Mapping[str, Any], expected: set[str]) -> None:
     assert firing(of(**status)) == expected
 
 
-def test_freshness_is_of_a_job_that_has_something_to_read() -> None:
+def test_freshness_alerts_need_a_job_with_sources_to_read() -> None:
     old = (datetime.now(UTC) - timedelta(seconds=3_700)).isoformat()
     new = (datetime.now(UTC) - timedelta(seconds=3_500)).isoformat()
     assert firing(of(last_success=old, unread_objects=1)) == {"MilepostNotFresh"}
     assert firing(of(last_success=old, unread_objects=0)) == firing(of(last_success=new, unread_objects=1)) == set()
 
 
-def test_a_real_job_fires_what_is_wrong_with_it(tmp_path: Path) -> None:
+def test_a_real_job_fires_the_alerts_of_its_condition(tmp_path: Path) -> None:
     """By what `status --format prometheus` would print of it."""
     well = with_an_epoch(tmp_path / "well")
     assert firing(well.master.samples()) == set()

@@ -79,7 +79,7 @@ def test_names_are_one_per_metric_and_labels_never_grow_with_time() -> None:
     assert {label for metric in METRICS for label in metric.labels} == bounded
 
 
-def test_a_real_parser_reads_what_a_job_has(job: CountedJob) -> None:
+def test_a_real_parser_reads_the_samples_of_a_job(job: CountedJob) -> None:
     told = documents(job)
     found = families(prometheus_text(samples_of("counts", told)))
     checkpoint, status = told["checkpoint"], told["status"]
@@ -108,13 +108,13 @@ def test_moments_are_milliseconds_and_a_drained_job_has_no_watermark() -> None:
     assert values(watermark=watermark_text(far_us)) == {"currentInputWatermark": far_us // 1000}
 
 
-def test_what_a_label_holds_cannot_end_it() -> None:
+def test_a_label_value_is_escaped() -> None:
     text = prometheus_text(samples_of('a"b\\\nc', {"status": {"healthy": True}}))
     (series,) = families(text)["milepost_job_healthy"]
     assert series == (("job", 'a"b\\\nc'),)
 
 
-def test_status_and_jobs_print_what_a_scrape_reads(job: CountedJob) -> None:
+def test_status_and_jobs_print_the_prometheus_format(job: CountedJob) -> None:
     """Exit 0 whatever it says: the health is in it, and the file is written with a `&&`."""
     job.edit("core_hour: 1.0", "core_hour: 2.0")
     printed = milepost("status", job.spec_path, "--format", "prometheus")
@@ -130,7 +130,7 @@ def test_status_and_jobs_print_what_a_scrape_reads(job: CountedJob) -> None:
         assert refused.exit_code == 2
 
 
-def test_a_job_that_never_ran_has_its_health(tmp_path: Path) -> None:
+def test_a_job_that_never_ran_has_samples_of_its_status(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 0)
     found = families(milepost("status", job.spec_path, "--format", "prometheus").stdout)
     assert [*found["milepost_job_healthy"].values()] == [0]
@@ -186,7 +186,7 @@ def test_panels_of_a_row_do_not_lie_upon_each_other() -> None:
         taken |= cells
 
 
-def test_the_table_says_whose_names_they_are() -> None:
+def test_the_table_names_the_source_of_each_metric_name() -> None:
     assert {metric.source for metric in METRICS} == {"Flink", "Spark", ""}
     assert all(metric.unit is Unit.TRUTH for metric in METRICS if metric.kind is Kind.STATE)
     assert all(isinstance(metric, Metric) and metric.description.endswith(".") for metric in METRICS)

@@ -95,7 +95,7 @@ def epoch(job: SparklessJob) -> CheckpointDetails:
     return report
 
 
-def test_what_epochs_add_adds_up_and_what_is_so_now_is_replaced(job: SparklessJob) -> None:
+def test_increments_of_epochs_add_up_and_gauges_are_replaced(job: SparklessJob) -> None:
     heard = Heard()
     for _ in range(2):
         report = epoch(job)
@@ -108,7 +108,7 @@ def test_what_epochs_add_adds_up_and_what_is_so_now_is_replaced(job: SparklessJo
     assert not [series for series in values if series[0] == "milepost.job.quality"], "no word is pushed"
 
 
-def test_an_epoch_that_declined_is_counted_and_has_a_trace_that_says_why(job: SparklessJob) -> None:
+def test_a_declined_epoch_is_counted_and_its_trace_has_the_reason(job: SparklessJob) -> None:
     """As far as it came: the steps and subtasks that were measured; its error by its type, without the record."""
     heard = Heard()
     (job.folder / "landing" / "1.csv").write_text("k,v\nforty-two,a\n")
@@ -241,7 +241,7 @@ def within(span: ReadableSpan, parent: ReadableSpan) -> bool:
     return begins and ended_ms(span) <= ended_ms(parent) + ROUNDING_MS
 
 
-def test_a_listener_that_fails_does_not_fail_the_epoch(job: SparklessJob, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_exporter_does_not_fail_the_epoch(job: SparklessJob, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
         def add(self, *told: object) -> None:
             raise OSError("the collector is away")
@@ -316,7 +316,7 @@ def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_f
 
 
 @pytest.mark.long
-def test_variables_that_opentelemetry_refuses_are_told_before_anything_runs() -> None:
+def test_variables_that_opentelemetry_refuses_are_reported_before_anything_runs() -> None:
     environ = {**os.environ, "OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
     code = "from milepost.jobmaster.metrics.open_telemetry import telemetry_from_environment as asked; asked()"
     run = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)

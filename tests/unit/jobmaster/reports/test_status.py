@@ -78,7 +78,7 @@ def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emp
     assert status.sources["rows"].no_match is not None
 
 
-def test_a_path_that_never_matched_is_no_health_although_an_epoch_completed(tmp_path: Path) -> None:
+def test_a_path_that_never_matched_is_not_healthy_although_an_epoch_completed(tmp_path: Path) -> None:
     """An epoch without rows records where `start: latest` begins; nobody must take that for input."""
     job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
     spec = job.folder / "config" / "small.yaml"
@@ -97,7 +97,7 @@ def test_a_path_that_never_matched_is_no_health_although_an_epoch_completed(tmp_
     assert job.master.status(HOUR_MS).condition is Condition.HEALTHY
 
 
-def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
+def test_a_job_whose_spec_cannot_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
     """The next run would be refused: after an edit, or after a way back to before another spec."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
@@ -116,7 +116,7 @@ def test_a_job_whose_spec_does_not_continue_its_head_is_not_healthy(tmp_path: Pa
     assert address(page_of(refused.value)) == status.runbook == "milepost runbook spec-refused"
 
 
-def test_a_spec_that_was_moved_with_its_text_changed_is_told_which_place_each_path_is(tmp_path: Path) -> None:
+def test_a_moved_and_edited_spec_is_told_what_each_recorded_path_resolves_to(tmp_path: Path) -> None:
     """A relative path is another place from another folder; what is pinned is its text."""
     job = SparklessJob.create(tmp_path / "project")
     job.land("a.csv")
@@ -148,7 +148,7 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "path", ["landing/?.csv", "landing/[ab].csv", "landing"], ids=["question mark", "brackets", "folder"]
 )
-def test_a_path_without_a_wildcard_or_with_another_one_is_told_which_there_are(tmp_path: Path, path: str) -> None:
+def test_a_path_without_a_supported_wildcard_is_reported_with_the_supported_ones(tmp_path: Path, path: str) -> None:
     job = SparklessJob.create(tmp_path, {"path: ../landing/*.csv": f'path: "../{path}"'})
     job.land("a.csv")
     told = job.master.status().sources["rows"].no_match
@@ -183,7 +183,7 @@ def test_a_job_whose_newest_event_is_old_is_beyond_the_lag_although_objects_land
     wording.matches("status", status.next_step, replace=wording.TIMES)
 
 
-def test_an_event_of_a_few_seconds_from_now_is_no_seconds_old(tmp_path: Path) -> None:
+def test_an_event_a_few_seconds_in_the_future_has_age_zero(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, TIMED)
     job.land("a.csv", "k,v,t\n1,a,2026-01-01T00:00:00Z\n")
     soon_us = time.time_ns() // 1000 + HOUR_US
@@ -191,7 +191,7 @@ def test_an_event_of_a_few_seconds_from_now_is_no_seconds_old(tmp_path: Path) ->
     assert job.master.status().sources["rows"].event_time_age_ms == 0
 
 
-def test_a_source_without_event_time_beside_one_with_it_lands_when_it_likes(tmp_path: Path) -> None:
+def test_a_source_without_event_time_is_not_checked_if_another_one_has_it(tmp_path: Path) -> None:
     static = {"operators:\n": "  codes: {format: csv, path: ../codes/*.csv, schema: {k: int64}}\noperators:\n"}
     job = SparklessJob.create(tmp_path, TIMED | static)
     (tmp_path / "codes").mkdir()
@@ -227,7 +227,7 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
     assert (status.unread_objects, status.lag_ms, status.head) == (None, None, 1)
 
 
-def test_a_local_file_is_put_back_with_the_time_of_change_that_the_message_names(tmp_path: Path) -> None:
+def test_a_local_file_is_restored_with_the_modification_time_in_the_message(tmp_path: Path) -> None:
     """Its bytes alone are another version of it."""
     job = SparklessJob.create(tmp_path)
     path = job.land("a.csv")
@@ -241,7 +241,7 @@ def test_a_local_file_is_put_back_with_the_time_of_change_that_the_message_names
     assert job.master.status().healthy
 
 
-def test_a_pending_checkpoint_that_nobody_works_on_is_told(tmp_path: Path) -> None:
+def test_a_pending_checkpoint_with_an_expired_lease_is_reported(tmp_path: Path) -> None:
     """I10: the next run sweeps it; until then nothing moves."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")

@@ -145,7 +145,7 @@ def test_times_of_an_operator_are_part_of_its_task(job: SparklessJob) -> None:
     assert "process_ms" in report.operators["latest"].spread and not report.operators["small"].subtasks[0].times
 
 
-def test_a_spread_is_the_least_the_middle_and_the_greatest(job: SparklessJob) -> None:
+def test_a_spread_is_minimum_median_and_maximum(job: SparklessJob) -> None:
     for uid in ("hourly", "latest"):
         operator = shown(job, 1).operators[uid]
         rows = duckdb.sql(
@@ -155,7 +155,7 @@ def test_a_spread_is_the_least_the_middle_and_the_greatest(job: SparklessJob) ->
         assert (spread.min, spread.median, spread.max) == rows
 
 
-def test_what_an_epoch_that_has_just_run_says_is_read_of_no_store(job: SparklessJob) -> None:
+def test_the_report_of_an_epoch_that_has_just_run_reads_no_store(job: SparklessJob) -> None:
     """What a run prints leaves out what must be asked for; the rest of the document is the same."""
     job.land("3-0.csv", "k,v,at\n1,x,2024-01-01 12:30:00\n")
     ran = to_json(job.master.run(Session.cli(), SparklessRunner(sql=True)))

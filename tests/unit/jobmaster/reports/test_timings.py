@@ -51,7 +51,7 @@ def source(started_ms: int, read_ms: int, emit_ms: int) -> TaskTimes:
     return replace(NOTHING, started_ms=started_ms, total_ms=read_ms + emit_ms, read_ms=read_ms, emit_ms=emit_ms)
 
 
-def test_a_job_is_divided_as_its_tasks_are() -> None:
+def test_the_time_of_a_job_is_divided_in_proportion_to_its_tasks() -> None:
     """Level 0: two tasks side by side, 100 ms in all; level 1: two after each other, 60 ms. 40 ms nobody measured."""
     level_1 = replace(NOTHING, level=1, total_ms=30, process_ms=20, async_wait_ms=10, async_ms=500)
     tasks = [source(0, 60, 40), source(0, 40, 60), replace(level_1, started_ms=100), replace(level_1, started_ms=130)]
@@ -74,7 +74,7 @@ def test_the_phases_of_a_job_add_up_to_it(tasks: list[TaskTimes], job_ms: int) -
     assert abs(sum(spent) - job_ms) <= ROUNDING
 
 
-def test_what_nobody_measured_is_not_guessed() -> None:
+def test_unmeasured_time_is_not_guessed() -> None:
     """No task says when it ran: the job's time is Spark's, as a whole."""
     timings = {"begin_ms": 5, "session_ms": 7, "job_ms": 400, "gate_ms": 30, "prepare_ms": 8}
     metadata = replace(decode_metadata(golden(), "golden"), timings=timings, tasks=())
@@ -82,7 +82,7 @@ def test_what_nobody_measured_is_not_guessed() -> None:
     assert {name: spent for name, spent in phases_of(metadata, ()).items() if spent is not None} == known
 
 
-def test_a_total_that_is_shorter_than_its_parts_has_no_rest() -> None:
+def test_a_total_that_is_shorter_than_its_parts_has_no_other_phase() -> None:
     """The commit was made by a machine whose clock is behind: nothing is cut to make the sum fit."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.started_ms is not None
@@ -115,7 +115,7 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     assert [line.split()[:2] for line in table[: len(spent)]] == spent
 
 
-def test_times_that_cannot_be_kept_do_not_fail_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_that_cannot_be_stored_do_not_fail_the_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are measurements: the epoch is complete and published, and `show` has what `_metadata` has."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
@@ -129,7 +129,7 @@ def test_times_that_cannot_be_kept_do_not_fail_the_epoch(tmp_path: Path, monkeyp
     assert shown.phases["plan_ms"] == document.phases["plan_ms"]
 
 
-def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
+def test_each_airflow_task_of_a_run_stores_its_measurements(tmp_path: Path) -> None:
     """Under a scheduler every step is a process of its own; a step that is done again replaces what it had kept."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
@@ -159,7 +159,7 @@ def test_each_task_of_a_run_keeps_what_it_measured(tmp_path: Path) -> None:
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
 
 
-def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
+def test_unreadable_stored_times_are_left_out(tmp_path: Path) -> None:
     """Nothing read from the store is trusted (DESIGN 9), and nothing depends on a measurement."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
@@ -175,7 +175,7 @@ def test_kept_times_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     assert job.master.show(1).phases["commit_ms"] is not None
 
 
-def test_a_reply_that_comes_in_a_later_step_is_on_the_bill(tmp_path: Path) -> None:
+def test_bytes_of_a_reply_that_arrives_in_a_later_step_are_counted(tmp_path: Path) -> None:
     """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")

@@ -46,7 +46,7 @@ def sizes(job: CountedJob, checkpoint_id: int) -> dict[str, int]:
 
 
 @pytest.mark.long
-def test_bytes_are_those_that_the_newest_epochs_wrote_again(job: CountedJob) -> None:
+def test_written_bytes_are_those_of_the_newest_epochs(job: CountedJob) -> None:
     ids = job.live_ids
     written = [
         {key: size for key, size in sizes(job, after).items() if key not in sizes(job, before)}
@@ -59,7 +59,7 @@ def test_bytes_are_those_that_the_newest_epochs_wrote_again(job: CountedJob) -> 
     assert price.changed_bytes_per_epoch == 3 * price.table_bytes // (2 * EPOCHS + 1)
 
 
-def test_epochs_without_the_sink_are_none_of_its_epochs(job: CountedJob) -> None:
+def test_epochs_without_the_sink_do_not_count(job: CountedJob) -> None:
     """A checkpoint goes on naming the table of a sink that is not in the spec any more."""
     sink = next(line for line in job.spec_path.read_text().splitlines(keepends=True) if "name: table," in line)
     job.edit(sink, "")
@@ -70,14 +70,14 @@ def test_epochs_without_the_sink_are_none_of_its_epochs(job: CountedJob) -> None
 
 
 @pytest.mark.parametrize(("cron", "epochs"), [("*/10 * * * *", 144), ("@hourly", 24), ("0 6 * * 1-5", 5 / 7)])
-def test_the_schedule_says_how_many_epochs_a_day_there_are(job: CountedJob, cron: str, epochs: float) -> None:
+def test_the_schedule_determines_the_epochs_per_day(job: CountedJob, cron: str, epochs: float) -> None:
     job.edit("sinks:\n", f"schedule: {{cron: '{cron}'}}\nsinks:\n")
     price = price_of(job)
     assert price.epochs_per_day == pytest.approx(epochs)
     assert price.written_bytes_per_day == round(price.written_bytes_per_epoch * price.epochs_per_day)
 
 
-def test_without_a_schedule_it_is_how_often_epochs_were_triggered(
+def test_without_a_schedule_the_triggers_determine_the_epochs_per_day(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where that took an hour at least: who tries a job out runs it more often than ever after."""
@@ -87,7 +87,7 @@ def test_without_a_schedule_it_is_how_often_epochs_were_triggered(
     assert price.epochs_per_day is not None and price.epochs_per_day > EPOCHS and not price.by_schedule
 
 
-def test_what_is_kept_grows_with_what_is_retained(job: CountedJob) -> None:
+def test_stored_bytes_grow_with_the_number_of_retained_checkpoints(job: CountedJob) -> None:
     many = price_of(job)
     assert many.kept_bytes == many.table_bytes + 19 * min(many.table_bytes, many.written_bytes_per_epoch)
     job.edit("last: 20", "last: 1")
@@ -96,7 +96,7 @@ def test_what_is_kept_grows_with_what_is_retained(job: CountedJob) -> None:
     assert price_of(job).kept_bytes == 4 * many.table_bytes
 
 
-def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changelog_is_suggested_only_beyond_the_limit(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Much is written, and most of it for rows that did not change."""
     assert price_of(job).advice is None
     monkeypatch.setattr(upsert_cost, "MUCH_BYTES", 1000)
@@ -107,7 +107,7 @@ def test_changelog_is_named_beyond_the_limit_alone(job: CountedJob, monkeypatch:
     wording.matches("lint", advice, replace={r"\b\d[\d.]*\b": "{number}"})
 
 
-def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
+def test_lint_and_show_report_the_upsert_cost_as_text_and_json(job: CountedJob) -> None:
     spec = job.spec_path
     wording.matches("lint", wording.paragraphs(milepost("lint", spec).stdout, "table"))
     job.edit("sinks:\n", "schedule: {cron: '@hourly'}\nsinks:\n")
@@ -121,7 +121,7 @@ def test_lint_and_show_say_it_in_words_and_as_json(job: CountedJob) -> None:
     wording.matches("show", wording.paragraphs(text, "table"), replace=wording.SHORT_SIZES)
 
 
-def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp_path: Path) -> None:
+def test_a_table_of_one_epoch_and_a_job_that_never_ran_have_no_upsert_cost(tmp_path: Path) -> None:
     job = CountedJob.create(tmp_path / "job", BUCKETS)
     job.land([1])
     assert job.master.upsert_prices() == ()
@@ -131,7 +131,7 @@ def test_a_table_of_one_epoch_has_no_price_yet_and_a_job_that_never_ran_none(tmp
     wording.matches("show", wording.paragraphs(text, "table"), replace=wording.SHORT_SIZES)
 
 
-def test_damaged_contents_are_no_reason_not_to_show_or_lint(job: CountedJob) -> None:
+def test_show_and_lint_work_with_damaged_table_contents(job: CountedJob) -> None:
     for record in (job.small.folder / "store").rglob("contents/table-*.json"):
         record.unlink()
     for verb in ("lint", "show"):
@@ -152,5 +152,5 @@ def test_damaged_contents_are_no_reason_not_to_show_or_lint(job: CountedJob) -> 
         ("61 * * * *", None),
     ],
 )
-def test_a_cron_expression_fires_so_often_a_day(cron: str, runs: float | None) -> None:
+def test_runs_per_day_of_a_cron_expression(cron: str, runs: float | None) -> None:
     assert runs_per_day(cron) == (None if runs is None else pytest.approx(runs))

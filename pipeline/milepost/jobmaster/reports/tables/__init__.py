@@ -1,1 +1,1 @@
-"""Tables and keyed state as people read them, and what two checkpoints differ in."""
+"""Read tables and keyed state, and compare two checkpoints."""

@@ -1,9 +1,9 @@
-"""The diff compares two retained checkpoints: state by key, objects consumed, rows of each table.
+"""Compare two retained checkpoints: state by key, consumed objects, rows of each table.
 
-Handles are compared first: subtasks whose runs are the same in both are not read, nor files that both tables have of
-rows that all stay. What is read comes in the order of its key and is compared step by step; on the disk waits what
-memory is not to hold. The two need not lie on one timeline, nor in order: what the second has and the first has not is
-added.
+Handles are compared first. Subtasks with the same runs on both sides are not read, and neither are files that both
+tables have, if rows are only ever added. Everything else is read in key order, compared in steps, and spilled to disk
+if it exceeds memory. The checkpoints can be on different timelines and in any order: a row that only the second one has
+is added.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_readable_table, sink_for
 from milepost.jobmaster.reports.tables.row_changes import (
     CHANGE,
-    Aligned,
     RowChanges,
-    aligned,
+    Sides,
+    align_types,
     changes_by_key,
     changes_of_rows,
     compare_by_columns,
@@ -44,10 +44,10 @@ OPERATOR, SOURCE, SINK = "operator", "source", "sink"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed of one operator's state, one source or one sink.
+    """What changed in one operator's state, one source or one sink.
 
     Attributes:
-        note: what the rows do not say; "" for nothing.
+        note: information that is not in the rows, or "".
     """
 
     kind: str
@@ -57,10 +57,10 @@ class Difference:
 
 
 class Diff:
-    """Two checkpoints of a job, which the caller holds by pins; id 0 is the empty state.
+    """Two checkpoints of a job, which the caller has pinned. Id 0 is the empty state.
 
     Args:
-        limit: of the rows that are kept of each difference; None: all.
+        limit: maximum number of rows per difference; None: all.
     Raises: NotFound: one of them is not retained.
     """
 
@@ -70,16 +70,16 @@ class Diff:
         self._before, self._after = (self._metadata(at) for at in (before, after))
 
     def all(self) -> list[Difference]:
-        """Return every operator, source and sink that one of them has, the second one's first."""
+        """Return the difference of each operator, source and sink, those of the second checkpoint first."""
         return [self.one(kind, name) for kind in (OPERATOR, SOURCE, SINK) for name in self._names(kind)]
 
     def one(self, kind: str, name: str) -> Difference:
-        """Return one of them. Raises NotFound: neither checkpoint has it."""
-        known = self._names(kind)
-        if name not in known:
+        """Return one difference. Raises NotFound: neither checkpoint has it."""
+        names = self._names(kind)
+        if name not in names:
             raise NotFound(
                 f"neither checkpoint {self._ids[0]} nor {self._ids[1]} has a {'stateful ' if kind == OPERATOR else ''}"
-                f"{kind} {name}; known: {', '.join(known) or 'none'}"
+                f"{kind} {name}; known: {', '.join(names) or 'none'}"
             )
         return {OPERATOR: self._operator, SOURCE: self._source, SINK: self._sink}[kind](name)
 
@@ -91,31 +91,31 @@ class Diff:
         return with_names_of(self._context.job.spec, metadata)
 
     def _names(self, kind: str) -> list[str]:
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for metadata in (self._after, self._before):
             if metadata is not None:
-                found |= dict.fromkeys(
+                names |= dict.fromkeys(
                     {OPERATOR: metadata.state_tables, SOURCE: metadata.sources, SINK: metadata.tables}[kind]
                 )
-        return list(found)
+        return list(names)
 
     def _operator(self, name: str) -> Difference:
         old, new = (None if item is None else item.state_tables.get(name) for item in (self._before, self._after))
         if old is not None and new is not None:
             keys = [", ".join(table.state.key) for table in (old, new)]
             if keys[0] != keys[1]:
-                note = f"begun anew by another key: it was ({keys[0]}), is ({keys[1]})"
+                note = f"restarted with another key: it was ({keys[0]}), is ({keys[1]})"
                 return Difference(OPERATOR, name, _NO_CHANGES, note)
-            old, new = _without_same(old, new)
+            old, new = _without_unchanged(old, new)
         sides = [
             None if metadata is None or table is None else StateSide(metadata, table)
             for metadata, table in ((self._before, old), (self._after, new))
         ]
-        known = [side for side in sides if side is not None]
-        key = known[-1].table.state.key
-        none = aligned(*_tables([None if side is None else side.schema.empty_table() for side in sides]), key)
+        existing = [side for side in sides if side is not None]
+        key = existing[-1].table.state.key
+        empty = align_types(*_tables([None if side is None else side.schema.empty_table() for side in sides]), key)
 
-        def changes(rows: Aligned) -> pa.Table:
+        def changes(rows: Sides) -> pa.Table:
             values = [
                 None if side is None else state_values(self._context, side.metadata, side.table, rows_of)
                 for side, rows_of in zip(sides, rows, strict=True)
@@ -123,28 +123,28 @@ class Diff:
             shown = _tables(values)
             return drop_total_column(changes_by_key(*rows, key, shown, shown_key(key, shown[1])))
 
-        note = "" if len(known) > 1 else f"only in checkpoint {self._ids[0 if new is None else 1]}"
-        return Difference(OPERATOR, name, self._changes(self._states(sides, none, key), none, changes), note)
+        note = "" if len(existing) > 1 else f"only in checkpoint {self._ids[0 if new is None else 1]}"
+        return Difference(OPERATOR, name, self._changes(self._states(sides, empty, key), empty, changes), note)
 
-    def _states(self, sides: Sequence[StateSide | None], none: Aligned, key: Sequence[str]) -> Iterable[Aligned]:
-        """Return the rows of two states, step by step; those that both have may be left out."""
+    def _states(self, sides: Sequence[StateSide | None], empty: Sides, key: Sequence[str]) -> Iterable[Sides]:
+        """Return the rows of two states in steps. Rows that both have may be omitted."""
         store, (before, after) = self._context.store, sides
-        if before is not None and after is not None and before.is_like(after):
+        if before is not None and after is not None and before.is_comparable(after):
             return changed_by_key(store, before, after)
-        types = {name: none[0].schema.field(name).type for name in key}
+        types = {name: empty[0].schema.field(name).type for name in key}
         streams = [() if side is None else rows_by_key(store, side, types) for side in sides]
-        return compare_by_key((streams[0], streams[1]), none, key)
+        return compare_by_key((streams[0], streams[1]), empty, key)
 
-    def _changes(self, steps: Iterable[Aligned], none: Aligned, changes: Callable[[Aligned], pa.Table]) -> RowChanges:
-        """Keep the changes of each step. Args: none: no rows of either side."""
-        return RowChanges(changes(none).schema, map(changes, steps), self._limit)
+    def _changes(self, steps: Iterable[Sides], empty: Sides, changes: Callable[[Sides], pa.Table]) -> RowChanges:
+        """Collect the changes of each step. empty: both sides without rows."""
+        return RowChanges(changes(empty).schema, map(changes, steps), self._limit)
 
     def _source(self, name: str) -> Difference:
         handles = [
             () if item is None or name not in item.sources else item.sources[name].consumed
             for item in (self._before, self._after)
         ]
-        # A run that replaced older ones replaced them all: with a shared one, no other repeats what it holds.
+        # A compacted run replaces all older ones. So if both sides share a run, no other run repeats its objects.
         shared = set(handles[0]) & set(handles[1])
         tables = [
             _versions(load(self._context.store, [handle for handle in side if handle not in shared]).table)
@@ -152,10 +152,10 @@ class Diff:
         ]
         sources = [None if item is None else item.sources.get(name) for item in (self._before, self._after)]
         horizons = {None if source is None else source.horizon_ms for source in sources}
-        note = "what is removed is forgotten: old, and gone (`forget_after`)" if len(horizons) > 1 else ""
-        none = _tables([rows.slice(0, 0) for rows in tables])
-        steps = compare_by_columns([tables[0]], [tables[1]], none)
-        changes = self._changes(steps, none, lambda rows: changes_of_rows(*rows))
+        note = "removed objects are forgotten: old and deleted (`forget_after`)" if len(horizons) > 1 else ""
+        empty = _tables([rows.slice(0, 0) for rows in tables])
+        steps = compare_by_columns([tables[0]], [tables[1]], empty)
+        changes = self._changes(steps, empty, lambda rows: changes_of_rows(*rows))
         return Difference(SOURCE, name, changes, note)
 
     def _sink(self, name: str) -> Difference:
@@ -163,30 +163,31 @@ class Diff:
         if tables[0] == tables[1]:
             return Difference(SINK, name, _NO_CHANGES)
         if name not in {sink.name for sink in self._context.spec.sinks}:
-            return Difference(SINK, name, _NO_CHANGES, "no sink of the spec any more: its table is not read")
-        known = [table for table in tables if table is not None]
-        if not all(is_readable_table(self._context, name, table) for table in known):
-            return Difference(SINK, name, _NO_CHANGES, "a variable in its path has changed: its table is not read")
-        mode, key = sink_for(self._context, name, known[0]).made_with()
-        none = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
-        # What a file adds to a table of latest rows depends on the others: that of totals has no key either.
-        shared = frozenset[str]() if mode is SinkMode.UPSERT else self._shared_files(name, known)
+            return Difference(SINK, name, _NO_CHANGES, "the spec no longer has this sink, so its table is not read")
+        existing = [table for table in tables if table is not None]
+        if not all(is_readable_table(self._context, name, table) for table in existing):
+            return Difference(SINK, name, _NO_CHANGES, "a variable in its path has changed, so its table is not read")
+        mode, key = sink_for(self._context, name, existing[0]).made_with()
+        empty = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
+        # In an upsert table the effect of a file depends on the other files, even in a table of totals without a key.
+        shared = frozenset[str]() if mode is SinkMode.UPSERT else self._shared_files(name, existing)
         streams: list[Iterable[pa.Table]] = [
             () if table is None else sink_for(self._context, name, table).pieces(table, left_out=shared)
             for table in tables
         ]
         if key:
-            wide = aligned(*none, key)
+            widened = align_types(*empty, key)
             typed = [
-                map(partial(_typed, like=side.schema, key=key), rows) for side, rows in zip(wide, streams, strict=True)
+                map(partial(_typed, like=side.schema, key=key), rows)
+                for side, rows in zip(widened, streams, strict=True)
             ]
-            steps = compare_by_key((typed[0], typed[1]), wide, key)
-            return Difference(SINK, name, self._changes(steps, wide, lambda rows: changes_by_key(*rows, key)))
-        steps = compare_by_columns(streams[0], streams[1], none)
-        return Difference(SINK, name, self._changes(steps, none, lambda rows: changes_of_rows(*rows)))
+            steps = compare_by_key((typed[0], typed[1]), widened, key)
+            return Difference(SINK, name, self._changes(steps, widened, lambda rows: changes_by_key(*rows, key)))
+        steps = compare_by_columns(streams[0], streams[1], empty)
+        return Difference(SINK, name, self._changes(steps, empty, lambda rows: changes_of_rows(*rows)))
 
     def _shared_files(self, name: str, tables: Sequence[TableContents]) -> frozenset[str]:
-        """Return the keys of files that both tables have: where every row stays they add as many to either."""
+        """Return the keys of files that both tables have. They contribute the same rows to both append-only tables."""
         if len(tables) < 2 or tables[0].location != tables[1].location:
             return frozenset()
         files = [set(sink_for(self._context, name, table).files(table)) for table in tables]
@@ -205,30 +206,34 @@ def _typed(rows: pa.Table, *, like: pa.Schema, key: Sequence[str]) -> pa.Table:
 
 
 def _versions(consumed: pa.Table) -> pa.Table:
-    """Return what identifies object versions; which checkpoint consumed one may differ between timelines."""
+    """Return the columns that identify object versions, without the consuming checkpoint, which differs by timeline."""
     modified = consumed.column("last_modified_ms").cast(pa.timestamp("ms", "UTC"))
     return consumed.select(["key", "etag", "size"]).append_column("last_modified", modified)
 
 
 def _tables(sides: list[pa.Table | None]) -> tuple[pa.Table, pa.Table]:
-    """Return the two tables, of which one at least is there, with an empty one for one that is not."""
-    known = next(table for table in sides if table is not None)
-    old, new = (known.schema.empty_table() if table is None else table for table in sides)
+    """Return both tables, with an empty one for None. At least one exists."""
+    existing = next(table for table in sides if table is not None)
+    old, new = (existing.schema.empty_table() if table is None else table for table in sides)
     return old, new
 
 
-def _without_same(old: OperatorTable, new: OperatorTable) -> tuple[OperatorTable, OperatorTable]:
-    """Both without the subtasks whose state is the same: same key groups, runs and columns, and nothing expired."""
+def _without_unchanged(old: OperatorTable, new: OperatorTable) -> tuple[OperatorTable, OperatorTable]:
+    """Return both sides without subtasks of equal state.
+
+    State is equal if key groups, runs and columns are, and if nothing expired: with an expiry column, the firing
+    watermarks have to be equal, too. Example: of three subtasks only subtask 1 wrote a new run, so only it is read.
+    """
     if not old.state.schema.equals(new.state.schema, check_metadata=True):
         return old, new
     expires = EXPIRES_COLUMN in old.state.schema.names
-    former = {_identity(handle, fired if expires else None) for handle, fired in _parts(old)}
-    same = former & {_identity(handle, fired if expires else None) for handle, fired in _parts(new)}
+    old_identities = {_identity(handle, fired if expires else None) for handle, fired in _parts(old)}
+    unchanged = old_identities & {_identity(handle, fired if expires else None) for handle, fired in _parts(new)}
     sides = []
     for table in (old, new):
-        kept = [item for item in _parts(table) if _identity(item[0], item[1] if expires else None) not in same]
-        state = replace(table.state, handles=tuple(one for one, _ in kept))
-        sides.append(replace(table, state=state, firing=tuple(one for _, one in kept)))
+        changed = [item for item in _parts(table) if _identity(item[0], item[1] if expires else None) not in unchanged]
+        state = replace(table.state, handles=tuple(handle for handle, _ in changed))
+        sides.append(replace(table, state=state, firing=tuple(fired_us for _, fired_us in changed)))
     return sides[0], sides[1]
 
 

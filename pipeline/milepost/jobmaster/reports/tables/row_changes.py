@@ -1,6 +1,12 @@
-"""Row changes list what two tables differ in, by key, or as multisets of rows where there is none.
+"""Compare two tables by key, or as multisets of rows if there is no key.
 
-Both come in order, piece by piece, and are compared step by step: a step has of both all rows of its keys.
+Both arrive in order and in pieces, and are compared in steps. A step has all rows of both sides with its keys.
+
+    before: k=1 v=10, k=2 v=20      after: k=2 v=25, k=3 v=30
+    changes by key:                 removed 1 (old_v=10), changed 2 (old_v=20, new_v=25), added 3 (new_v=30)
+
+    before: a, a, b                 after: a, c
+    changes of rows:                removed a, removed b, added c
 """
 
 from __future__ import annotations
@@ -25,23 +31,23 @@ ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 
 Rows = Iterable[pa.Table]
-"""Some at a time."""
+"""A table in pieces."""
 
-Aligned = tuple[pa.Table, pa.Table]
-"""The former and the latter."""
+Sides = tuple[pa.Table, pa.Table]
+"""The rows before and after."""
 
 
 class RowChanges:
     """What differs between two tables.
 
     Attributes:
-        rows: ordered by key, or by its columns where there is none, nulls last; on a tie added, changed, removed.
-            Column `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each
-            other column that the former and the latter table has; without a key `change` and the columns.
+        rows: sorted by key, or by all columns without a key, nulls last; on a tie added, changed, removed. Columns:
+            `change` (added, removed or changed), the key columns, then `old_<name>` and `new_<name>` of each other
+            column of the tables; without a key, `change` and the columns.
     """
 
     def __init__(self, schema: pa.Schema, changes: Rows = (), limit: int | None = None) -> None:
-        """Keep changes, at most so many of them; all are counted."""
+        """Keep at most `limit` changes. All are counted."""
         self._counts = dict.fromkeys((ADDED, REMOVED, CHANGED), 0)
         self.rows = SpilledRows(schema, map(self._counted, changes), limit)
 
@@ -51,44 +57,44 @@ class RowChanges:
 
     @property
     def table(self) -> pa.Table:
-        """The rows, all in memory."""
+        """The rows as one table in memory."""
         return self.rows.table()
 
     def _counted(self, changes: pa.Table) -> pa.Table:
-        for one in pc.value_counts(changes.column(CHANGE)).to_pylist():
-            self._counts[one["values"]] += one["counts"]
+        for count in pc.value_counts(changes.column(CHANGE)).to_pylist():
+            self._counts[count["values"]] += count["counts"]
         return changes
 
 
-def compare_by_key(sides: tuple[Rows, Rows], none: Aligned, key: Sequence[str]) -> Iterator[Aligned]:
-    """Yield the rows of two tables in the order of their key, of which each step has both tables' rows of its keys.
+def compare_by_key(sides: tuple[Rows, Rows], empty: Sides, key: Sequence[str]) -> Iterator[Sides]:
+    """Yield the rows of two tables in key order, in steps that have all rows of both tables with their keys.
 
     Args:
-        sides: in that order, their key columns of the same types. none: no rows of either.
+        sides: sorted by key, with key columns of equal types. empty: both sides without rows.
     """
     for step in align_by_key(sides, key):
-        old, new = (empty if rows is None else rows for rows, empty in zip(step, none, strict=True))
+        old, new = (schema_only if rows is None else rows for rows, schema_only in zip(step, empty, strict=True))
         yield old, new
 
 
-def compare_by_columns(before: Rows, after: Rows, none: Aligned) -> Iterator[Aligned]:
-    """Yield the rows of two tables without a key in the order of their columns, alike ones of both in one step.
+def compare_by_columns(before: Rows, after: Rows, empty: Sides) -> Iterator[Sides]:
+    """Yield the rows of two tables without a key, sorted by their common columns, equal rows in the same step.
 
     Args:
-        before, after: in any order. none: no rows of either.
+        before, after: in any order. empty: both sides without rows.
     """
-    types = [{field.name: field.type for field in table.schema} for table in aligned(*none, ())]
-    same = {name: type_ for name, type_ in (types[0] | types[1]).items() if types[0].get(name, type_) == type_}
-    by = [f"{_ORDER}{at}" for at in range(len(same))]
+    types = [{field.name: field.type for field in table.schema} for table in align_types(*empty, ())]
+    common = {name: type_ for name, type_ in (types[0] | types[1]).items() if types[0].get(name, type_) == type_}
+    by = [f"{_ORDER}{at}" for at in range(len(common))]
 
     def sortable(rows: pa.Table) -> pa.Table:
-        for order, (name, type_) in zip(by, same.items(), strict=True):
+        for order, (name, type_) in zip(by, common.items(), strict=True):
             rows = rows.append_column(order, _sortable(_column(rows, name, type_).cast(type_)))
         return rows
 
     sides = tuple(ordered_rows(map(sortable, rows), by) for rows in (before, after))
-    empty = sortable(none[0]), sortable(none[1])
-    for old, new in compare_by_key((sides[0], sides[1]), empty, by):
+    empty_sides = sortable(empty[0]), sortable(empty[1])
+    for old, new in compare_by_key((sides[0], sides[1]), empty_sides, by):
         yield old.drop_columns(by), new.drop_columns(by)
 
 
@@ -104,36 +110,36 @@ def changes_by_key(
     A column that only one of them has counts as null in the other. A type that widened is compared in the wider one.
 
     Args:
-        key: columns of both, of types that one of them can have.
-        shown: what the rows of each are shown as, in their order, the key columns among them; None: as they are.
-        shown_key: what those are called there; None: the same.
+        key: columns of both, of types of which one widens to the other.
+        shown: the readable form of each side's rows, in the same order and with key columns; None: as they are.
+        shown_key: names of the key columns in `shown`; None: the same.
     """
     shown_key = key if shown_key is None else shown_key
-    old_shown, new_shown = aligned(*(shown or (before, after)), shown_key)
-    before, after = aligned(before, after, key)
+    old_shown, new_shown = align_types(*(shown or (before, after)), shown_key)
+    before, after = align_types(before, after, key)
     names = [name for name in dict.fromkeys([*before.column_names, *after.column_names]) if name not in key]
     position = find_rows(key_columns(after, key), before)
     removed = np.ones(before.num_rows, dtype=np.bool_)
     removed[position.drop_null().to_numpy()] = False
-    known = position.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-    old, new = before.take(position.drop_null()), after.filter(pa.array(known))
+    in_both = position.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
+    old, new = before.take(position.drop_null()), after.filter(pa.array(in_both))
     differs = np.zeros(old.num_rows, dtype=np.bool_)
     for name in names:
         differs |= ~_same(_column(old, name), _column(new, name))
-    chosen = pa.array(differs)
-    old_known, new_known = old_shown.take(position.drop_null()), new_shown.filter(pa.array(known))
+    changed = pa.array(differs)
+    old_common, new_common = old_shown.take(position.drop_null()), new_shown.filter(pa.array(in_both))
     pieces = [
         (REMOVED, old_shown.filter(pa.array(removed)), None),
-        (CHANGED, old_known.filter(chosen), new_known.filter(chosen)),
-        (ADDED, None, new_shown.filter(pa.array(~known))),
+        (CHANGED, old_common.filter(changed), new_common.filter(changed)),
+        (ADDED, None, new_shown.filter(pa.array(~in_both))),
     ]
     tables = [_piece(*piece, shown_key, old_shown, new_shown) for piece in pieces]
-    return ordered(pa.concat_tables(tables), [*shown_key, CHANGE])
+    return sort_rows(pa.concat_tables(tables), [*shown_key, CHANGE])
 
 
 def changes_of_rows(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Return the changes of two tables without a key: rows of each that the other has less often."""
-    before, after = aligned(before, after, ())
+    """Return the changes of two tables without a key: rows that one side has more often."""
+    before, after = align_types(before, after, ())
     fields = {field.name: field for field in [*before.schema, *after.schema]}
     schema = pa.schema([pa.field(CHANGE, pa.string()), *(pa.field(name, fields[name].type) for name in fields)])
     counted = [Counter(map(repr, _plain_rows(table, list(fields)))) for table in (before, after)]
@@ -150,11 +156,11 @@ def changes_of_rows(before: pa.Table, after: pa.Table) -> pa.Table:
         rows = table.take(pa.array(chosen, pa.int64()))
         columns = [_column(rows, name, fields[name].type) for name in fields]
         parts.append(pa.table([pa.array([change] * len(chosen), pa.string()), *columns], schema=schema))
-    return ordered(pa.concat_tables(parts), [*fields, CHANGE])
+    return sort_rows(pa.concat_tables(parts), [*fields, CHANGE])
 
 
-def ordered(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the rows in the order of these columns: state lies in the order of its keys' hashes."""
+def sort_rows(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the rows sorted by these columns."""
     named = {str(number): _sortable(table.column(name)) for number, name in enumerate(names)}
     return table.take(pc.sort_indices(pa.table(named), [(name, "ascending") for name in named]))
 
@@ -169,8 +175,11 @@ def _plain_rows(table: pa.Table, names: Sequence[str]) -> list[tuple[object, ...
     return list(zip(*filled, strict=True))
 
 
-def aligned(before: pa.Table, after: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """The tables with the wider of the two types in each key column, and in others where one widens to the other."""
+def align_types(before: pa.Table, after: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Cast columns of both tables to the wider of their two types. Key columns always, others only if one type widens.
+
+    Example: int32 and int64 become int64. int64 and string stay as they are, unless it is a key column.
+    """
     for name in set(before.column_names) & set(after.column_names):
         old, new = before.schema.field(name).type, after.schema.field(name).type
         if old != new and widens(old, new):
@@ -213,7 +222,7 @@ def _piece(
 
 
 def _same(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Bools:
-    """Return whether values are equal, row by row; values of types that do not compare are only when both are null."""
+    """Compare row by row. NaN equals NaN. Values of types that do not compare are equal only if both are null."""
     both_null = pc.and_(left.is_null(), right.is_null())
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return _bools(both_null)

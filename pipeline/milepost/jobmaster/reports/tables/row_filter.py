@@ -1,4 +1,7 @@
-"""The row filter keeps the rows of a table that a SQL predicate over its columns is true for."""
+"""Filter a table by a SQL predicate over its columns.
+
+`price > 10 AND city IN ('Bonn', 'Ulm')` is parsed by sqlglot and translated, node by node, to an Arrow expression.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from milepost.jobspec.values.suggestions import nearest
 if TYPE_CHECKING:
     from sqlglot import exp
 
-_OFFERED = "columns, values, AND, OR, NOT, = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, + - * / and brackets"
+_SUPPORTED = "columns, values, AND, OR, NOT, = <> < <= > >=, IN, BETWEEN, LIKE, IS NULL, + - * / and brackets"
 
 _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {
     "EQ": pc.equal,
@@ -31,7 +34,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], pc.Expression]] = {
     "GTE": pc.greater_equal,
 }
 _PARTS = {"this", "expression", "expressions"}
-_KNOWN_PARTS = {
+_PARTS_BY_NODE = {
     "Between": {"this", "low", "high"},
     "Cast": {"this", "to"},
     "Div": {"this", "expression", "typed", "safe"},
@@ -39,7 +42,7 @@ _KNOWN_PARTS = {
     "Like": {"this", "expression", "negate"},
     "Literal": {"this", "is_string"},
 }
-"""What a node may consist of: more of it is syntax that is not offered."""
+"""The supported parts of each kind of node. A node with other parts is unsupported syntax."""
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], pc.Expression]] = {
     "Add": pc.add_checked,
@@ -50,13 +53,13 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], pc.Expression]] = {
 
 
 def rows_where(table: pa.Table, predicate: str) -> pa.Table:
-    """Return the rows for which a predicate is true; as in SQL, one that is null for a row leaves it out.
+    """Return the rows for which a predicate is true. As in SQL, a row for which it is null is left out.
 
     Args:
-        predicate: what may stand behind WHERE in Spark SQL, as far as `_OFFERED` goes. A time may be given as text.
+        predicate: the text after WHERE in Spark SQL, limited to `_SUPPORTED`. A time may be given as text.
     Raises:
-        InvalidRequest: it does not parse, names no column of the table, needs more than is offered, or has types that
-            do not compare.
+        InvalidRequest: it does not parse, names an unknown column, uses unsupported syntax, or compares types that do
+            not compare.
     """
     expression = _Predicate(table.schema, predicate).expression()
     try:
@@ -71,7 +74,7 @@ def _refused(predicate: str, reason: str, hint: str = "") -> InvalidRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Predicate:
-    """A predicate over the columns of one schema, on its way from SQL to Arrow."""
+    """Translates a SQL predicate over the columns of one schema to Arrow."""
 
     schema: pa.Schema
     text: str
@@ -88,38 +91,38 @@ class _Predicate:
         clauses = [] if select is None else [name for name, value in select.args.items() if value]
         where = None if select is None else select.args.get("where")
         if where is None or set(clauses) - {"expressions", "from", "from_", "where", "kind"}:
-            raise _refused(self.text, "expected one predicate, as behind WHERE", f"Offered are {_OFFERED}.")
+            raise _refused(self.text, "expected one predicate, as after WHERE", f"Supported are {_SUPPORTED}.")
         try:
-            return self._of(where.this)
+            return self._translate(where.this)
         except RecursionError:
             raise _refused(self.text, "it is nested too deeply", "Read with a shorter predicate.") from None
 
-    def _of(self, node: exp.Expression) -> pc.Expression:
-        """Return a node whose value needs no other one's type."""
+    def _translate(self, node: exp.Expression) -> pc.Expression:
+        """Translate a node whose value does not depend on the type of another one."""
         kind = type(node).__name__
-        if {name for name, value in node.args.items() if value} - _KNOWN_PARTS.get(kind, _PARTS):
-            raise self._not_offered(node)
+        if {name for name, value in node.args.items() if value} - _PARTS_BY_NODE.get(kind, _PARTS):
+            raise self._unsupported(node)
         if kind == "Paren":
-            return self._of(node.this)
+            return self._translate(node.this)
         if kind in ("And", "Or"):
-            return (and_ if kind == "And" else or_)(self._of(node.this), self._of(node.expression))
+            return (and_ if kind == "And" else or_)(self._translate(node.this), self._translate(node.expression))
         if kind == "Not":
-            return ~self._of(node.this)
+            return ~self._translate(node.this)
         if kind in _COMPARISONS:
-            return _COMPARISONS[kind](*self._like_typed(node.this, node.expression))
+            return _COMPARISONS[kind](*self._comparable(node.this, node.expression))
         if kind in _ARITHMETIC:
             return _ARITHMETIC[kind](self._operand(node.this), self._operand(node.expression))
         if kind == "Neg":
-            return pc.negate_checked(self._of(node.this))
+            return pc.negate_checked(self._translate(node.this))
         if kind == "Is" and type(node.expression).__name__ == "Null":
-            return self._of(node.this).is_null()
+            return self._translate(node.this).is_null()
         if kind == "In" and node.expressions:
-            return reduce(or_, [pc.equal(*self._like_typed(node.this, one)) for one in node.expressions])
+            return reduce(or_, [pc.equal(*self._comparable(node.this, item)) for item in node.expressions])
         if kind == "Between":
-            low, high = (self._like_typed(node.this, node.args[side]) for side in ("low", "high"))
+            low, high = (self._comparable(node.this, node.args[side]) for side in ("low", "high"))
             return pc.greater_equal(*low) & pc.less_equal(*high)
         if kind == "Like" and self._text_of(node.expression) is not None:
-            like = pc.match_like(self._of(node.this), str(self._text_of(node.expression)))
+            like = pc.match_like(self._translate(node.this), str(self._text_of(node.expression)))
             return ~like if node.args.get("negate") else like
         if kind == "Column":
             return pc.field(*self._column(node))
@@ -128,27 +131,30 @@ class _Predicate:
         if kind == "Literal":
             return pc.scalar(str(node.this) if node.is_string else _number(str(node.this)))
         if (text := self._text_of(node)) is not None:
-            return pc.scalar(_moment(text) or text)
-        raise self._not_offered(node)
+            return pc.scalar(_parse_time(text) or text)
+        raise self._unsupported(node)
 
-    def _not_offered(self, node: exp.Expression) -> InvalidRequest:
+    def _unsupported(self, node: exp.Expression) -> InvalidRequest:
         shown = node.sql(dialect="spark")
-        return _refused(self.text, f"{shown!r} is not available here", f"Offered are {_OFFERED}.")
+        return _refused(self.text, f"{shown!r} is not available here", f"Supported are {_SUPPORTED}.")
 
     def _operand(self, node: exp.Expression) -> pc.Expression:
-        """Return a side of a calculation; decimals are calculated with as doubles."""
-        value = self._of(node)
+        """Translate an operand of a calculation. Decimals become doubles."""
+        value = self._translate(node)
         if type(node).__name__ == "Column" and pa.types.is_decimal(_type_at(self.schema, self._column(node))):
             return value.cast(pa.float64())
         return value
 
-    def _like_typed(self, left: exp.Expression, right: exp.Expression) -> tuple[pc.Expression, pc.Expression]:
-        """Return both sides of a comparison; a text beside a column is read as a value of the column's type."""
-        return self._beside(left, right), self._beside(right, left)
+    def _comparable(self, left: exp.Expression, right: exp.Expression) -> tuple[pc.Expression, pc.Expression]:
+        """Translate both sides of a comparison. A literal is read as a value of the other side's column type.
 
-    def _beside(self, node: exp.Expression, other: exp.Expression) -> pc.Expression:
+        Example: with `day date`, `day = '2026-07-14'` compares with a date, not with a text.
+        """
+        return self._side(left, right), self._side(right, left)
+
+    def _side(self, node: exp.Expression, other: exp.Expression) -> pc.Expression:
         if type(other).__name__ != "Column" or type(node).__name__ == "Column":
-            return self._of(node)
+            return self._translate(node)
         name = self._column(other)
         type_ = _type_at(self.schema, name)
         text = self._text_of(node)
@@ -160,26 +166,26 @@ class _Predicate:
         if type(node).__name__ == "Literal" and bool(node.is_string) is not is_text:
             shown = node.sql(dialect="spark")
             raise _refused(self.text, f"column {'.'.join(name)} is {type_}, and {shown} is no value of it")
-        return self._of(node)
+        return self._translate(node)
 
     def _time(self, text: str, type_: pa.DataType) -> pc.Expression:
-        moment = _moment(text)
-        if moment is None:
+        time = _parse_time(text)
+        if time is None:
             raise _refused(self.text, f"{text!r} is no time: expected ISO 8601, as in '2026-07-14 06:00'")
-        aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         if getattr(type_, "tz", None) is not None:
             return pc.scalar(pa.scalar(aware, pa.timestamp("us", type_.tz)))
-        # A column without a zone is compared as UTC, a date as its midnight.
+        # A column without a time zone counts as UTC, a date as its midnight.
         return pc.scalar(pa.scalar(aware.astimezone(UTC).replace(tzinfo=None), pa.timestamp("us")))
 
     def _text_of(self, node: exp.Expression) -> str | None:
-        """Return the text of a quoted value, or of one that is named a time as in TIMESTAMP '…'; None for others."""
+        """Return the text of a string literal or of a time literal such as TIMESTAMP '…'; None for other nodes."""
         if type(node).__name__ == "Cast" and node.to.this.name in ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATE"):
             node = node.this
         return str(node.this) if type(node).__name__ == "Literal" and node.is_string else None
 
     def _column(self, node: exp.Expression) -> tuple[str, ...]:
-        """Return the path of a column, or of a field of a struct. Raises InvalidRequest: there is none."""
+        """Return the path of a column, or of a field of a struct. Raises InvalidRequest: unknown column."""
         path = tuple(part.name for part in node.parts)
         if _type_at(self.schema, path) is None:
             near = nearest(path[0], self.schema.names)
@@ -190,7 +196,7 @@ class _Predicate:
 
 
 def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType | None:
-    """Return the type of a column or of a field of a struct; None: there is none."""
+    """Return the type of a column or of a field of a struct; None: unknown."""
     fields: Any = schema
     type_: pa.DataType | None = None
     for name in path:
@@ -206,8 +212,8 @@ def _number(text: str) -> int | float:
     return int(text) if text.isdecimal() else float(text)
 
 
-def _moment(text: str) -> datetime | None:
-    """Return the time of an ISO text; None: it is none."""
+def _parse_time(text: str) -> datetime | None:
+    """Parse an ISO 8601 time; None: it is none."""
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:

@@ -1,4 +1,4 @@
-"""State values are what rows of keyed state mean to a person: aggregates by their names in the spec, times as times."""
+"""Convert stored state rows to readable values: aggregate results by name, times as timestamps."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ _VALUES = {VALUE_COLUMN: "value", BY_COLUMN: "by", NEGATIVE_ZEROS: "negative_zer
 _PANES = {PANE_START: "pane_start", FIRST_END: "first_window_end"}
 _NUMBER = "rows"
 _SHOWABLE_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The years 1 to 9999, in microseconds since 1970: what is beyond means never."""
+"""The years 1 to 9999, in microseconds since 1970. A time beyond means never."""
 
 
 def state_values(context: JobContext, metadata: CheckpointMetadata, table: OperatorTable, rows: pa.Table) -> pa.Table:
-    """Return rows of a table of an operator's state as a person reads them, in their order.
+    """Convert rows of a state table to readable values, in the same order.
 
-    An aggregate has its results in place of what they are computed from, by the spec that the checkpoint ran by; a
-    window has its end, a sliding one its panes. Where that spec cannot be read any more, rows are as they are stored.
+    Aggregates show their results, by the spec of the checkpoint's epoch: for `mean: avg(x)`, the stored sum
+    and count of x become the column `mean`. Windows show their end, sliding windows their panes. If that spec cannot
+    be read, the rows are returned as stored.
 
-    Raises: InvalidRequest: a result does not fit its type, which the next epoch with that key would decline for.
+    Raises: InvalidRequest: a result does not fit its type; the next epoch with that key would be declined.
     """
     operator, calls = _aggregates(context, metadata, table.uid)
     if operator is None or VALUE_COLUMN in rows.column_names:
         shown = _with_times(rows)
         names = _VALUES | _PANES
-        return shown.rename_columns([_free(names.get(name, name), name, shown) for name in shown.column_names])
+        return shown.rename_columns([_unless_taken(names.get(name, name), name, shown) for name in shown.column_names])
     columns = {column for call in calls.values() for column in call.columns}
     types = recorded_types(table.state.schema, sorted(columns), calls.values())
     over_updates = ROWS_COLUMN in rows.column_names
@@ -58,11 +59,13 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
     except OperatorFailed as error:
         raise InvalidRequest(
             f"checkpoint {metadata.checkpoint_id}: {error}. Nothing was changed.",
-            hint="--stored shows the state as it is stored",
+            hint="--stored shows the state as stored",
         ) from None
     shown = rows.select(list(table.state.key))
     if isinstance(operator, WindowOperator) and operator.window.sliding is not None:
-        shown = shown.rename_columns([_free(_PANES.get(name, name), name, shown) for name in shown.column_names])
+        shown = shown.rename_columns(
+            [_unless_taken(_PANES.get(name, name), name, shown) for name in shown.column_names]
+        )
     elif isinstance(operator, WindowOperator):
         shown = shown.append_column(WINDOW_END, _times(_ends(operator, rows)))
     for field, column in zip(aggregates.output_fields, results, strict=True):
@@ -71,7 +74,10 @@ def state_values(context: JobContext, metadata: CheckpointMetadata, table: Opera
 
 
 def _ends(operator: WindowOperator, rows: pa.Table) -> pa.ChunkedArray:
-    """Return where windows end, in microseconds; the timer of one that touches others may be gone before it is."""
+    """Return the ends of windows, in microseconds.
+
+    A session window's end is its timer. A tumbling window's end is computed from its start.
+    """
     windows = operator.window
     if windows.tumbling is None:
         return rows.column(TIMER_COLUMN)
@@ -80,36 +86,36 @@ def _ends(operator: WindowOperator, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def shown_key(key: Sequence[str], values: pa.Table) -> list[str]:
-    """Return what key columns are called in what `state_values` returns."""
+    """Return the names of the key columns in the result of `state_values`."""
     return [name if name in values.column_names else (_VALUES | _PANES)[name] for name in key]
 
 
-def _free(name: str, stored: str, rows: pa.Table) -> str:
+def _unless_taken(name: str, stored: str, rows: pa.Table) -> str:
     return name if name == stored or name not in rows.column_names else stored
 
 
 def drop_total_column(rows: pa.Table) -> pa.Table:
-    """Return rows without the column that the one row of totals has for a key."""
+    """Return rows without the artificial key column of a totals row."""
     return rows.drop_columns([TOTAL_COLUMN]) if TOTAL_COLUMN in rows.column_names else rows
 
 
 def show_row_counts(rows: pa.Table) -> pa.Table:
-    """Return rows that are kept one by one without the hashes that tell them apart, and their number as `rows`."""
+    """Return multiset rows without their identity hashes, with their count as the column `rows`."""
     if WEIGHT_COLUMN not in rows.column_names:
         return rows
-    number = _NUMBER if _NUMBER not in rows.column_names else WEIGHT_COLUMN
+    count_name = _NUMBER if _NUMBER not in rows.column_names else WEIGHT_COLUMN
     shown = rows.drop_columns([name for name in IDENTITY_COLUMNS if name in rows.column_names])
-    return shown.rename_columns([number if name == WEIGHT_COLUMN else name for name in shown.column_names])
+    return shown.rename_columns([count_name if name == WEIGHT_COLUMN else name for name in shown.column_names])
 
 
 def _aggregates(
     context: JobContext, metadata: CheckpointMetadata, uid: str
 ) -> tuple[AggregateOperator | WindowOperator | None, dict[str, AggregateCall]]:
-    """Return the aggregating operator as the checkpoint's own spec has it, under this uid or a former one."""
+    """Return the aggregating operator in the checkpoint's own spec, under this uid or a former one."""
     try:
         job = from_text(metadata.spec_text, context.job.path)
         nodes = job.graph().nodes
-    except InvalidRequest:  # written by another version of the language
+    except InvalidRequest:  # written for another version of the spec language
         return None, {}
     names = set(_names(context, uid))
     for operator in job.spec.operators:
@@ -124,7 +130,7 @@ def _names(context: JobContext, uid: str) -> Iterator[str]:
 
 
 def _with_times(rows: pa.Table) -> pa.Table:
-    """Return the rows with the times that the product keeps beside a user's columns named and shown as times."""
+    """Return the rows with internal time columns renamed and converted to timestamps."""
     for stored, name in _SHOWN_AS.items():
         if stored in rows.column_names:
             at = rows.column_names.index(stored)
@@ -133,8 +139,8 @@ def _with_times(rows: pa.Table) -> pa.Table:
 
 
 def _times(microseconds: pa.ChunkedArray) -> pa.Array:
-    """Return times of microseconds since 1970; null for none, and for never."""
-    known = microseconds.is_valid().to_numpy()
+    """Convert microseconds since 1970 to timestamps; null for null and for never."""
+    valid = microseconds.is_valid().to_numpy()
     values = microseconds.fill_null(0).to_numpy()
     beyond = (values < _SHOWABLE_US[0]) | (values > _SHOWABLE_US[1])
-    return pa.array(np.where(beyond, 0, values), pa.int64(), mask=~known | beyond).cast(pa.timestamp("us", "UTC"))
+    return pa.array(np.where(beyond, 0, values), pa.int64(), mask=~valid | beyond).cast(pa.timestamp("us", "UTC"))

@@ -1,4 +1,4 @@
-"""Tables read a sink's rows and an operator's state, and verify what they consist of."""
+"""Read a sink's rows and an operator's state, and verify their objects."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from milepost.spill.spilled_rows import SpilledRows
 from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.object_handles import check_handle, stat_handle
 
-_SHOWN = 12
-"""Of all problems, so many stand in the message; its details have the others too."""
+_MAX_LISTED = 12
+"""Maximum number of problems in the error message. Its details have all."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedObjects:
-    """What was checked, and is whole as far as the job goes on from it.
+    """What was checked. Everything that the job continues from is intact.
 
     Attributes:
-        objects: how many. deep: they were read, not only looked for.
-        unasked: tables that the spec does not lead to, of which nothing was looked for, in words.
+        objects: count of checked objects. deep: whether they were read, not only listed.
+        unasked: tables that were not checked because the spec does not name them, as text.
         discarded: damage that only discarded checkpoints are affected by, as text.
     """
 
@@ -56,15 +56,15 @@ class VerifiedObjects:
 
 @dataclass(frozen=True, slots=True)
 class _VerifiedCheckpoint:
-    """What was checked of one checkpoint.
+    """The result of checking one checkpoint.
 
     Attributes:
-        handles: what it refers to in the job's own store. asked: how many tables were.
-        tables: what the sinks' tables consist of.
+        handles: its objects in the job's own store. table_count: number of checked tables.
+        tables: contents of the sinks' tables.
     """
 
     handles: Sequence[ObjectHandle] = ()
-    asked: int = 0
+    table_count: int = 0
     tables: Mapping[str, TableContents] = field(default_factory=dict)
     problems: Sequence[str] = ()
 
@@ -76,40 +76,40 @@ class Tables:
         self._context = context
 
     def read(self, sink: str, at: int | None, where: str | None = None, limit: int | None = None) -> SpilledRows:
-        """Return the sink's table as its readers see it now, or as of a retained checkpoint.
+        """Return the sink's table as readers see it now, or as of a retained checkpoint.
 
         Args:
-            where: as `rows_where` takes it. limit: of the rows that are kept.
+            where: see `rows_where`. limit: maximum number of rows.
         """
-        self._context.sink(sink)  # a sink that the spec does not have is refused before anything else
+        self._context.sink(sink)  # refuse an unknown sink first
         if at is None:
             contents = current_contents(self._context, sink)
         else:
             state = self._context.head().state
             contents = contents_to_read(self._context, self._context.metadata(_retained(state, at)), sink)
         if contents is None:
-            self._context.head()  # a job that has never run is told so
+            self._context.head()  # raises for a job that has never run
             when = "yet" if at is None else f"by checkpoint {at}"
             url = self._context.sink_config(sink).url
             raise NotFound(f"sink {sink}: nothing has been published to {url} {when}.", sink=sink)
         schema = decode_schema(contents.schema)
         pieces = sink_for(self._context, sink, contents).pieces(contents)
         if where is not None:
-            rows_where(schema.empty_table(), where)  # what cannot be used is refused before anything is read
+            rows_where(schema.empty_table(), where)  # refuse an unusable predicate before reading rows
             pieces = (rows_where(rows, where) for rows in pieces)
         return SpilledRows(schema, pieces, limit)
 
     def state(self, name: str, at: int | None) -> SpilledRows:
-        """Return all live rows of one operator's state, over all key groups, as they are stored.
+        """Return all live rows of one operator's state, over all key groups, as stored.
 
         Args:
-            name: its uid; ``uid.table`` of one that keeps several.
+            name: its uid, or ``uid.table`` if it has several state tables.
         """
         side = StateSide(*self._table(name, at))
         return SpilledRows(side.schema, rows_by_hash(self._context.store, side))
 
     def state_values(self, name: str, at: int | None) -> SpilledRows:
-        """As `state`, as a person reads them, in the order of their key; see `state_values`."""
+        """As `state`, but in readable form and in key order; see the module `state_values`."""
         side = StateSide(*self._table(name, at))
 
         def shown(rows: pa.Table) -> pa.Table:
@@ -122,10 +122,10 @@ class Tables:
         metadata = self._context.metadata(checkpoint)
         tables = metadata.state_tables
         if name not in tables:
-            known = ", ".join(sorted(tables)) or "none"
+            names = ", ".join(sorted(tables)) or "none"
             raise NotFound(
                 f"checkpoint {checkpoint.checkpoint_id} has no state of an operator {name}; stateful operators: "
-                f"{known}",
+                f"{names}",
                 uid=name,
             )
         return metadata, tables[name]
@@ -133,8 +133,8 @@ class Tables:
     def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
 
-        Raises: StateCorrupt, naming each broken object and the checkpoint that needs it. StoreUnavailable,
-            EnvironmentUnusable: nobody knows; what cannot be asked for is not broken.
+        Raises: StateCorrupt: names each broken object and the checkpoint that needs it. StoreUnavailable,
+            EnvironmentUnusable: a store did not answer, so the state of its objects is unknown.
         """
         state = self._context.head().state
         checkpoints = [_retained(state, at)] if at is not None else list(state.checkpoints)
@@ -146,7 +146,7 @@ class Tables:
             verified = self._verify(checkpoint, deep=deep)
             tables[checkpoint.checkpoint_id] = verified.tables
             described += [(f"checkpoint {checkpoint.checkpoint_id}", handle) for handle in verified.handles]
-            checked += 1 + len(verified.handles) + verified.asked
+            checked += 1 + len(verified.handles) + verified.table_count
             for problem in verified.problems:
                 needed_by.setdefault(problem, []).append(checkpoint.checkpoint_id)
         required = _required(state) if at is None else {checkpoint.checkpoint_id for checkpoint in checkpoints}
@@ -158,22 +158,22 @@ class Tables:
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             problems += discarded
-            shown = "\n".join(problems[:_SHOWN])
+            listed = "\n".join(problems[:_MAX_LISTED])
             head = state.timeline().head
             if any(head in by for by in needed_by.values()):
-                way_on = self._rollback_hint(state)
+                recovery = self._rollback_hint(state)
             else:
-                way_on = "; the head is whole, so the job goes on without them" if head in ids else ""
+                recovery = "; the head is intact, so the job continues without them" if head in ids else ""
             raise StateCorrupt(
-                f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{shown}",
-                hint=f"restore the objects from a copy of the bucket{way_on}; nothing was changed or skipped",
+                f"{len(problems)} of {checked} objects of job {state.job} are broken:\n{listed}",
+                hint=f"restore the objects from a copy of the bucket{recovery}; nothing was changed or skipped",
                 problems=problems,
             )
         unasked = unchecked_tables(self._context, tables)
         return VerifiedObjects(tuple(ids), checked, deep, unasked, tuple(discarded))
 
     def _rollback_hint(self, state: ManifestState) -> str:
-        """Return what else helps when it is the head that is broken."""
+        """Return the rollback command as a clause, if the head is broken."""
         target = newest_intact_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
@@ -192,18 +192,18 @@ class Tables:
                 return error.message
             return None
 
-        def of_table(name: str) -> list[str] | None:
+        def check_table(name: str) -> list[str] | None:
             return table_problems(self._context, name, metadata.tables[name], deep=deep)
 
-        problems = [found for found in parallel_map(store, problem, handles) if found is not None]
+        problems = [text for text in parallel_map(store, problem, handles) if text is not None]
         self._context.cache_metadata(checkpoint.metadata, metadata)
-        of_tables = parallel_map(store, of_table, metadata.tables)
-        asked = [found for found in of_tables if found is not None]
-        problems += chain.from_iterable(asked)
+        table_results = parallel_map(store, check_table, metadata.tables)
+        checked_tables = [result for result in table_results if result is not None]
+        problems += chain.from_iterable(checked_tables)
         if deep and not problems:
             for table in metadata.state_tables.values():
                 check_rows(store, StateSide(metadata, table))
-        return _VerifiedCheckpoint(handles, len(asked), metadata.tables, problems)
+        return _VerifiedCheckpoint(handles, len(checked_tables), metadata.tables, problems)
 
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
@@ -211,17 +211,18 @@ class Tables:
 
 
 def _required(state: ManifestState) -> set[CheckpointId]:
-    """Return the checkpoints that the live timeline or a fork consists of; all others are discarded."""
+    """Return the checkpoints of the live timeline and of open forks. All others are discarded."""
     timelines = (state.timeline(), *open_forks(state))
-    return {one.checkpoint_id for timeline in timelines for one in timeline_ancestry(state, timeline)}
+    return {checkpoint.checkpoint_id for timeline in timelines for checkpoint in timeline_ancestry(state, timeline)}
 
 
 def _retained(state: ManifestState, at: int | None) -> CompletedCheckpoint:
-    wanted = state.timeline().head if at is None else CheckpointId(at)
-    checkpoint = state.checkpoint(wanted)
+    checkpoint_id = state.timeline().head if at is None else CheckpointId(at)
+    checkpoint = state.checkpoint(checkpoint_id)
     if checkpoint is None:
         retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
         raise NotFound(
-            f"job {state.job} retains no completed checkpoint {wanted}; retained: {retained}", checkpoint_id=wanted
+            f"job {state.job} retains no completed checkpoint {checkpoint_id}; retained: {retained}",
+            checkpoint_id=checkpoint_id,
         )
     return checkpoint

@@ -112,7 +112,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 )
 @pytest.mark.parametrize("uid", ["totals", "lasts"])
 @pytest.mark.usefixtures("held")
-def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, before: int, after: int, uid: str) -> None:
+def test_changed_keys_equal_those_of_duckdb(job: ChangingJob, before: int, after: int, uid: str) -> None:
     """Old and new values of every key that differs, whatever the schemas, the runs and the order of the two."""
     stored = "sums" if uid == "totals" else uid
     new = job.master.state_values(stored, after)
@@ -125,7 +125,7 @@ def test_changed_keys_are_those_that_another_engine_finds(job: ChangingJob, befo
     }
 
 
-def test_an_operator_is_compared_with_what_it_is_renamed_from(job: ChangingJob) -> None:
+def test_a_renamed_operator_is_compared_with_its_former_uid(job: ChangingJob) -> None:
     found = difference(job, 3, 4, "operator", "totals")
     assert rows_of(found.changes.table) == oracle(
         job.master.state_values("sums", 3), job.master.state_values("totals", 4), "k"
@@ -147,7 +147,7 @@ def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     assert Counter(row[1:] for row in rows_of(seen)) == added and set(seen["change"].to_pylist()) == {"added"}
 
 
-def test_a_table_of_totals_has_the_row_of_either_side(tmp_path: Path) -> None:
+def test_a_table_of_totals_shows_the_row_of_both_sides(tmp_path: Path) -> None:
     """Both checkpoints have the files of the earlier one, whose row is the latest of one side only."""
     job = ChangingJob.empty(tmp_path)
     total = "  - {uid: all, kind: aggregate, inputs: [rows], key: [], aggregates: {n: count(*)}}\n"
@@ -211,7 +211,7 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
     assert_clear_error(milepost("diff", spec, "1", "2", "--sink", "sums", "--source", "rows"), 2, golden="diff")
 
 
-def test_rows_are_in_the_order_of_their_key_and_as_many_as_were_asked_for(job: ChangingJob) -> None:
+def test_rows_are_sorted_by_key_and_limited(job: ChangingJob) -> None:
     """However many changed: what is left out is counted, and the counts are of all."""
     spec = job.folder / "config" / "small.yaml"
     told = milepost("diff", spec, "0", "2", "--json", "--limit", "7").document()["differences"]
@@ -225,7 +225,7 @@ def test_rows_are_in_the_order_of_their_key_and_as_many_as_were_asked_for(job: C
     wording.matches("diff", milepost("diff", spec, "0", "2").stderr)
 
 
-def test_both_checkpoints_are_held_while_they_are_compared(job: ChangingJob) -> None:
+def test_both_checkpoints_are_pinned_during_a_comparison(job: ChangingJob) -> None:
     job.master.diff(1, 2)
     events = [event["event"] for event in job.master.history(4)]
     assert events == ["CheckpointUnpinned", "CheckpointUnpinned", "CheckpointPinned", "CheckpointPinned"]
@@ -259,7 +259,7 @@ def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, mo
     wording.matches("diff", gone.note)
 
 
-def test_state_that_was_begun_anew_by_another_key_is_not_compared(tmp_path: Path) -> None:
+def test_state_that_was_restarted_with_another_key_is_not_compared(tmp_path: Path) -> None:
     job = ChangingJob.empty(tmp_path)
     job.next({"a": "int32"})
     job.next({"a": "int32"}, SPEC.replace("uid: sums", "uid: others"), allow_non_restored_state=True)

@@ -44,7 +44,7 @@ TABLE = pa.table(
         "day = DATE '2026-01-03'", "day > '2026-01-03'", "2 = 2",
     ],
 )  # fmt: skip
-def test_the_rows_are_those_that_another_engine_keeps(predicate: str) -> None:
+def test_the_filtered_rows_equal_those_of_duckdb(predicate: str) -> None:
     rows = TABLE  # by this name the query finds it
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
@@ -102,7 +102,7 @@ def test_a_field_of_a_struct_is_reached_by_a_dot() -> None:
         "1 / 0 > 1",
     ],
 )
-def test_a_predicate_that_cannot_be_used_is_refused_and_says_why(predicate: str) -> None:
+def test_an_unusable_predicate_is_refused_with_the_reason(predicate: str) -> None:
     with wording.raises(InvalidRequest) as caught:
         rows_where(TABLE, predicate)
     assert caught.value.exit_code == 2

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.reports.tables import state_sizes
-from milepost.jobmaster.reports.tables.state_sizes import LEAST_SPAN_MS
+from milepost.jobmaster.reports.tables.state_sizes import MIN_SPAN_MS
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.retention.ancestry import timeline_ancestry
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 
 
-def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:
+def test_before_the_first_epoch_there_are_no_sizes(tmp_path: Path) -> None:
     assert BackfillJob.create(tmp_path, 0).master.state_sizes() == {}
 
 
-def test_rows_and_bytes_are_the_heads(tmp_path: Path) -> None:
+def test_rows_and_bytes_are_those_of_the_head(tmp_path: Path) -> None:
     job = BackfillJob.create(tmp_path, 4)
     (size,) = job.master.state_sizes().values()
     assert size.rows == job.table().num_rows and size.checkpoint_id == 4
@@ -27,12 +27,14 @@ def test_rows_and_bytes_are_the_heads(tmp_path: Path) -> None:
     assert size.rows_per_day is None, "epochs of one minute say nothing of a day"
 
 
-def test_growth_is_by_the_oldest_retained_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_is_measured_from_the_oldest_retained_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = BackfillJob.create(tmp_path, 5)
 
     def apart(*given: object) -> tuple[CompletedCheckpoint, ...]:
         found = timeline_ancestry(*given)  # type: ignore[arg-type]
-        return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * LEAST_SPAN_MS // 4) for one in found)
+        return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * MIN_SPAN_MS // 4) for one in found)
 
     monkeypatch.setattr(state_sizes, "timeline_ancestry", apart)
     size = job.master.state_sizes()["latest"]

@@ -42,7 +42,7 @@ def job_of(folder: Path) -> SparklessJob:
     return job
 
 
-def test_aggregates_have_their_results_and_windows_their_ends(tmp_path: Path) -> None:
+def test_aggregates_show_their_results_and_windows_their_ends(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     rows = job.master.state_values("latest").to_pylist()
     assert rows == [
@@ -60,7 +60,7 @@ def test_aggregates_have_their_results_and_windows_their_ends(tmp_path: Path) ->
     assert firsts.column_names == ["k", "expires"] and firsts.to_pylist()[0]["expires"].date() == dt.date(2026, 1, 2)
 
 
-def test_state_is_shown_in_the_order_of_its_key_and_stored_in_that_of_its_hashes(tmp_path: Path) -> None:
+def test_values_are_sorted_by_key_and_stored_rows_by_key_hash(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, EDIT)
     job.land("a.csv", "k,v,d,at\n" + "".join(f"{key},1,0,2026-01-01T00:10:00Z\n" for key in range(20)))
     job.master.run(Session.cli(), SparklessRunner())
@@ -69,7 +69,7 @@ def test_state_is_shown_in_the_order_of_its_key_and_stored_in_that_of_its_hashes
     assert job.master.state("latest").column("k").to_pylist() != keys
 
 
-def test_each_checkpoint_is_read_by_the_spec_that_it_ran_by(tmp_path: Path) -> None:
+def test_each_checkpoint_is_read_by_its_own_spec(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     spec = job.folder / "config" / "small.yaml"
     text = spec.read_text().replace("mean: avg(v), ", "").replace("sum_v:", "total:")
@@ -82,7 +82,7 @@ def test_each_checkpoint_is_read_by_the_spec_that_it_ran_by(tmp_path: Path) -> N
     assert (changed["k"], changed["old_sum_v"], changed["new_total"], changed["old_mean"]) == (1, 7, 8, 3.5)
 
 
-def test_a_key_whose_results_stay_the_same_is_still_one_that_changed(tmp_path: Path) -> None:
+def test_a_key_with_changed_state_and_equal_results_is_a_change(tmp_path: Path) -> None:
     """What is compared is the state, not what is shown of it."""
     job = SparklessJob.create(tmp_path, EDIT)
     spec = job.folder / "config" / "small.yaml"
@@ -97,7 +97,7 @@ def test_a_key_whose_results_stay_the_same_is_still_one_that_changed(tmp_path: P
     assert row["old_mean"] == row["new_mean"] == 2.0
 
 
-def test_a_sum_that_no_result_can_hold_is_said_and_what_is_stored_is_shown(tmp_path: Path) -> None:
+def test_a_sum_that_overflows_its_result_type_is_refused_and_stored_state_is_shown(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, EDIT)
     spec = job.folder / "config" / "small.yaml"
     edit_spec(spec, {"v: int32": "v: int64"})

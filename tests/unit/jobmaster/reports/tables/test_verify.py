@@ -11,7 +11,7 @@ from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 
-def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp_path: Path) -> None:
+def test_a_table_that_the_changed_path_does_not_name_is_reported_and_not_counted(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2)
     whole = job.master.verify(deep=True)
     job.edit("path: ../lake/table", "path: ../lake/other")
@@ -26,7 +26,7 @@ def test_a_table_that_a_changed_path_leads_away_from_is_told_and_not_counted(tmp
     assert document["data"]["unasked"] == [told]
 
 
-def test_a_table_of_a_sink_that_was_dropped_is_told_and_no_damage(tmp_path: Path) -> None:
+def test_a_table_of_a_dropped_sink_is_reported_and_is_no_damage(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2)
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
@@ -39,7 +39,7 @@ def test_a_table_of_a_sink_that_was_dropped_is_told_and_no_damage(tmp_path: Path
     assert (verified := job.master.verify()).unasked == verified.discarded == () and job.master.fsck().unasked == ()
 
 
-def test_damage_of_an_older_checkpoint_of_the_live_timeline_is_damage(tmp_path: Path) -> None:
+def test_a_damaged_older_checkpoint_of_the_live_timeline_is_an_error(tmp_path: Path) -> None:
     """The job goes on from its head without it, but nobody can go back there."""
     job = CountedJob.with_epochs(tmp_path, 3)
     (described,) = (tmp_path / "store" / "small").glob(f"chk-{2:020d}/*/_metadata")
