@@ -1,1 +1,1 @@
-"""Recorded input processed again, on a fork that takes the live timeline's place."""
+"""Backfill: replay recorded input on a fork, which then replaces the live timeline."""

@@ -1,4 +1,4 @@
-"""The backfill use cases show its plan, run it or go on with it, and give it up."""
+"""The use cases of a backfill: plan it, run or continue it, dispose of its forks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milepost.protocol.records.ids import CheckpointId, TimelineId
 
 @dataclass(frozen=True, slots=True)
 class ReplayedEpoch:
-    """An epoch of the fork; figures that nobody has recorded are None."""
+    """An epoch of the fork. Figures that were not recorded are None."""
 
     checkpoint_id: int
     epoch: int
@@ -38,7 +38,7 @@ class BackfillResult:
     """What a backfill did.
 
     Attributes:
-        from_timeline: that was left. timeline: the live one now. checkpoint_id: its head.
+        from_timeline: the replaced timeline. timeline: the live timeline after it. checkpoint_id: its head.
     """
 
     outcome: str
@@ -54,7 +54,7 @@ class BackfillResult:
 
 @dataclass(frozen=True, slots=True)
 class DisposedBackfills:
-    """The forks of backfills that were given up."""
+    """The disposed forks of backfills."""
 
     job: str
     disposed: tuple[str, ...]
@@ -76,10 +76,10 @@ class Backfills:
         ranges_per_epoch: int = 1,
         allow_non_restored_state: bool = False,
     ) -> BackfillDocument:
-        """Return what a backfill would do. Checks all that can be checked; changes nothing.
+        """Return what a backfill would do, after all checks that are possible in advance. Changes nothing.
 
         Args:
-            from_, to: event times, ISO 8601. from_checkpoint: fork there, instead of where `from_` asks for.
+            from_, to: event times, ISO 8601. from_checkpoint: the fork point, instead of `from_`.
             ranges_per_epoch, allow_non_restored_state: as in `BackfillRequest`.
         Raises: as `plan.prepare`.
         """
@@ -105,10 +105,10 @@ class Backfills:
         approved: ApprovedBackfill | None = None,
         progress: Progress | None = None,
     ) -> BackfillResult:
-        """Process recorded input again with today's code, and let the result take the live timeline's place.
+        """Replay recorded input with the current code, and replace the live timeline by the result.
 
-        Args: as for `plan_backfill`; approved: what the plan that somebody has looked at took for granted.
-        Raises: as `Backfill.replay`; before it begins, as `plan_backfill`. PlanOutdated: another plan was approved.
+        Args: as for `plan_backfill`; approved: the assumptions of the approved plan.
+        Raises: as `Backfill.replay`; before it starts, as `plan_backfill`. PlanOutdated: another plan was approved.
         """
         require_stores(self._context)
         request = request_of(
@@ -129,7 +129,7 @@ class Backfills:
         return _result(self._context, plan, fork, tip)
 
     def dispose_backfills(self) -> DisposedBackfills:
-        """Give up every fork that a backfill has open, also one that still runs."""
+        """Dispose of every open fork of a backfill, even if it still runs."""
         return DisposedBackfills(self._context.head().state.job, tuple(dispose_all(self._context, Session.cli())))
 
 

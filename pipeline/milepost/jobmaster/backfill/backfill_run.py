@@ -1,10 +1,13 @@
-"""Backfill: replay recorded input with today's code on a fork, then let the fork take the live timeline's place.
+"""Run a backfill: replay recorded input with the current code on a fork, then switch to the fork.
 
-Order: the fork (manifest) -> its epochs, each in the order of `run/epochs.py`, up to complete; their sinks stage and
-nothing is committed -> the freeze of the live timeline (manifest) -> what is still to be replayed -> fast-forward
-(manifest): the one transition that makes the fork the live timeline -> each sink follows (`leadership/reconciliation`).
-Until the fast-forward the live timeline has noticed nothing but the freeze, which ends by itself. Stopped anywhere
-before it, the fork stays, and the same backfill goes on with it; after it, the next epoch lets the sinks follow first.
+Order of writes:
+1. The fork (manifest).
+2. The fork's epochs, each in the order of `run/epochs.py` up to complete. Their sinks stage rows but commit nothing.
+3. The freeze of the live timeline (manifest), then the rest of the replay.
+4. Fast-forward (manifest): the one transition that makes the fork the live timeline.
+5. Each sink follows (`leadership/reconciliation.py`).
+Before step 4 only the freeze affects the live timeline, and it expires by itself. After a crash before step 4 the fork
+stays, and the same backfill continues it. After step 4 the next epoch first makes the sinks follow.
 """
 
 from __future__ import annotations
@@ -59,20 +62,21 @@ from milepost.protocol.records.manifest_state import ManifestState, Timeline
 _LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
-"""Told what begins, for people."""
+"""Called with a text for people when a step begins."""
 
 _WAIT_S = 1.0
 _MAX_STALLED_EPOCHS = 3
-"""After so many epochs that did not bring the fork closer to the live head, the live timeline is frozen."""
+"""After this many epochs that did not bring the fork closer to the live head, the live timeline is frozen."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where a fork is.
+    """The progress of a fork.
 
     Attributes:
-        state: the head that this was read from. fork: as it is there. tip: metadata of its head; None: the empty state.
-        replayed: how many ranges are behind it. left: those that it has yet to replay, in order.
+        state: the head that it was read from. fork: the timeline in that state.
+        tip: metadata of the fork's newest checkpoint; None for the empty state.
+        replayed: number of ranges replayed. left: the remaining ranges, in order.
     """
 
     state: ManifestState
@@ -98,12 +102,12 @@ class Backfill:
         self._session, self._runner, self._say = session, runner, progress
 
     def replay(self, plan: BackfillPlan) -> tuple[TimelineId, CheckpointId]:
-        """Fork, or go on with the fork of an interrupted backfill; replay; fast-forward. The sinks follow next.
+        """Fork, or continue the fork of an interrupted backfill; replay; fast-forward. The caller moves the sinks.
 
         Returns: the fork, which is the live timeline now, and its newest checkpoint, which the job continues.
         Raises:
             Busy: another session works on the fork, or has frozen the live timeline.
-            CommitConflict: the live timeline went back meanwhile. Fenced: the fork was disposed of.
+            CommitConflict: the live timeline was rolled back meanwhile. Fenced: the fork was disposed of.
             SourceChanged, QualityGateFailed, SubtaskDeclined, …: an epoch of the fork failed.
             The live timeline is as it was.
         """
@@ -129,8 +133,8 @@ class Backfill:
     def _replay_on(self, plan: BackfillPlan, fork: TimelineId) -> CheckpointId:
         """Replay up to the live head and switch. Returns the fork's newest checkpoint.
 
-        It ends: each epoch replays a range or works off rows in flight, and once the live timeline is frozen neither
-        comes anew.
+        The loop terminates: each epoch replays a range or processes rows in flight, and once the live timeline is
+        frozen there are no new ones.
         """
         leadership = self._leadership.on_fork(fork)
         fewest, stalled = len(plan.ranges) + 1, 0
@@ -152,7 +156,7 @@ class Backfill:
                 return at.fork.head
 
     def _position(self, plan: BackfillPlan, leadership: Leadership) -> _Position:
-        """Return where the fork is now. Raises CommitConflict: the live timeline is another one than the plan's."""
+        """Return the progress of the fork. Raises CommitConflict: the live timeline is not the plan's any more."""
         context = self._context
         state = context.head().state
         ranges = plan.live.up_to_head(state)
@@ -167,9 +171,9 @@ class Backfill:
         return frozen is not None and frozen.session_id == self._session.session_id
 
     def _freeze(self, state: ManifestState) -> bool:
-        """Keep others from triggering on the live timeline for as long as an epoch may take, from about now.
+        """Block triggers on the live timeline for the duration of one epoch, from about now.
 
-        Returns: whether it was not frozen, so that the live timeline may have gone on.
+        Returns: whether it was not frozen before, so that the live timeline may have advanced.
         Raises: Busy: another session has frozen it.
         """
         context, hold_ms = self._context, self._context.timeout_ms
@@ -182,7 +186,7 @@ class Backfill:
         return frozen is None
 
     def _is_busy(self, state: ManifestState) -> bool:
-        """Whether an epoch of the live timeline is running: then wait a moment; one whose lease is over is swept."""
+        """Return whether an epoch of the live timeline is running, after a short wait. A dead one is swept."""
         pending = state.timeline().pending
         if pending is None:
             return False
@@ -194,7 +198,7 @@ class Backfill:
         return True
 
     def _epoch(self, plan: BackfillPlan, leadership: Leadership, at: _Position) -> None:
-        """One epoch of the fork: the next ranges; none of them while too much is in flight."""
+        """Run one epoch of the fork on the next ranges; on none of them while too many rows are in flight."""
         context, session = self._context, self._session
         full = over_max_in_flight(context, at.tip)
         count = 0 if full else plan.request.ranges_per_epoch
@@ -226,7 +230,7 @@ class Backfill:
             raise
 
     def _fast_forward(self, plan: BackfillPlan, at: _Position) -> bool:
-        """Make the fork the live timeline; False: a head has moved since `at` was read."""
+        """Make the fork the live timeline. Returns False if a head has moved since `at` was read."""
         context = self._context
         head = at.state.timeline().head
         check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
@@ -251,7 +255,7 @@ class Backfill:
 
     @contextmanager
     def _thawed_at_the_end(self) -> Iterator[None]:
-        """Let go of the freeze however the block ends; after a fast-forward there is none."""
+        """Release the freeze when the block ends. After a fast-forward there is none."""
         try:
             yield
         finally:
@@ -277,7 +281,7 @@ def _span(ranges: Sequence[RecordedRange]) -> str:
 
 
 def _require_progress(before: _Position, at: _Position) -> None:
-    """Refuse to go on from an epoch that the same one would follow, for ever. Raises ProtocolViolation."""
+    """Raise ProtocolViolation if an epoch made no progress, so that the replay would never end."""
     processed = at.tip is not None and any(sum(item.processed_bytes) for item in at.tip.operators.values())
     if at.replayed == before.replayed and not processed:
         raise ProtocolViolation(
@@ -288,7 +292,7 @@ def _require_progress(before: _Position, at: _Position) -> None:
 
 
 def _check_read(metadata: CheckpointMetadata) -> None:
-    """Refuse an epoch that skipped an object (`on_missing: skip`): it is no replay of what was read."""
+    """Refuse an epoch that skipped an object (`on_missing: skip`), since it does not replay the recorded input."""
     gone = {name: list(source.missing) for name, source in metadata.sources.items() if source.missing}
     if gone:
         names = ", ".join(f"{name}: {key}" for name, keys in gone.items() for key in keys)
@@ -300,7 +304,7 @@ def _check_read(metadata: CheckpointMetadata) -> None:
 
 
 def check_equal(main: Consumed, fork: Consumed) -> None:
-    """Both heads have consumed the same object versions, but for what the live one forgot. Raises CommitConflict."""
+    """Raise CommitConflict unless both heads have consumed the same versions, except for those the live one forgot."""
     for name in sorted({*main, *fork}):
         live, replayed = main.get(name, ConsumedVersions()), fork.get(name, ConsumedVersions())
         differ = (live.by.keys() - replayed.by.keys()) | set(filter(live.lacks, replayed.by))

@@ -1,8 +1,8 @@
-"""The forks that backfills open: whose they are, which one goes on, and which are left behind.
+"""Open, find, continue and dispose of the forks of backfills.
 
-A fork says what it is for in the session that opened it (`backfill:<fingerprint>/<session>`): the fingerprint is a
-digest of all that decides what its checkpoints hold, so a fork of the same fingerprint may be continued, and no other.
-A restore's fork has no such session and is never touched here.
+A fork is identified by the session that opened it (`backfill:<fingerprint>/<session>`). The fingerprint is a digest of
+everything that determines the contents of its checkpoints, so only a fork with the same fingerprint may be continued.
+Forks of imports have other sessions and are never touched here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def backfill_fingerprint(context: JobContext, plan: BackfillPlan) -> str:
 
 
 def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> TimelineId:
-    """Open a fork at the plan's fork point. Raises NotFound: it is not retained any more. InvalidRequest: too many."""
+    """Open a fork at the plan's fork point. Raises NotFound: no longer retained. InvalidRequest: too many forks."""
     opener = SessionId(f"{OPENED_BY}{backfill_fingerprint(context, plan)}/{session.session_id}")
     decided = context.transact(ForkRequest(opener, plan.fork_point))
     assert isinstance(decided.outcome, Transition)
@@ -55,17 +55,17 @@ def open_fork(context: JobContext, session: Session, plan: BackfillPlan) -> Time
 
 
 def fork_to_continue(context: JobContext, plan: BackfillPlan) -> Timeline | None:
-    """Return the open fork of an interrupted backfill of the same fingerprint; of several the one that got furthest."""
+    """Return the open fork of an interrupted backfill with this fingerprint; of several, the most advanced one."""
     fingerprint = backfill_fingerprint(context, plan)
     own = [one for one, found in forks_of_backfills(context, plan.state) if found == fingerprint]
     return max((one for one in own if _is_replay_of(context, plan, one)), key=lambda one: one.head, default=None)
 
 
 def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
-    """Make sure that no other session works on the fork, and end what one that is gone left pending there.
+    """Check that no other session works on the fork, and abort what a dead session left pending there.
 
-    Between two epochs a session shows no sign of life but its freeze of the live timeline. One that is overlooked then
-    finds the fork busy at its next step, and stops.
+    Between two epochs a session's only sign of life is its freeze of the live timeline. A session that is overlooked
+    then finds the fork busy at its next step, and stops.
 
     Raises: Busy: another session works on it.
     """
@@ -91,7 +91,7 @@ def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
 
 
 def dispose_left_behind(context: JobContext, session: Session, keep: str) -> list[TimelineId]:
-    """Dispose of the forks of earlier backfills on which nobody works any more. Returns those that are gone.
+    """Dispose of the abandoned forks of earlier backfills. Returns the disposed ones.
 
     Args:
         keep: the fingerprint of the backfill that begins.
@@ -103,13 +103,13 @@ def dispose_left_behind(context: JobContext, session: Session, keep: str) -> lis
 
 
 def left_behind(context: JobContext, state: ManifestState, keep: str) -> list[Timeline]:
-    """Return the forks of backfills of any other fingerprint on which nobody works any more."""
+    """Return the abandoned forks of backfills with another fingerprint."""
     found = [one for one, fingerprint in forks_of_backfills(context, state) if fingerprint != keep]
     return [one for one in found if _is_left_behind(context, state, one)]
 
 
 def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
-    """Dispose of every fork that a backfill has open; one that still runs is fenced. Returns those that are gone."""
+    """Dispose of every open fork of a backfill. A running one is fenced. Returns the disposed ones."""
     gone = [fork for fork, _ in forks_of_backfills(context, context.head().state)]
     for fork in gone:
         _dispose(context, session, fork)
@@ -117,7 +117,7 @@ def dispose_all(context: JobContext, session: Session) -> list[TimelineId]:
 
 
 def thaw_for(context: JobContext, fork: Timeline) -> None:
-    """Let go of the freeze that a session which worked on the fork has left on the live timeline, if there is one."""
+    """Release the freeze of the live timeline by a session that worked on the fork, if there is one."""
     frozen = context.head().state.timeline().frozen
     opener = fork_event(context, fork).session_id.partition("/")[2]
     sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
@@ -142,9 +142,9 @@ def _is_replay_of(context: JobContext, plan: BackfillPlan, fork: Timeline) -> bo
 
 
 def _is_left_behind(context: JobContext, state: ManifestState, fork: Timeline) -> bool:
-    """Whether a fork is nobody's any more: its holder is dead, or it has been idle for longer than an epoch takes.
+    """Return whether a fork is abandoned: its holder is dead, or it has been idle for longer than an epoch takes.
 
-    A fork that is taken for left behind too early is fenced, which wastes its work and harms nothing.
+    Misjudging a live fork fences it, which wastes its work but is safe.
     """
     holder = fork.leader.holder if fork.leader is not None else None
     if holder is not None and is_provably_dead(holder):

@@ -1,8 +1,9 @@
-"""A backfill plan says where it forks, what it replays, and what it would change.
+"""Plan a backfill: choose the fork point, collect the recorded ranges, and check them.
 
-The fork point is the newest retained checkpoint of the live lineage that had consumed no row of the range yet: for each
-source with event time, its watermark plus its watermark delay lies before the range's start. The watermark alone does
-not say so: rows up to a delay past it are consumed by then, and would keep what the old code made of them.
+The fork point is the newest retained checkpoint of the live ancestry that had consumed no row of the requested range:
+for each source with event time, watermark + watermark delay is before the start of the range. The delay must be added,
+because rows up to one delay past the watermark may be consumed already. With a watermark of 11:50 and a delay of 15 min
+rows up to 12:05 may be in the state, so the checkpoint does not fit a range from 12:00.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from milepost.quality.gate import resolve_suite
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What a person asks for.
+    """The request for a backfill.
 
     Attributes:
-        from_us: event time, microseconds since the epoch, UTC: rows from here on are processed again; None: it is the
-            fork point that is given.
+        from_us: event time, microseconds since the epoch, UTC. Rows from here on are processed again. None if the fork
+            point is given instead.
         to_us: epochs that begin at or after it are replayed, but neither shown in the plan's range nor judged by the
-            quality gate; None: all are.
-        from_checkpoint: fork there; None: where `from_us` asks for.
-        ranges_per_epoch: how many recorded ranges one epoch replays, at least 1. More than one is faster, and is late
-            about fewer rows: lateness is judged by the watermark at the start of an epoch.
-        allow_non_restored_state: leave the state of operators behind that are gone from the spec.
+            quality gate; None includes all.
+        from_checkpoint: the fork point; None derives it from `from_us`.
+        ranges_per_epoch: number of recorded ranges that one epoch replays, at least 1. More is faster, and fewer rows
+            are late, because lateness is judged by the watermark at the start of an epoch.
+        allow_non_restored_state: drop the state of operators that are no longer in the spec.
     """
 
     from_us: int | None
@@ -53,12 +54,13 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """A backfill that can begin: every object is there, and the spec continues the fork point.
+    """A backfill that can start: every object is available, and the spec can continue the fork point.
 
     Attributes:
-        state: the head that it was made from. fork_point: 0 for the empty state. base: its metadata.
-        live: what was consumed since. ranges: that, up to the head of `state`, in order, empty ones included.
-        code: what would run. loaded: with its process functions.
+        state: the head that the plan was made from. fork_point: 0 for the empty state. base: its metadata.
+        live: reads what was consumed since the fork point. ranges: up to the head of `state`, in order, including
+            empty ones.
+        code: the code that would run. loaded: with its process functions.
     """
 
     request: BackfillRequest
@@ -71,12 +73,12 @@ class BackfillPlan:
     loaded: LoadedCode
 
     def taken_for_granted(self, context: JobContext) -> ApprovedBackfill:
-        """Return what the plan takes for granted."""
+        """Return what the plan assumes."""
         return ApprovedBackfill(self.state.live, int(self.fork_point), self.code.hash, context.job.spec_hash)
 
     @property
     def to_replay(self) -> tuple[RecordedRange, ...]:
-        """The ranges that have something to read."""
+        """The ranges that are not empty."""
         return tuple(item for item in self.ranges if not item.is_empty)
 
     @property
@@ -87,7 +89,7 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class ApprovedBackfill:
-    """What a plan took for granted when somebody looked at it: another value of one of them needs another plan."""
+    """What an approved plan assumes. If one of the values changes, a new plan is needed."""
 
     timeline: str
     fork_point: int
@@ -95,7 +97,7 @@ class ApprovedBackfill:
     spec_hash: str
 
     def require_same(self, now: ApprovedBackfill) -> None:
-        """Raise PlanOutdated unless a plan that is made now takes the same for granted."""
+        """Raise PlanOutdated unless a plan made now has the same assumptions."""
         changed = [
             f"{item.name}: {getattr(self, item.name)} then, {getattr(now, item.name)} now"
             for item in fields(self)
@@ -116,7 +118,7 @@ def request_of(
     ranges_per_epoch: int = 1,
     allow_non_restored_state: bool = False,
 ) -> BackfillRequest:
-    """Return the checked request. Raises InvalidRequest: what is missing, no time, or an empty range."""
+    """Return the checked request. Raises InvalidRequest: an argument is missing, is no time, or the range is empty."""
     if (from_ is None) == (from_checkpoint is None):
         raise InvalidRequest(
             "a backfill begins at an event time or at a checkpoint: expected exactly one of --from and "
@@ -143,13 +145,13 @@ def event_time_us(text: str, what: str) -> int:
 
 
 def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
-    """Choose the fork point, collect the ranges, and check all that can be checked before anything is changed.
+    """Choose the fork point, collect the ranges, and make all checks that are possible in advance.
 
     Raises:
-        NotFound: no such retained checkpoint of the live lineage, or the job has never run.
-        SourceChanged: recorded objects are gone or differ; the list is in its `details`.
-        InvalidRequest: the spec does not continue the fork point, or the records do not lead to the head.
-        JobNotRunnable: the job has ended. StateCorrupt: what is recorded cannot be read.
+        NotFound: no such retained checkpoint of the live ancestry, or the job has never run.
+        SourceChanged: recorded objects were deleted or have changed; `details` lists them.
+        InvalidRequest: the spec cannot continue the fork point, or the records do not lead to the head.
+        JobNotRunnable: the job has ended. StateCorrupt: a record cannot be read.
     """
     state = context.head().state
     if state.status in ENDED_STATUSES:
@@ -197,7 +199,7 @@ def _everything(state: ManifestState) -> str:
 def _check_continuable(
     context: JobContext, state: ManifestState, base: CheckpointMetadata | None, loaded: LoadedCode
 ) -> None:
-    """As `check_continuable`, with what to do about a fork point: nobody can work its rows off any more."""
+    """Check as `check_continuable`, with a hint for fork points, whose rows in flight cannot be processed first."""
     try:
         check_continuable(context, base, loaded)
     except InvalidRequest as error:
@@ -211,7 +213,7 @@ def _check_continuable(
 
 
 def is_judged(request: BackfillRequest, base: CheckpointMetadata | None) -> bool:
-    """Return whether the gate judges the epoch that continues this checkpoint: it may bring rows from before `--to`."""
+    """Return whether the gate judges the epoch that continues this checkpoint: it may have rows before `--to`."""
     if request.to_us is None or base is None:
         return True
     reached_us = watermark_of(base)
@@ -238,7 +240,7 @@ def _fork_point(context: JobContext, state: ManifestState, request: BackfillRequ
 
 
 def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) -> bool:
-    """Whether the checkpoint has consumed no row of event time `from_us` or later that counts for the watermark."""
+    """Return whether the checkpoint has consumed no row at or after `from_us` that counts for the watermark."""
     if metadata.final:
         return False
     try:

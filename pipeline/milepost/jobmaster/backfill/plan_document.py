@@ -1,4 +1,4 @@
-"""A backfill plan's document tells programs what it would do, and people in its `text`."""
+"""Present a backfill plan as a document for programs, with a `text` for people."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from milepost.protocol.retention.ancestry import timeline_ancestry
 
 @dataclass(frozen=True, slots=True)
 class KeptAhead:
-    """A source of which the fork point has rows of the range: too far ahead to move the watermark it is chosen by.
+    """A source whose rows of the range are partly in the fork point, because they were too far ahead of the watermark.
 
-    One date in 9999 would else let every backfill begin before it.
+    Such rows do not move the watermark that determines the fork point. Otherwise one date in 9999 would move the fork
+    point of every backfill before it.
 
     Attributes:
-        furthest: their newest event time. since_checkpoint: that read the first of them.
-        from_checkpoint: a fork there has none of them.
+        furthest: their newest event time. since_checkpoint: the checkpoint that read the first of them.
+        from_checkpoint: a fork point that has none of them.
     """
 
     source: str
@@ -45,7 +46,7 @@ class KeptAhead:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRange:
-    """What one recorded epoch read. in_range: it begins before the end that was asked for."""
+    """What one recorded epoch read. in_range: it begins before the requested end."""
 
     checkpoint_id: int
     epoch: int
@@ -57,7 +58,7 @@ class ReplayedRange:
 
 @dataclass(frozen=True, slots=True)
 class SinkReplay:
-    """What a table holds now, None when it is damaged, and at the fork point: what lies between is made again."""
+    """Rows of a table now, None if it is damaged, and at the fork point. The rows in between are replayed."""
 
     rows_now: int | None
     rows_at_fork_point: int
@@ -72,11 +73,11 @@ class BackfillDocument:
     """What a backfill would do.
 
     Attributes:
-        continues: an interrupted backfill of the same request, code and spec, which is continued; None: a new one.
-        replayed_ranges: that it has behind it.
-        gives_up: forks of other backfills that nobody works on any more: they are disposed of.
-        epochs: that are still to be run. epochs_judged: ranges that the quality gate judges.
-        preflight: as `preflight` reports it. skipped_sinks: those that the spec has dropped. text: for people.
+        continues: the interrupted backfill of the same request, code and spec that is continued; None for a new one.
+        replayed_ranges: ranges that it has replayed already.
+        gives_up: abandoned forks of other backfills, which are disposed of.
+        epochs: number of epochs left to run. epochs_judged: ranges that the quality gate judges.
+        preflight: the pre-flight report. skipped_sinks: sinks that are no longer in the spec. text: for people.
     """
 
     job: str
@@ -104,14 +105,14 @@ class BackfillDocument:
 
     @property
     def approved(self) -> ApprovedBackfill:
-        """What the plan takes for granted."""
+        """What the plan assumes."""
         return ApprovedBackfill(self.timeline, self.fork_point, self.code_hash, self.spec_hash)
 
 
 def document_of(
     context: JobContext, plan: BackfillPlan, fork: str | None, replayed: int, gives_up: Sequence[str]
 ) -> BackfillDocument:
-    """Return a plan as people and programs read it.
+    """Return the document of a plan.
 
     Args:
         fork, replayed, gives_up: `continues`, `replayed_ranges`, `gives_up` of the document.
@@ -173,13 +174,13 @@ def _sink(preview: SinkPreview | UnavailableSink) -> SinkReplay | UnavailableSin
 
 
 def _skipped(context: JobContext, plan: BackfillPlan) -> tuple[str, ...]:
-    """Sinks of the live head that the spec does not have any more."""
+    """Return the sinks of the live head that are no longer in the spec."""
     head = context.base_metadata(plan.state, plan.state.timeline().head)
     return tuple(sorted(set(head.tables if head is not None else ()) - {sink.name for sink in context.spec.sinks}))
 
 
 def _checkpoints(ids: Sequence[int]) -> str:
-    """Return ascending ids in words, those that follow one another as a span: "checkpoints 1, 3 to 5"."""
+    """Return ascending ids as text, with consecutive ids as a span: "checkpoints 1, 3 to 5"."""
     spans: list[list[int]] = []
     for one in ids:
         if spans and one == spans[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Recorded dimensions are what the epochs that a backfill replays had looked up in."""
+"""Find the dimension snapshots that the epochs replayed by a backfill looked rows up in."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def replayed_dimensions(
     lineage: Sequence[RecordedRange],
     tip: CheckpointMetadata | None,
 ) -> dict[str, DimensionInput]:
-    """Return what a fork's epoch looks up in, by static source.
+    """Return what a fork's epoch looks rows up in, by static source.
 
-    That of the last epoch that it replays. Where the checkpoint of that one is subsumed, and its copy with it: that of
-    the next one of the live lineage that is retained. A source that none of them has recorded is read as it is now.
+    That is the snapshot of the last epoch that it replays. If that checkpoint is subsumed, and its copy deleted, it is
+    the snapshot of the next retained checkpoint of the live ancestry. A source without a recorded snapshot is read as
+    it is now.
 
     Args:
-        now: what the epoch replays; nothing: it works off rows in flight, in what the fork's newest checkpoint had.
+        now: the ranges that the epoch replays. If empty, the epoch processes rows in flight with the tip's snapshots.
         lineage: every range up to the live head. tip: the fork's newest checkpoint.
     """
     if not context.spec.dimensions:

@@ -1,10 +1,13 @@
-"""The recorded input of the live lineage, and what a backfill still has to read of it.
+"""Reconstruct the input of each epoch of the live ancestry, and compute what a backfill still has to replay.
 
-Each completed epoch left an input record, which is never deleted on the live lineage; the set of consumed objects says
-which of the planned versions its epoch really took (a planned object may have been gone, and was skipped then). Both
-together are the lineage's ranges: one per epoch, in order. They are complete iff the fork point's set and the ranges
-add up to the head's set, source by source; anything else is refused, never guessed. What the head may have forgotten,
-the last record that names it has taken: only what was consumed is forgotten. A fork forgets nothing.
+Each completed epoch has an input record, which is never deleted on the live ancestry. The set of consumed objects tells
+which planned versions the epoch really read, since a planned object may have been missing and skipped. Both together
+give one range per epoch, in order. The ranges are complete if and only if, for each source, the fork point's set and
+the ranges add up to the head's set. Anything else is refused. A version that the head may have forgotten was consumed
+by the last epoch whose record names it, because only consumed versions are forgotten. A fork forgets nothing.
+
+Example: the fork point has consumed {a}, and the head {a, b, d}. Record 2 plans b and c, record 3 plans d. The head's
+set has no c, so c was skipped. The ranges are {b} and {d}, and {a} + {b} + {d} is the head's set.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 
 Version = tuple[str, str, int, int]
-"""Key, etag and size of an object, which is consumed once, and when it was modified, by which it is forgotten."""
+"""Key, etag and size of an object, which identify it, and its modification time, by which it is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class ConsumedVersions:
         return version not in self.by and not self.may_have_forgotten(version)
 
     def may_have_forgotten(self, version: Version) -> bool:
-        """Return whether a version is so old that its absence says nothing."""
+        """Return whether a version is old enough to have been forgotten, so that its absence proves nothing."""
         return self.horizon_ms is not None and version[-1] < self.horizon_ms
 
 
@@ -63,14 +66,14 @@ _NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class RecordedRange:
-    """What one epoch of the live lineage consumed.
+    """The input of one epoch of the live ancestry.
 
     Attributes:
         checkpoint_id: of that epoch. epoch: its number.
-        starts: watermark at the epoch's start, as `watermark_text` tells it; None is minus infinity.
-        objects, baseline: per source, in plan order: read, and recorded as consumed without being read.
+        starts: watermark at the epoch's start, formatted by `watermark_text`; None is minus infinity.
+        objects: per source, in plan order, the objects read. baseline: those recorded as consumed without being read.
         final: the epoch was the last one of a drained job.
-        waited: per source, when a trigger had last found something new, and whether operators waited for it.
+        waited: per source, when a trigger last found new objects, and whether operators waited for the source.
     """
 
     checkpoint_id: CheckpointId
@@ -83,7 +86,7 @@ class RecordedRange:
 
     @property
     def versions(self) -> dict[str, set[Version]]:
-        """What the range adds to each source's consumed set."""
+        """The versions that the range adds to each source's consumed set."""
         names = {*self.objects, *self.baseline}
         return {
             name: {version_of(obj) for obj in (*self.objects.get(name, ()), *self.baseline.get(name, ()))}
@@ -92,7 +95,7 @@ class RecordedRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it consumed nothing: its epoch worked off rows in flight, or fired timers."""
+        """Whether it consumed nothing, because its epoch processed rows in flight or fired timers."""
         return not any(self.versions.values())
 
     @property
@@ -111,13 +114,12 @@ def version_of(obj: SourceObject) -> Version:
 
 
 def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
-    """Return every checkpoint that led from `since` (left out) to `head`, oldest first, as its completion recorded it.
+    """Return the checkpoints from `since` (exclusive) to `head`, oldest first, as their completions recorded them.
 
-    The manifest log is the source: it also knows those that are subsumed, and keeps of them what is asked here when it
-    is compacted.
+    They are read from the manifest log, which also has subsumed checkpoints. Its tombstones keep what is needed here.
 
     Raises:
-        NotFound: `since` is not on the lineage of `head`.
+        NotFound: `since` is not an ancestor of `head`.
     """
     found: list[CompletedEpoch] = []
     wanted = head
@@ -139,7 +141,7 @@ def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) 
 
 
 def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Consumed:
-    """Return every version that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
+    """Return all versions that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
     consumed = {}
     for name, source in metadata.sources.items() if metadata is not None else ():
         columns = load(context.store, source.consumed).table.to_pydict()
@@ -252,7 +254,7 @@ def _check_complete(
 
 
 class LiveRanges:
-    """The ranges that the live timeline has consumed since a checkpoint, kept up with as it goes on.
+    """The ranges that the live timeline has consumed since a checkpoint, extended as it advances.
 
     Args:
         point: the checkpoint, 0 for the empty state. base: its metadata.
@@ -272,7 +274,7 @@ class LiveRanges:
         """Return the ranges up to the live head of `state`, in order, empty ones included.
 
         Raises:
-            CommitConflict: the live timeline is another one by now. And as `recorded_ranges`.
+            CommitConflict: the live timeline was replaced meanwhile. Also as `recorded_ranges`.
         """
         if state.live != self.live:
             raise CommitConflict(
@@ -293,12 +295,12 @@ class LiveRanges:
 
 
 def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consumed) -> tuple[RecordedRange, ...]:
-    """Return the ranges that a fork has not replayed; what consumed nothing is not replayed by itself.
+    """Return the ranges that a fork has not replayed. Empty ranges are not replayed on their own.
 
     Args:
         base, tip: what the fork point, and the fork's newest checkpoint, have consumed.
     Raises:
-        CommitConflict: the fork has consumed something else than the first of these ranges: the live timeline went
+        CommitConflict: what the fork has consumed is not a prefix of these ranges, because the live timeline was rolled
             back meanwhile, or the fork is no replay of it.
     """
     reached = {name: set(consumed.by) for name, consumed in base.items()}
@@ -327,7 +329,7 @@ def replay_record(
     """Return the input record of a fork epoch that replays these ranges, in order.
 
     Args:
-        ranges: in order; none: the epoch only works off rows in flight. later: what is left after them.
+        ranges: in order; if empty, the epoch only processes rows in flight. later: the ranges after them.
         sources: of the record: those that the fork, or a range, has read. held_back: why `ranges` is empty.
         dimensions: what its rows are looked up in. tip: checkpoint that the epoch continues; None: the empty state.
     """
@@ -358,15 +360,15 @@ def _replayed(
 
 
 def _before(faults: Iterable[Mapping[str, object]]) -> int:
-    """Return the checkpoint before the first one that read an object which cannot be read again."""
+    """Return the checkpoint before the first one that read an object that cannot be read again."""
     return min(int(str(one["checkpoint_id"])) for one in faults) - 1
 
 
 def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
-    """Refuse a replay that could not read what was read: every object must be there in its recorded version.
+    """Check that every object of a replay still exists in its recorded version.
 
     Raises:
-        SourceChanged: naming every object that is gone or differs now, in `details`.
+        SourceChanged: with every missing or changed object in `details`.
     """
     faults: list[dict[str, object]] = []
     for name in sorted({name for item in ranges for name, objects in item.objects.items() if objects}):

@@ -1,1 +1,1 @@
-"""Migrating a sink's table to another format and place."""
+"""Migrate a sink's table to another format or location."""

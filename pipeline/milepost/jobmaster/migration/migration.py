@@ -1,15 +1,18 @@
-"""A migration writes a sink's table once more, in another place or format, and lets the sink go on there.
+"""Migrate a sink's table: copy it to another location or format, and switch the sink to the copy.
 
-The content of a table belongs to the checkpoint, so the migrated table is one more checkpoint, which no epoch made: it
-continues the head and differs from it in this table's contents alone. Order: the freeze of the live timeline
-(manifest) -> a fork at the head, and a checkpoint on it (manifest) -> both tables are registered -> the new one is
-reserved -> the head's rows are staged below it -> the records of its contents, `_metadata` -> complete on the fork
-(manifest) -> fast-forward (manifest): the one transition that switches the sink's table -> each sink follows, and the
-version of that transition is the number of the new table's first mark (I14).
+The contents of a table belong to a checkpoint. So a migration makes one more checkpoint, without an epoch, that
+continues the head and differs only in the contents of this table. Order of writes:
+1. The freeze of the live timeline (manifest).
+2. A fork at the head, and a pending checkpoint on it (manifest).
+3. Both tables are registered, and the new one is reserved.
+4. The head's rows are staged below the new table, then its contents records and `_metadata`.
+5. Complete on the fork (manifest).
+6. Fast-forward (manifest): the one transition that switches the sink's table.
+7. Each sink follows. The version of that transition is the number of the new table's first mark (I14).
 
-Stopped anywhere before the fast-forward the old table is in force; the next try gives the fork up, with what it
-staged, and begins anew. After it, whoever comes next lets the sinks follow. A rollback to a checkpoint from before
-finds the old table in that checkpoint's contents.
+After a crash before step 6 the old table is still current. The next attempt disposes of the fork with what it staged,
+and starts again. After step 6 the next session makes the sinks follow. A rollback to an earlier checkpoint finds the
+old table in that checkpoint's contents.
 """
 
 from __future__ import annotations
@@ -54,16 +57,16 @@ from milepost.sinks.table_copy import CopyPlan, stage_copy
 _LOG = logging.getLogger(__name__)
 
 _FREEZER = SessionId("migrate-table")
-"""Who freezes the live timeline: the same for every try, so that the next one takes over what a dead one has left."""
+"""The session that freezes the live timeline: the same for every attempt, so that the next takes over a dead one's."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigratedTable:
-    """What became of a table: ``migrated`` or ``nothing_to_migrate``.
+    """The outcome for a table: ``migrated`` or ``nothing_to_migrate``.
 
     Attributes:
-        checkpoint_id: the head, from which on the table is there. previous, target: where it was, and is.
-        spec_lines: what to write in the sink of the spec. next_step: what to do for the job to go on.
+        checkpoint_id: the head, the first checkpoint with the new table. previous, target: old and new address.
+        spec_lines: what to write in the sink's part of the spec. next_step: how to continue the job.
     """
 
     outcome: str
@@ -77,7 +80,7 @@ class MigratedTable:
 
 
 class Migrations:
-    """The use cases of one job that take a sink's table elsewhere."""
+    """The use cases of one job that migrate a sink's table."""
 
     def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
@@ -87,14 +90,15 @@ class Migrations:
         return plan_migration(self._context, sink, target)
 
     def migrate_table(self, plan: MigrationPlan, *, detail: str = "") -> MigratedTable:
-        """Write the head's rows below the new table, and let the sink go on there.
+        """Copy the head's rows to the new table, and switch the sink to it.
 
         Args:
-            plan: that a person has looked at. detail: for the history: who, why.
+            plan: approved by a person. detail: for the history: who, why.
         Raises:
-            PlanOutdated, CommitConflict: the head is another one by now. Busy, JobNotRunnable: something is under way.
-            StateCorrupt: a file of the old table is gone. In all these cases the old table is in force.
-            StoreUnavailable, …: it is decided, and a sink has yet to follow; or nobody knows. The message says so.
+            PlanOutdated, CommitConflict: the head has moved since the plan. Busy, JobNotRunnable: an epoch or a switch
+                is in progress. StateCorrupt: a file of the old table is missing. The old table stays current.
+            StoreUnavailable, …: the switch is recorded and a sink has yet to follow, or its outcome is unknown. The
+                message says so.
         """
         context = self._context
         session = _session()
@@ -129,7 +133,7 @@ class Migrations:
 
     @contextmanager
     def _frozen(self, hold_ms: int) -> Iterator[None]:
-        """Keep others from triggering while the block runs; after the fast-forward there is no freeze."""
+        """Block triggers while the block runs. After the fast-forward there is no freeze."""
         self._context.transact(FreezeRequest(_FREEZER, hold_ms))
         try:
             yield
@@ -158,7 +162,7 @@ class Migrations:
             yield completed
 
     def _write_table(self, base: CheckpointMetadata, plan: MigrationPlan, pending: PendingCheckpoint) -> TableContents:
-        """Stage the head's rows below the new table; return what the table consists of with them."""
+        """Stage the head's rows below the new table. Returns its contents with them."""
         context, name = self._context, plan.sink
         before = base.tables[name]
         location = context.sink_location(name, plan.target)
@@ -193,10 +197,10 @@ def _continued(
     contents: TableContents,
     following: Collection[str],
 ) -> CheckpointMetadata:
-    """Return the metadata of a checkpoint that goes on where the base is, with one table elsewhere.
+    """Return the metadata of a checkpoint that continues the base, with one table at another address.
 
     Args:
-        following: the sinks that follow the switch to it; one that the spec has no more has no part of it.
+        following: the sinks that follow the switch. Sinks that are no longer in the spec do not.
     """
     signatures = dict(base.signatures)
     sinks = dict(signatures.get("sinks", {}))
@@ -216,7 +220,7 @@ def _continued(
 
 
 def _quiet_operator(item: OperatorSnapshot) -> OperatorSnapshot:
-    """Return an operator's state and rows in flight; no epoch has done anything with them."""
+    """Return an operator's state and rows in flight, with zero counts because no epoch ran."""
     idle = (0,) * len(item.processed_bytes)
     return replace(item, processed_bytes=idle, rows_in=0, rows_out=0, late_rows=0)
 

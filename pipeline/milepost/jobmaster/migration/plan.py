@@ -1,4 +1,4 @@
-"""A migration plan says what `migrate-table` would write and where, once nothing speaks against it. Changes nothing."""
+"""Plan a table migration, and refuse it if it is not possible. Read-only."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 MIGRATING = f"{IMPORT_SESSION_PREFIX}migrate-table/"
-"""What the name of a session begins with that migrates a table."""
+"""Prefix of the ids of sessions that migrate a table."""
 
 _FIXED_HOLD_MS = 60_000
 _BYTES_PER_MS = 1_000
-"""How long epochs wait for a migration at most: a minute, and what a slow machine needs for the table's files."""
+"""Maximum time that epochs wait for a migration: a minute, plus the time that a slow machine needs per file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class MigrationPlan:
     """What a migration would do.
 
     Attributes:
-        head: the checkpoint whose rows are written. previous, target: where the table is, and would be.
-        rows, files: of the table as it is. hold_ms: how long epochs wait for it at most.
-        done: the table is there: nothing is to be done. spec_lines: what to write in the sink afterwards.
-        text: for people.
+        head: the checkpoint whose rows are written. previous, target: current and new address of the table.
+        rows, files: of the current table. hold_ms: maximum time that epochs wait for the migration.
+        done: the table is already at the target. spec_lines: what to write in the sink's part of the spec.
+        text: the plan for people.
     """
 
     job: str
@@ -67,9 +67,9 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
     """Return what a migration of a sink's table would do now.
 
     Raises:
-        NotFound: no such sink, or the job has never run. JobNotRunnable: it does not run, or sinks have yet to follow.
-        Busy: an epoch is running. InvalidRequest: the table cannot go there, or not from where it is.
-        EnvironmentUnusable: the format's library is not installed, or the place is not reached.
+        NotFound: no such sink, or the job has never run. JobNotRunnable: not RUNNING, or sinks have yet to follow.
+        Busy: an epoch is running. InvalidRequest: the table cannot be migrated to the target, or not as it is.
+        EnvironmentUnusable: the format's library is not installed, or the target cannot be reached.
     """
     state = context.head().state
     context.sink(name)  # one that the spec does not have is refused
@@ -120,7 +120,7 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
 
 
 def check_ready(context: JobContext, state: ManifestState) -> None:
-    """Refuse a job in which something is under way. Raises Busy, JobNotRunnable."""
+    """Raise Busy or JobNotRunnable if an epoch or a switch is in progress."""
     check_runnable(state)
     check_reconciled(state, "migrate-table")
     pending = state.timeline().pending
@@ -158,10 +158,7 @@ def _owing(checkpoints: tuple[CompletedCheckpoint, ...]) -> list[str]:
 
 
 def _check_spec(context: JobContext, base: CheckpointMetadata, name: str) -> None:
-    """Refuse a spec that names another table than the one that the sink has: it may be of a copy of the job.
-
-    Raises: InvalidRequest.
-    """
+    """Raise InvalidRequest if the spec does not name the sink's table: the spec may belong to a copy of the job."""
     contents = base.tables.get(name)
     if contents is None or contents.address == context.sink_address(name) or is_job_table(context, name, contents):
         return
@@ -175,7 +172,7 @@ def _check_spec(context: JobContext, base: CheckpointMetadata, name: str) -> Non
 
 
 def _check_meaning(context: JobContext, base: CheckpointMetadata, name: str) -> None:
-    """Refuse a spec by which the rows mean something else than at the head. Raises InvalidRequest."""
+    """Raise InvalidRequest if the rows have another meaning by the spec than at the head."""
     rows = context.graph.sink_inputs[name]
     recorded = base.signatures.get("sinks", {}).get(name)
     if recorded is not None and (recorded["mode"], list(recorded["key"])) != (rows.mode, list(rows.key)):

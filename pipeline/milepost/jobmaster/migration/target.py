@@ -1,4 +1,4 @@
-"""The target of a migration is checked: as the spec would be that names it, and by what lies there. Changes nothing."""
+"""Check the target of a migration: as part of a spec, and what is stored there. Read-only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KEYS = "milepost migrate-table --help names what each format needs"
 
 
 def check_target(context: JobContext, name: str, target: TableAddress) -> None:
-    """Refuse what no sink of the spec may say: keys that are missing or too many, secrets. Raises InvalidRequest."""
+    """Raise InvalidRequest if the target is no valid sink: missing or unknown keys, or secrets."""
     _migrated_spec(context, name, target)
 
 
 def check_place(context: JobContext, name: str, contents: TableContents, target: TableAddress) -> None:
-    """Refuse a place in which something else is: of the job, of another one, or of anybody. Raises InvalidRequest."""
+    """Raise InvalidRequest if the target location has other contents: of this job, another job, or anyone else."""
     spec = _migrated_spec(context, name, target)
     here = target.format, context.sink_location(name, target)
     known = {contents.location: contents.address}
@@ -68,7 +68,7 @@ def check_place(context: JobContext, name: str, contents: TableContents, target:
 
 
 def _migrated_spec(context: JobContext, name: str, target: TableAddress) -> JobSpec:
-    """Return the job's spec with the sink's table elsewhere, checked as a spec is."""
+    """Return the job's spec with the sink's table at the target, validated as any spec."""
     value: Any = read_document(context.job.text).value
     index = next(at for at, sink in enumerate(value["sinks"]) if sink["name"] == name)
     sink = {key: said for key, said in value["sinks"][index].items() if key not in ("table", "catalog")}

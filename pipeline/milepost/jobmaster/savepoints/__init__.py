@@ -1,1 +1,1 @@
-"""Copies of checkpoints that a person owns, and where a job starts from: savepoints, tables."""
+"""Savepoints: copies of checkpoints that a person owns; and starting a job from a savepoint or from tables."""

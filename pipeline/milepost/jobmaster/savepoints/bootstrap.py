@@ -1,9 +1,8 @@
-"""A job's first checkpoint, built from tables: the keyed state of some of its operators.
+"""Build a job's first checkpoint from tables with the keyed state of its operators.
 
-The table of an operator has exactly the columns of its state, as `milepost state --stored` shows it. Rows are placed by
-the product's own key hash and written by the state's own code, so what comes out is what an epoch with those rows in
-its state would have left. Sources have no position: the first epoch reads what `start` says. Tables of sinks begin
-empty.
+The table of an operator has exactly the columns of its state, as `milepost state --stored` shows them. Rows are placed
+by the job's key hash and written by the code of the state store, so the result is what an epoch with those rows in its
+state would have written. Sources have no position: the first epoch reads what `start` says. Tables of sinks are empty.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ _KINDS = "aggregate, deduplicate, process"
 _GROUP = "__key_group"
 
 _SLICE_BYTES = 64 << 20
-"""Memory of a slice of a subtask's key groups while it is written."""
+"""Memory limit for the part of a subtask's key groups that is written at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BootstrappedState:
-    """State of an operator that came from a file."""
+    """An operator's state that was read from a file."""
 
     file: str
     rows: int
@@ -70,13 +69,13 @@ class BootstrappedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrappedJob(JobOutcome):
-    """A job that begins with state of these operators, by uid."""
+    """A job that starts with the state of these operators, by uid."""
 
     operators: Mapping[str, BootstrappedState]
 
 
 class Bootstrap:
-    """Starting a job from tables."""
+    """The use case that starts a job from tables."""
 
     def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, rollbacks: Rollbacks) -> None:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
@@ -86,10 +85,10 @@ class Bootstrap:
         """Make a checkpoint with this state the job's head, and open the job if it has ended.
 
         Args:
-            files: per operator uid a Parquet or CSV file (`.parquet`, `.csv`): a path, or a URL.
+            files: by operator uid, a Parquet or CSV file (`.parquet`, `.csv`): a path or a URL.
         Raises:
-            InvalidRequest: the job runs; an operator cannot be bootstrapped; a table does not fit its state.
-            NotFound: there is no such operator or file. Nothing was changed.
+            InvalidRequest: the job runs, an operator cannot be bootstrapped, or a table does not fit its state.
+            NotFound: no such operator or file. Nothing was changed.
         """
         context, session = self._context, new_import_session()
         state = startable(context, self._lifecycle, session, "a table")
@@ -190,7 +189,7 @@ def _snapshot(
 
 
 def _by_slice(pieces: Iterable[pa.Table], slices: Sequence[range], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of each slice of the key groups; they come in the order of those."""
+    """Yield the rows of each slice of the key groups, in the order of the key groups."""
     waiting, following = list[pa.Table](), iter(pieces)
     for part in slices:
         own = []

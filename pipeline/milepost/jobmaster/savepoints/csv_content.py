@@ -1,4 +1,4 @@
-"""The content of a file in CSV, given to pyarrow's reader a few blocks ahead of the rows that were taken."""
+"""Feed a CSV file to pyarrow's reader, limited to a few blocks ahead of the consumed rows."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import IO
 import pyarrow as pa
 
 BLOCKS_AHEAD = 4
-"""So many blocks are read whose rows were not taken yet."""
+"""Maximum number of blocks read whose rows are not consumed yet."""
 
 PATIENCE_S = 1.0
-"""Who waits for rows waits so long for those of the blocks that are read, then one more is."""
+"""How long a consumer waits for rows of the blocks read so far, before one more block is read."""
 
 
 class CsvContent:
-    """A file from its beginning, for pyarrow, whose reader asks ahead in a thread of its own, for up to 32 blocks.
+    """A file for pyarrow, whose reader prefetches up to 32 blocks in its own thread.
 
-    That thread is kept waiting, but not for good while its reader is asked for rows: they may lie behind blocks that
-    have none, and a reader that has failed waits for the end of the thread.
+    That thread is blocked, but not indefinitely while a consumer waits for rows: the blocks read so far may have none,
+    and a reader that has failed waits for the end of the thread.
 
     Attributes:
-        quotes: in what was read of it.
+        quotes: number of quotes read so far.
     """
 
     closed = False
@@ -43,14 +43,14 @@ class CsvContent:
         return piece
 
     def end(self) -> None:
-        """Leave the file to who reads it next: what is asked from now on gets nothing of it."""
+        """Release the file to its next reader. Later reads return nothing."""
         with self._lock:
             self._ended = True
         with self._turn:
             self._turn.notify_all()
 
     def rows(self, reader: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Yield the rows that the reader makes of it. Raises ArrowInvalid: at its end it is within a quoted value."""
+        """Yield the rows of the reader. Raises ArrowInvalid: the file ends within a quoted value."""
         batches = iter(reader)
         while (batch := self._next(batches)) is not None:
             yield pa.Table.from_batches([batch])

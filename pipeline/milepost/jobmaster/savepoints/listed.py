@@ -1,4 +1,4 @@
-"""The listed savepoints of a job, as its manifest names them: nothing of them is read."""
+"""List a job's savepoints from its manifest, without reading them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.storage.prefixed_store import PrefixedStore
 
 @dataclass(frozen=True, slots=True)
 class ListedSavepoint:
-    """A savepoint that the job lists; epoch, timeline: None once its checkpoint is not retained any more."""
+    """A savepoint in the job's list. epoch, timeline: None once its checkpoint is no longer retained."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ def savepoint_named(state: ManifestState, name: str) -> Savepoint:
 
 
 def savepoint_store(context: JobContext, savepoint: Savepoint) -> ObjectStore:
-    """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest names no place for one."""
+    """Return the store rooted at a listed savepoint. Raises StateCorrupt: the manifest has no valid location for it."""
     if savepoint.location is not None:
         return context.store_at(savepoint.location)
     creation, _, rest = savepoint.document.key.partition("/")

@@ -1,7 +1,8 @@
-"""The reader of savepoints believes nothing of one before it was checked.
+"""Read and validate an untrusted savepoint.
 
-Order: `savepoint.json`, bounded -> its strict decoding -> `_metadata` by its handle -> its strict decoding -> whether
-the one lists exactly what the other needs. Only then may an object of it be read, and each is compared with its handle.
+Order: read `savepoint.json`, up to a size limit, and decode it strictly. Read `_metadata` by its handle and decode it
+strictly. Check that the document lists exactly what the metadata needs. Only then are other objects read, and each is
+compared with its handle.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from milepost.state.layers.key_groups import MAX_KEY_GROUPS
 from milepost.storage.object_handles import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
-"""Of `savepoint.json` and of `_metadata`: both are read whole."""
+"""Size limit of `savepoint.json` and of `_metadata`, which are read completely."""
 _LOOKED_THROUGH = 1_000
-"""Objects below a folder without a savepoint that are looked through for one."""
+"""Maximum number of objects to search for a savepoint below a folder that is none."""
 
 _PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A savepoint that was read and checked; of its other objects only names, sizes and checksums are known.
+    """A savepoint whose document and metadata are checked. Its other objects have not been read yet.
 
     Attributes:
         store: rooted at the savepoint. where: its URL.
@@ -45,7 +46,7 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
     """Read the savepoint whose root is the store's.
 
     Raises:
-        NotFound: there is none. StateCorrupt: it is damaged, or made to lead elsewhere; nothing was copied.
+        NotFound: there is none. StateCorrupt: it is damaged, or names objects outside of it; nothing was copied.
     """
     where = store.config.url
     document = decode_document(_document_body(store, where), where)
@@ -61,10 +62,7 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
 
 
 def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
-    """Hold the objects of a document to what its checkpoint and tables need: all of it, described alike, nothing else.
-
-    Raises: StateCorrupt.
-    """
+    """Raise StateCorrupt unless the document lists exactly the objects that its checkpoint and tables need."""
     what = f"{SAVEPOINT_DOCUMENT} of {where}"
     said = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
     found = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
@@ -106,7 +104,7 @@ def _where_one_is(store: ObjectStore, where: str) -> str:
 
 
 def check_metadata(metadata: CheckpointMetadata, body: bytes, where: str) -> None:
-    """Hold decoded metadata that this job did not write to itself. Raises StateCorrupt."""
+    """Raise StateCorrupt if metadata that another job wrote is inconsistent."""
     problem = _problem(metadata)
     if problem is None and metadata.encode() != body:
         problem = "it has fields that Milepost does not write"

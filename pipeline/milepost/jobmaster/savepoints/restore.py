@@ -1,10 +1,13 @@
-"""Start a job from a savepoint: of its own, or of any job, wherever it was moved.
+"""Start a job from a savepoint of this or any other job, at any location.
 
-Nothing of a savepoint is trusted (DESIGN 9). Order: `savepoint.json` and `_metadata` are read and checked
-against each other -> they are checked against the spec, as `run` checks a head -> the objects are copied, each compared
-with its checksum, below the prefix of a new checkpoint, and table files into each sink's own layout -> the checkpoint
-becomes the head and each sink follows (`imported_checkpoint.py`) -> the next incarnation opens -> with CLAIM, and
-only now, the savepoint is disposed of. Refused or failed before the switch, the job is as it was.
+A savepoint is untrusted (DESIGN 9). Order:
+1. `savepoint.json` and `_metadata` are read and checked against each other, then against the spec.
+2. The objects are copied below the prefix of a new checkpoint, each compared with its checksum, and the table files
+   into each sink's own layout.
+3. The checkpoint becomes the head and each sink follows (`imported_checkpoint.py`).
+4. The next incarnation opens.
+5. With CLAIM, the savepoint is disposed of.
+A refusal or failure before step 3 leaves the job unchanged.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class RestoredSavepoint:
     """A savepoint that was restored.
 
     Attributes:
-        sinks: rows of each table. not_restored: tables that the spec does not have.
+        sinks: rows of each table. not_restored: tables whose sinks are not in the spec.
     """
 
     location: str
@@ -63,7 +66,7 @@ class RestoredSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSavepoint:
-    """A savepoint that the job has taken.
+    """A savepoint that the job has claimed.
 
     Attributes:
         left: what could not be deleted, or None. listed_by: another job that may still list it, or None.
@@ -77,7 +80,7 @@ class ClaimedSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A savepoint that is the job's head now. claimed: None unless that was asked for."""
+    """A savepoint that is now the job's head. claimed: None unless a claim was requested."""
 
     savepoint: RestoredSavepoint
     claimed: ClaimedSavepoint | None
@@ -85,14 +88,14 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedFromSavepoint(StartedJob):
-    """A job whose next incarnation began with a savepoint; see `Restored`."""
+    """A job whose next incarnation starts from a savepoint; see `Restored`."""
 
     savepoint: RestoredSavepoint
     claimed: ClaimedSavepoint | None
 
 
 class Restores:
-    """Starting a job from a savepoint."""
+    """The use cases that start a job from a savepoint."""
 
     def __init__(
         self,
@@ -106,13 +109,13 @@ class Restores:
         self._rollbacks, self._savepoints = rollbacks, savepoints
 
     def start(self, from_: str | int | None = None, *, claim: bool = False) -> StartedJob:
-        """Open the next incarnation of a job that has ended; from a savepoint also of one that has never run.
+        """Open the next incarnation of a job that has ended. From a savepoint, a job that has never run can start too.
 
         Args:
-            from_: None: continue the head. A checkpoint id: go back to it first. The name of a savepoint of this job,
-                or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
-            claim: the savepoint is the job's from then on: once the job and all tables are there, it is deleted.
-        Returns: a `StartedFromSavepoint` when it is one.
+            from_: None continues the head. A checkpoint id rolls back to it first. Otherwise the name of a savepoint of
+                this job, or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
+            claim: take ownership of the savepoint. It is deleted once the job and all its tables are restored.
+        Returns: a `StartedFromSavepoint` if it started from a savepoint.
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """
         if from_ is None or str(from_).isdecimal():
@@ -129,14 +132,15 @@ class Restores:
         )
 
     def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
-        """Make a copy of a savepoint the job's head, and let every sink follow; the job's status stays.
+        """Make a copy of a savepoint the job's head, and make every sink follow. The job's status does not change.
 
         Args:
             location: as `from_` of `start`.
         Raises:
-            NotFound: there is no such savepoint. StateCorrupt: it is damaged, or leads elsewhere.
+            NotFound: no such savepoint. StateCorrupt: it is damaged, or names objects outside of it.
             InvalidRequest: the job runs, or its spec does not fit the savepoint. Nothing was changed.
-            StoreUnavailable, …: while copying: nothing was changed; after it: a sink has yet to follow, and says so.
+            StoreUnavailable, …: while copying, nothing was changed. After that, a sink has yet to follow; the message
+                says so.
         """
         restored, own, saved = self._restored(session, location, claim)
         return Restored(restored, self._claim(own, saved) if claim else None)
@@ -144,7 +148,7 @@ class Restores:
     def _restored(
         self, session: Session, location: str, claim: bool
     ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
-        """Restore, and say what was; with the job's record of the savepoint if it has one, and what was read of it."""
+        """Restore. Returns the result, the job's record of the savepoint, None if not listed, and its contents."""
         context = self._context
         state = startable(context, self._lifecycle, session, location)
         require_stores(context)
@@ -186,7 +190,7 @@ class Restores:
         return restored, own, saved
 
     def _saved(self, state: ManifestState | None, location: str) -> tuple[Savepoint | None, SavedCheckpoint]:
-        """Return the savepoint that is meant, read and checked, with the job's record of it if it has one."""
+        """Return the savepoint at a location, read and checked, and the job's record of it, if it is listed."""
         if "/" in location:
             store = self._context.store_at(location)
             listed = () if state is None else state.savepoints
@@ -204,14 +208,14 @@ class Restores:
         return own, saved
 
     def _lies_at(self, savepoint: Savepoint) -> str | None:
-        """Return the URL of a listed savepoint; None: its record names no place for one."""
+        """Return the URL of a listed savepoint; None if its record has no valid location."""
         if savepoint.location is not None:
             return self._context.job.url(savepoint.location)
         root = root_in_job(savepoint)
         return None if root is None else child_url(self._context.store_config.url, root.rstrip("/"))
 
     def _check_fit(self, saved: SavedCheckpoint, code: JobCode, loaded: LoadedCode) -> None:
-        """Refuse a savepoint that the job's next run could not continue. Raises InvalidRequest."""
+        """Raise InvalidRequest if the job's next run could not continue the savepoint."""
         context, metadata = self._context, saved.metadata
         wanted = context.spec.checkpointing.max_parallelism
         if metadata.max_parallelism != wanted:
@@ -227,7 +231,7 @@ class Restores:
         check_continuable(context, own, loaded)
 
     def _claim(self, own: Savepoint | None, saved: SavedCheckpoint) -> ClaimedSavepoint:
-        """Take the savepoint: nothing needs it any more. What fails here leaves the job restored, and is said."""
+        """Dispose of the claimed savepoint. A failure here leaves the job restored, and is reported in the result."""
         document = saved.document
         try:
             if own is not None:
@@ -241,11 +245,11 @@ class Restores:
 
 
 def startable(context: JobContext, lifecycle: Lifecycle, session: Session, source: str) -> ManifestState | None:
-    """Return the head of a job that may start from elsewhere; None: it has never run.
+    """Return the head of a job that may start from another state; None if it has never run.
 
     Args:
-        source: what it would start from, for people.
-    Raises: InvalidRequest: it runs.
+        source: what it would start from, as text.
+    Raises: InvalidRequest: the job runs.
     """
     head = context.log.head()
     if head is None:
@@ -263,9 +267,9 @@ def startable(context: JobContext, lifecycle: Lifecycle, session: Session, sourc
 
 
 def tables_to_take(context: JobContext, state: ManifestState | None, saved: SavedCheckpoint) -> tuple[str, ...]:
-    """Return the sinks whose tables are those of the savepoint's job, at the very place; each may be taken over.
+    """Return the sinks whose table is the very table of the savepoint's job, which this job may take over.
 
-    Raises: InvalidRequest: one of them is not as the savepoint shows it. Nothing was changed.
+    Raises: InvalidRequest: a table differs from the savepoint. Nothing was changed.
     """
     identity = context.identity if state is not None else ""
     takes = []
@@ -296,7 +300,7 @@ def tables_to_take(context: JobContext, state: ManifestState | None, saved: Save
 def check_tables(
     context: JobContext, state: ManifestState | None, tables: Mapping[str, SavedTable], takes: Collection[str] = ()
 ) -> None:
-    """Refuse a sink whose table could not follow: another job's, or one from an earlier life of a new job.
+    """Refuse a sink whose table could not follow: another job's table, or one of an earlier job of the same name.
 
     Args:
         takes: sinks whose tables are taken over.

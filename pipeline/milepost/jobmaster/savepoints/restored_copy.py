@@ -1,4 +1,4 @@
-"""A restored copy puts a savepoint's objects below a new checkpoint, with metadata that refers to them there."""
+"""Copy a savepoint's objects below a new checkpoint, and rewrite its metadata to refer to the copies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from milepost.storage.layout import channel_prefix, consumed_prefix, contents_pr
 
 
 def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:
-    """A savepoint's metadata as this job's: its name, its tables' places, and in the signatures its sinks' paths."""
+    """Return a savepoint's metadata with this job's name, table locations, and sink paths in the signatures."""
     now = state_signatures(context.job.spec, loaded.graph)["sinks"]
     before = metadata.signatures.get("sinks", {})
     sinks = {name: {**before[name], "path": now[name]["path"]} for name in now if name in before}
@@ -50,10 +50,10 @@ class SavepointCopier:
     """Copies one savepoint for one job.
 
     Args:
-        takes: sinks that take the other job's tables over, instead of a copy of their files.
+        takes: sinks that take over the other job's tables instead of copying their files.
 
     Attributes:
-        tables: those of the savepoint whose sinks the spec has; the others are not restored.
+        tables: tables of the savepoint whose sinks are in the spec. The others are not restored.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class SavepointCopier:
         self._wanted: dict[tuple[str, str], Copy] = {}
 
     def write(self, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
-        """Copy everything below the pending checkpoint's token, at the sinks too; return the metadata of the copy.
+        """Copy everything below the pending checkpoint's token, at the sinks too. Returns the metadata of the copy.
 
-        The epoch read nothing: the checkpoint shows where its sources stand, and no rows. What ended with the last
-        epoch of a drained job begins anew, as with `start`.
+        The checkpoint has the positions of the sources, and counts no rows, because no epoch read any. Event time that
+        ended with the last epoch of a drained job starts again, as with `start`.
 
-        Raises: what `copy_objects` raises.
+        Raises: as `copy_objects`.
         """
         started = time.monotonic()
         metadata = self._metadata
@@ -146,7 +146,7 @@ class SavepointCopier:
         return self._contents(pending, name, files, None)
 
     def _taken(self, pending: PendingCheckpoint, timeline: TimelineId, name: str) -> TableContents:
-        """Take a table over where it is; its files are those that it has."""
+        """Take over a table at its location, with its files."""
         saved, shown = self.tables[name], self.tables[name].shown
         assert shown is not None, "it was checked"
         files = [renamed(file, key) for file, key in zip(saved.files, shown.keys, strict=True)]

@@ -1,7 +1,7 @@
-"""The savepoint copy holds all of a completed checkpoint, and depends on nothing else.
+"""Copy everything that a completed checkpoint needs into a self-contained savepoint.
 
-Order of writes: every object the copy consists of, in any order -> `savepoint.json`. Before the last there is no
-savepoint, only objects that nothing refers to.
+Order of writes: all objects of the copy, in any order, then `savepoint.json`. Before that there is no savepoint, only
+unreferenced objects.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from milepost.storage.object_handles import handle_of
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a savepoint of a checkpoint will consist of.
+    """The planned contents of a savepoint.
 
     Attributes:
-        sources: per object of the document where it lies now: store and handle.
-        left_out: sinks of the checkpoint that the spec no longer has: nobody can say where their tables are.
+        sources: per object of the document, its current store and handle.
+        left_out: sinks that are no longer in the spec, so that the location of their tables is unknown.
     """
 
     document: SavepointDocument
@@ -41,7 +41,7 @@ class Contents:
 
 
 def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Contents:
-    """List all that one completed checkpoint needs, each sink's table as of it included. Reads no data.
+    """List everything that a completed checkpoint needs, including each sink's table as of it. Reads no data.
 
     Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
     """
@@ -75,7 +75,7 @@ def _table(
     name: str,
     sources: dict[str, tuple[ObjectStore, ObjectHandle]],
 ) -> SavedTable | None:
-    """Return the sink's table as of the checkpoint; None when there was none. Its files are added to `sources`."""
+    """Return the sink's table as of the checkpoint; None if it had none. Adds its files to `sources`."""
     contents = contents_at(context, metadata, name)
     if contents is None:
         return None
@@ -89,7 +89,7 @@ def _table(
 
 
 def require_free(root: ObjectStore) -> None:
-    """Refuse a place that has a savepoint. Raises CommitConflict."""
+    """Raise CommitConflict if the location already has a savepoint."""
     try:
         root.stat(SAVEPOINT_DOCUMENT)
     except NotFound:
@@ -101,9 +101,9 @@ def require_free(root: ObjectStore) -> None:
 
 
 def write_copy(contents: Contents, root: ObjectStore, copied: OnCopied) -> ObjectHandle:
-    """Copy everything, then say so. Returns the handle of `savepoint.json`, its key relative to the root.
+    """Copy everything, then write `savepoint.json`. Returns its handle, with its key relative to the root.
 
-    Raises: StateCorrupt: an object of the checkpoint is damaged. CommitConflict: something else lies there already.
+    Raises: StateCorrupt: an object of the checkpoint is damaged. CommitConflict: another object is already there.
         CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable. In all cases there is no new savepoint.
     """
     document = contents.document

@@ -1,7 +1,7 @@
-"""Savepoint places are refused where somebody would take a copy's objects for something else.
+"""Refuse savepoint locations where the copied objects would be mistaken for something else.
 
-Below the job's own storage, or in the folder of a table, a copy's objects would be strangers among what is listed and
-collected there; where a source looks for input, the copied tables would be read as new data.
+In the job's own storage or in the folder of a table they would be foreign objects. Where a source looks for input, the
+copied tables would be read as new data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from milepost.sources.planning.listing import matches
 
 
 def require_outside(context: JobContext, root: ObjectStore) -> None:
-    """Refuse a place in the job's own storage or in a table of its sinks. Raises InvalidRequest."""
+    """Raise InvalidRequest if the location is in the job's own storage or in a table of its sinks."""
     places = {"the job's own storage": context.store_config.url}
     places |= {f"the table of sink {sink.name}": context.sink_config(sink.name).url for sink in context.spec.sinks}
     for what, url in places.items():
@@ -28,7 +28,7 @@ def require_outside(context: JobContext, root: ObjectStore) -> None:
 
 
 def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) -> None:
-    """Refuse a place where a source of the job would take an object of the copy for input. Raises InvalidRequest."""
+    """Raise InvalidRequest if a source of the job would read an object of the copy as input."""
     for name in context.spec.sources:
         config, pattern = context.source(name)
         below = _below(root.config.url, config.url)
@@ -42,7 +42,10 @@ def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) 
 
 
 def _below(url: str, root: str) -> str | None:
-    """Return what a URL adds to a root that it lies in, ending in ``/`` or empty; None: it lies elsewhere."""
+    """Return the path of a URL below a root, ending in ``/`` or empty; None if it is not below it.
+
+    Below ``s3://lake/a`` the URL ``s3://lake/a/b`` is ``b/``, and ``s3://lake/ab`` is None.
+    """
     inside = f"{url.rstrip('/')}/"
     outside = f"{root.rstrip('/')}/"
     return inside.removeprefix(outside) if inside.startswith(outside) else None

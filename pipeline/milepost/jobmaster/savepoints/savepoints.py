@@ -1,9 +1,13 @@
-"""Savepoints: self-contained copies of completed checkpoints, which a person owns and may move.
+"""Create, export, list and dispose of savepoints: self-contained copies of checkpoints.
 
-Order of a creation: the checkpoint is pinned -> everything is copied below the savepoint's root, `savepoint.json` last
--> one manifest transition lists it -> the pin goes. Stopped before the transition there is no savepoint, and what was
-copied below the job is unreachable. Order of a disposal: the transition that takes it off the list -> `savepoint.json`
--> the objects that it named. Nothing is ever overwritten, and nothing is deleted that a savepoint does not name.
+Order of a creation:
+1. The checkpoint is pinned.
+2. Everything is copied below the savepoint's root, `savepoint.json` last.
+3. One manifest transition lists the savepoint.
+4. The pin is removed.
+After a crash before step 3 there is no savepoint, and copies in the job's storage are unreachable. A disposal first
+removes the savepoint from the list, then deletes `savepoint.json`, then the objects that it named. Nothing is ever
+overwritten, and nothing is deleted that the savepoint does not name.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ def _unwatched(size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DisposedSavepoint:
-    """A savepoint that is none any more. left: what could not be deleted, or None."""
+    """A disposed savepoint. left: what could not be deleted, or None."""
 
     name: str
     checkpoint_id: int
@@ -86,9 +90,10 @@ class Savepoints:
         """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
 
         Args:
-            name: None: `checkpoint-<id>`. at: a retained checkpoint; None: the head.
-            target: where its folder `<name>` is written: a URL, or a path relative to the spec; None: below the job.
-            copied: told the bytes of each object.
+            name: None for `checkpoint-<id>`. at: a retained checkpoint; None for the head.
+            target: where its folder `<name>` is written: a URL, or a path relative to the spec; None for the job's
+                storage.
+            copied: called with the bytes of each copied object.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
             savepoint lies there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
@@ -123,10 +128,10 @@ class Savepoints:
         return replace(_made(contents, root), name=name)
 
     def export(self, checkpoint_id: int, target: str, *, copied: OnCopied = _unwatched) -> CheckpointCopy:
-        """Copy a retained checkpoint, and all tables as of it, to a place that the job then forgets.
+        """Copy a retained checkpoint, and all tables as of it, to a location that the job does not list.
 
         Args:
-            target: the copy's root, where nothing of the kind lies yet: a URL, or a path relative to the spec.
+            target: the root of the copy, without a savepoint: a URL, or a path relative to the spec.
         Raises: as `create_savepoint`.
         """
         context = self._context
@@ -142,7 +147,7 @@ class Savepoints:
         return _made(contents, root)
 
     def dispose_savepoint(self, name: str) -> DisposedSavepoint:
-        """Take a savepoint off the list, then delete the objects that its document names below its own root.
+        """Remove a savepoint from the list, then delete the objects that its document names below its own root.
 
         Raises: NotFound: the job has no savepoint of that name.
         """
@@ -178,9 +183,10 @@ class Savepoints:
         session: Session | None = None,
         detail: str = "canceled by a person: milepost cancel",
     ) -> CanceledJob:
-        """As `Lifecycle.cancel`; with `savepoint` the checkpoint that the job ends at is saved first.
+        """Cancel the job as `Lifecycle.cancel`. With `savepoint`, first save the checkpoint that the job ends at.
 
-        Raises: as `create_savepoint`; then the job goes on. HeadMoved: epochs completed during each of several tries.
+        Raises: as `create_savepoint`; then the job continues. HeadMoved: the head moved during each of several
+            attempts.
         """
         if not savepoint:
             return self._lifecycle.cancel(session=session, detail=detail)
@@ -202,7 +208,7 @@ class Savepoints:
         )
 
     def _save_head(self) -> CheckpointCopy | SavedHead:
-        """Return a savepoint of the head: a new copy, or one that was there."""
+        """Return a savepoint of the head: an existing one, or a new copy."""
         state = self._context.head().state
         there = next((one for one in state.savepoints if one.checkpoint_id == state.timeline().head), None)
         if there is not None:
@@ -210,7 +216,7 @@ class Savepoints:
         return self.create_savepoint()
 
     def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
-        """The document of a listed savepoint. Raises StateCorrupt: it is not the one that was listed, or damaged."""
+        """Return the document of a listed savepoint. Raises StateCorrupt: it is not the listed one, or damaged."""
         recorded = savepoint.document
         body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
         return decode_document(body, root.config.url)
@@ -235,12 +241,12 @@ class Savepoints:
         return wanted
 
     def _telling_what_else(self) -> AbstractContextManager[None]:
-        """Let the error of a damaged checkpoint say what can be copied instead."""
+        """Add to the error of a damaged checkpoint how to find another one."""
         job = self._context.spec.name
         return with_hint(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
 
     def _record(self, request: RecordSavepointRequest, prefix: str) -> None:
-        """List the savepoint. What was copied stays unless the transition was refused: it may have landed."""
+        """List the savepoint. The copies are deleted only if the transition was refused, else it may have landed."""
 
         def check(state: ManifestState) -> None:
             listed = next((one for one in state.savepoints if one.name == request.name), None)
@@ -254,7 +260,7 @@ class Savepoints:
             raise
 
     def _clear(self, prefix: str) -> None:
-        """Delete what a creation that failed has copied below the job; nobody else ever writes or reads there."""
+        """Delete what a failed creation copied into the job's storage. No one else writes or reads there."""
         if not prefix:
             return
         try:
@@ -264,7 +270,7 @@ class Savepoints:
 
 
 def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
-    """Delete a savepoint's document, so that it is none any more, then what the document names. Returns how many."""
+    """Delete a savepoint's document, then the objects that it names. Returns the number of deleted objects."""
     root.delete([SAVEPOINT_DOCUMENT])
     root.delete([one.key for one in document.objects])
     return len(document.objects) + 1

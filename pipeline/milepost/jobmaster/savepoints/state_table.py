@@ -1,4 +1,4 @@
-"""A table of an operator's state, read from a file: strictly, and a few rows at a time."""
+"""Read a table of an operator's state from a file, strictly and a few rows at a time."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ _CSV_BLOCK_BYTES = 16 << 20
 def read_table(
     context: JobContext, loaded: LoadedCode, spec: StatefulSpec, file: str
 ) -> tuple[StatefulOperator, SpilledRows]:
-    """Read a table of an operator's state, all of it. Strict: the very columns and types, no key twice.
+    """Read a table of an operator's state. It must have exactly the state's columns and types, and no key twice.
 
-    What only Spark knows of the operator's types is taken from the table, of CSV from its first 16 MB; the first epoch
-    compares it.
+    Types that only Spark knows are taken from the table, for CSV from its first 16 MB. The first epoch verifies them.
 
-    Returns: the operator that has this state, and its rows.
-    Raises: NotFound: no such file. InvalidRequest: it is not such a table.
+    Returns: the operator with this state, and its rows.
+    Raises: NotFound: no such file. InvalidRequest: the table does not fit the state.
     """
     url = file if "://" in file else file_url(Path(file).absolute())
     folder, _, name = url.rpartition("/")
@@ -92,7 +91,7 @@ def _differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataT
 
 
 def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
-    """Return how many keys the rows have."""
+    """Return the number of distinct keys of the rows."""
 
     def once(keys: pa.Table) -> pa.Table:
         keys = keys.combine_chunks()
@@ -109,9 +108,9 @@ def _columns(name: str, body: IO[bytes]) -> pa.Schema:
 
 @contextmanager
 def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[tuple[pa.Schema, Iterator[pa.Table]]]:
-    """The columns of a file, of CSV with the types that are expected of them, and its rows, some at a time.
+    """Yield the columns of a file, for CSV with the expected types, and its rows in batches.
 
-    CSV has binary values as base64, as `milepost state` writes them.
+    In CSV binary values are base64, as `milepost state` writes them.
     """
     suffix = Path(name).suffix
     if suffix == ".parquet":
@@ -126,7 +125,7 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
             column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
         )
         reading = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
-        # Else a quoted newline at which a block happens to end would begin another row, and nothing would say so.
+        # Otherwise a quoted newline at the end of a block would silently start another row.
         parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
         source = pa.PythonFile(content, mode="r")
         try:
@@ -140,7 +139,7 @@ def _opened(name: str, body: IO[bytes], expected: pa.Schema | None) -> Iterator[
 
 
 def _with_binary(columns: Sequence[str], rows: pa.Table) -> pa.Table:
-    """Return rows with the bytes of some columns' base64. Raises ArrowInvalid: a value is none."""
+    """Return rows with some columns decoded from base64. Raises ArrowInvalid: a value is not base64."""
     for name in columns:
         if (at := rows.schema.get_field_index(name)) < 0:
             continue
