@@ -1,4 +1,4 @@
-"""The advice for a spec that does not fit the head is typed literally, and leads to a healthy job."""
+"""The suggested commands for a spec that does not fit the head work literally and lead to a healthy job."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_flag_names_the_discarded_state_in_the_hint_and_when_it_is_used(job:
 
 
 def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_both_work(job: CountedJob) -> None:
-    """Neither the flag nor a new table alone would: the uid behind an upsert sink is another one."""
+    """Neither the flag nor a new table suffices alone, because the upsert sink has another keyed operator."""
     job.edit("uid: latest", "uid: newest")
     job.edit("name: table, input: latest", "name: table, input: newest")
     told = last_line(milepost("lint", job.spec_path))
@@ -98,7 +98,7 @@ def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_bot
 
 
 def test_state_is_discarded_by_the_next_run_even_without_new_input(job: CountedJob) -> None:
-    """Else the spec stays refused until input lands, and the flag would have to be given again then."""
+    """Otherwise the spec would stay refused until input lands, and the flag would have to be repeated."""
     rename(job)
     assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
     assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
@@ -156,7 +156,7 @@ def test_a_changed_key_starts_empty_under_a_new_uid_as_suggested(job: CountedJob
 
 
 def test_a_dry_run_refuses_a_backfill_into_a_table_with_another_key(job: CountedJob) -> None:
-    """As the act does, which would reserve the table."""
+    """Like the backfill itself, which would reserve the table."""
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     before = job.small.context.head().state
     planned = milepost("backfill", job.spec_path, *AFRESH, "--dry-run")
@@ -167,7 +167,7 @@ def test_a_dry_run_refuses_a_backfill_into_a_table_with_another_key(job: Counted
 
 
 def test_a_dry_run_refuses_a_backfill_whose_rows_do_not_fit_the_table(tmp_path: Path) -> None:
-    """A Delta table keeps the types of its columns: after the switch it could never follow."""
+    """A Delta table cannot change column types, so it could not show the fork after the switch."""
     job = SparklessJob.create(tmp_path, TYPED)
     spec = job.folder / "config" / "small.yaml"
     job.land("1.csv", "k,v\n1,2\n")
@@ -186,7 +186,7 @@ def test_a_dry_run_refuses_a_backfill_whose_rows_do_not_fit_the_table(tmp_path: 
 def test_a_type_that_only_spark_can_resolve_is_refused_before_the_switch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that only Spark knows: the live timeline stays as it was."""
+    """The live timeline is unchanged."""
     job = SparklessJob.create(tmp_path, TYPED)
     spec = job.folder / "config" / "small.yaml"
     job.land("1.csv", "k,v\n1,2\n")

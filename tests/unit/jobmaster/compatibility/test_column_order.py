@@ -1,4 +1,4 @@
-"""The order of columns breaks ties between rows: state that was written under another order is recognised."""
+"""The column order breaks ties between rows. State written with another order is detected."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ tied = pytest.mark.parametrize(("edits", "t"), [(LATEST, 1), (TOP, 1), (ASOF, NO
 def test_state_whose_ties_were_broken_by_another_column_order_is_refused(
     tmp_path: Path, edits: dict[str, str], t: Any
 ) -> None:
-    """Of tied rows one is stored: which of them another order would have chosen is not known."""
+    """Only one of several tied rows is stored. It is unknown which one another order would have chosen."""
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))
     edit_spec(job.path, SWAPPED)
@@ -127,7 +127,7 @@ def test_state_whose_ties_were_broken_by_another_column_order_is_refused(
 def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
     tmp_path: Path, edits: dict[str, str], t: Any
 ) -> None:
-    """The told way out for who wants the order that the spec has now."""
+    """This is the suggested recovery for a person who wants the current order of the spec."""
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))
     edit_spec(job.path, SWAPPED)
@@ -142,7 +142,7 @@ def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
 def test_state_that_an_earlier_version_wrote_in_airflow_is_recognized(
     tmp_path: Path, edits: dict[str, str], t: Any
 ) -> None:
-    """`lint` says whose order it has; with that order in the spec the state goes on."""
+    """`lint` states the recorded order. With that order in the spec, the state continues."""
     job = OrderedJob.create(tmp_path, edits)
     job.is_sorted = True
     job.epoch(row(2, 1, t), row(1, 2, t))
@@ -157,7 +157,7 @@ def test_state_that_an_earlier_version_wrote_in_airflow_is_recognized(
 
 @pytest.mark.parametrize("turned", ["z: int64, a: int64, t: int64, k: int64", "t: int64, z: int64, k: int64, a: int64"])
 def test_a_column_order_without_effect_continues_the_state(tmp_path: Path, turned: str) -> None:
-    """Rows that tie have one key and one sequence: where those stand among the columns is of no consequence."""
+    """Tied rows have equal keys and sequences, so the position of these columns does not matter."""
     job = OrderedJob.create(tmp_path, LATEST)
     job.epoch(row(2, 1), row(1, 2))
     edit_spec(job.path, {"k: int64, z: int64, a: int64, t: int64": turned})
@@ -181,7 +181,7 @@ def test_a_column_order_that_breaks_no_ties_continues_the_state_with_a_note(
 
 
 def test_a_row_is_retracted_under_another_column_order(tmp_path: Path) -> None:
-    """Its identity is a hash of its values one after another: it is found in the order that was recorded."""
+    """Its identity is a hash of its values in the recorded column order."""
     sums = "{uid: sums, kind: aggregate, inputs: [rows], key: [k, z], aggregates: {n: count(*), s: sum(a)}}"
     top = "{uid: it, kind: top, inputs: [sums], key: [k], order_by: [{n: desc}, s], n: 1, rank: place}"
     job = OrderedJob.create(tmp_path, {**TOP, "OPERATOR": f"{sums}\n  - {top}"})
@@ -205,7 +205,7 @@ def test_rows_in_flight_of_an_earlier_version_in_airflow_continue(tmp_path: Path
 
 
 def test_a_lookup_whose_ties_were_broken_by_another_column_order_is_reported(tmp_path: Path) -> None:
-    """It has no state: rows that were made stay, and `lint` says that others are found from now on."""
+    """It has no state. Former rows stay, and `lint` reports that new rows may match others."""
     job = OrderedJob.create(tmp_path, LOOKUP)
     (tmp_path / "landing" / "names" / "0.json").write_text('{"k": 1, "y": 2, "b": 1}\n{"k": 1, "y": 1, "b": 2}\n')
     job.is_sorted = True

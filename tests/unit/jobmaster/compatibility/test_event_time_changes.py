@@ -1,4 +1,4 @@
-"""A changed `event_time` is compared with the head: state made by other times is not continued without a word."""
+"""A changed `event_time` is compared with the head. State that depends on the old times is refused."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_backfill_rebuilds_the_state_with_the_new_event_times(tmp_path: Path) 
 
 @pytest.mark.parametrize("operators", ["", "{uid: first, kind: deduplicate, inputs: [rows], key: [k, v]}\n  - "])
 def test_a_new_uid_starts_with_the_new_event_times(tmp_path: Path, operators: str) -> None:
-    """The watermark begins anew: the times in milliseconds are below the former one, and no row is late."""
+    """The watermark is reset: times in milliseconds are below the former watermark, and no row is late."""
     job = created(tmp_path, TIMED["window"], operators)
     edit(job, {"unit: s": "unit: ms", "uid: it": "uid: anew", "input: it": "input: anew"})
     report = epoch(job, allow_non_restored_state=True)

@@ -1,4 +1,4 @@
-"""A changed spec or class is held against recorded state, operator by operator, before anything runs."""
+"""A changed spec or class is compared with recorded state, operator by operator, before anything runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_of(job: ChangingJob, uid: str = "lasts", at: int | None = None) -> lis
 
 
 def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(job: ChangingJob) -> None:
-    """DESIGN 5: keys that no epoch has touched since are converted when they are read; old checkpoints stay."""
+    """DESIGN 5: untouched keys are converted when they are read. Old checkpoints are unchanged."""
     job.next({"a": "int32", "b": "int64"})
     job.next({"a": "int32", "b": "int64"})
     before = state_of(job)
@@ -53,7 +53,7 @@ def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(jo
 
 
 def test_a_column_that_returns_is_a_new_column(job: ChangingJob) -> None:
-    """What old runs hold of the column that was left behind does not come back for the keys that they still are for."""
+    """Old runs still have values of the dropped column, which must not reappear."""
     job.next({"a": "int32", "b": "int64"})
     job.next({"a": "int32", "b": "int64"})
     job.write({"a": "int32"})
@@ -86,7 +86,7 @@ def test_a_type_that_does_not_hold_every_value_is_refused_before_anything_is_pla
 
 
 def test_a_renamed_column_is_not_lost_without_the_flag(job: ChangingJob) -> None:
-    """One column gone and one new at once is what a new name looks like: its values would be gone."""
+    """One dropped and one added column look like a rename, and the values would be lost."""
     job.next({"a": "int32"})
     with wording.raises(InvalidRequest):
         job.next({"z": "int32"})
@@ -121,7 +121,7 @@ def changed(old: str, new: str, text: str = SPEC) -> str:
 def test_each_change_of_an_aggregate_gets_its_outcome(
     job: ChangingJob, old: str, new: str, verdict: str, outcome: str
 ) -> None:
-    """An aggregate is continued iff what is stored tells it: a sum over rows that are gone cannot be known."""
+    """An aggregate continues if and only if it can be computed from the stored state, without the original rows."""
     job.next({"a": "int32"})
     job.write({"a": "int32"}, changed(old, new))
     uid = "all_sums" if "all_sums" in new else "sums"
@@ -131,7 +131,7 @@ def test_each_change_of_an_aggregate_gets_its_outcome(
 
 
 def test_widened_state_continues_with_exact_sums(job: ChangingJob) -> None:
-    """The converted state is what the wider job would have: sums, maxima and keys beyond 32 bits."""
+    """The converted state equals that of a job with the wider type: sums, maxima and keys beyond 32 bits."""
     job.next({"a": "int64"})
     job.next({"a": "int64"})
     job.write({"a": "int64"}, changed("schema: {k: int32, v: int32}", "schema: {k: int64, v: int64}"))
@@ -153,7 +153,7 @@ def test_a_renamed_operator_continues_its_state_and_the_checkpoint_records_the_n
 
 
 def test_a_table_that_cannot_hold_the_new_rows_is_refused_before_the_epoch_runs(job: ChangingJob) -> None:
-    """A column of a published table neither goes nor changes its type: the epoch would fail when it is prepared."""
+    """A published table cannot drop a column or change its type. The epoch would fail in the prepare step."""
     job.next({"a": "int32"}, SPEC + SINK)
     for old, new in (
         ("v: int32}", "v: int64}"),
@@ -189,7 +189,7 @@ def test_lint_states_what_it_cannot_check_without_loading_a_class(job: ChangingJ
 
 
 def test_lint_does_not_check_operators_downstream_of_an_unloaded_class(job: ChangingJob) -> None:
-    """What is below a process operator has columns that only its class tells, and may need its event time."""
+    """Operators downstream of a process operator have columns, and maybe event time, that only its class declares."""
     job.next({"a": "int32"})
     below = "  - {uid: below, kind: aggregate, inputs: [lasts], key: [k], aggregates: {n: count(seen)}}\nsinks:\n"
     job.write({"a": "int32"}, changed("sinks:\n", below))
@@ -228,7 +228,7 @@ def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> Non
 
 
 def test_timestamps_are_compared_with_the_units_of_spark_and_of_process_classes(job: ChangingJob) -> None:
-    """Spark has microseconds only, whatever a source has; what a class declares is what comes out of it."""
+    """Spark stores microseconds whatever the source has. A process class emits the unit that it declares."""
     job.next({"a": "int32"})
     text = changed("schema: {k: int32, v: int32}", 'schema: {k: int32, v: int32, t: "timestamp[ms, UTC]"}')
     text = changed("inputs: [rows], key: [k], function", "inputs: [mid], key: [k], function", text)
@@ -255,7 +255,7 @@ def test_timestamps_are_compared_with_the_units_of_spark_and_of_process_classes(
 
 
 def test_rows_in_flight_that_the_spec_would_produce_differently_are_in_the_report(job: ChangingJob) -> None:
-    """What `run` refuses with a remedy of its own is told by `lint` too."""
+    """`lint` also reports what `run` refuses with its own hint."""
     job.next({"a": "int32"})
     context = job.context
     state = context.head().state

@@ -1,4 +1,4 @@
-"""What an earlier Milepost stored is refused by name: never read, taken for nothing, or changed."""
+"""Formats of an earlier Milepost are refused by name. They are never read, ignored or changed."""
 
 from __future__ import annotations
 

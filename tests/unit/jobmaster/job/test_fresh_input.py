@@ -1,4 +1,4 @@
-"""What has landed just now, or under a name that cannot be used: left, counted, named; never read in part."""
+"""Objects that are very new or have unusable names are postponed and reported, never read in part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def planned(job: SparklessJob) -> list[str]:
 
 
 def test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread(tmp_path: Path) -> None:
-    """Its writer may still be writing: half of it would be consumed as if it were all."""
+    """Its writer may still be writing, and half of it would be consumed as the whole."""
     job = SparklessJob.create(tmp_path, SETTLES)
     path = job.land("a.csv")
     answer = job.master.trigger(Session.cli())
@@ -81,7 +81,7 @@ def test_without_settle_a_file_is_read_at_once_and_by_default_it_is_not(tmp_path
 
 
 def test_a_drain_does_not_end_a_job_that_waits_for_a_young_file(tmp_path: Path) -> None:
-    """What is still to be read would be lost: a job that has ended never runs again."""
+    """Unread input would be lost, because an ended job does not run again."""
     job = SparklessJob.create(tmp_path, SETTLES)
     aged(job.land("a.csv"), 2)
     job.epoch()

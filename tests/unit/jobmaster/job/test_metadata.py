@@ -1,4 +1,4 @@
-"""`_metadata`: what was written is read back; nothing in it leads out of the job."""
+"""`_metadata` round-trips, and no key in it can point outside the job."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def golden() -> bytes:
     return (GOLDEN / "metadata.json").read_bytes().rstrip(b"\n")
 
 
-def test_a_checkpoint_from_before_slices_were_told_is_read() -> None:
+def test_a_checkpoint_without_slices_is_read() -> None:
     document = json.loads(golden())
     document["tasks"] = pack([_without_slices(task) for task in unpack(document["tasks"])])
     assert decode_metadata(json.dumps(document).encode(), "earlier").tasks == (TASK,)
@@ -95,7 +95,7 @@ def _without_slices(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_metadata_round_trips_to_the_same_bytes() -> None:
-    """With rows in flight, a source whose plan passed objects over, and a secret that nobody is shown."""
+    """With rows in flight, a source with skipped objects, and a hidden secret."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.encode() == golden()
     assert metadata.hasher == KEYED and KEY_HASH_SECRET not in repr(metadata)
@@ -114,7 +114,7 @@ def test_metadata_round_trips_to_the_same_bytes() -> None:
     assert source.skipped == {"hidden": 1, "bad_names": 1} and "dt=x/a.csv" in source.bad_names[0]
 
 
-def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
+def test_a_checkpoint_without_horizons_is_continued() -> None:
     document = json.loads(golden())
     for name in ("horizon_ms", "empty"):  # nor were empty objects named
         del document["sources"]["flights"][name]
@@ -122,7 +122,7 @@ def test_a_checkpoint_from_before_sources_forgot_anything_is_read_on() -> None:
     assert (source.horizon_ms, source.empty) == (None, ())
 
 
-def test_a_checkpoint_from_before_operators_had_a_place_in_time_is_read_on() -> None:
+def test_a_checkpoint_without_operator_spans_is_continued() -> None:
     document = json.loads(golden())
     document["tasks"] = pack([{**task, "operators": {"hourly": BEFORE}} for task in unpack(document["tasks"])])
     (task,) = decode_metadata(json.dumps(document).encode(), "golden").tasks
@@ -175,10 +175,10 @@ def test_a_document_that_does_not_fit_together_is_corrupt(path: tuple[Any, ...],
         decode_metadata(json.dumps(document).encode(), "golden")
 
 
-def test_metadata_that_another_thread_pushes_out_at_once_is_returned_all_the_same(
+def test_metadata_that_another_thread_evicts_immediately_is_still_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints are read side by side, and only so many bytes of them are kept."""
+    """Checkpoints are read in parallel, and the cache is bounded."""
     job = SparklessJob.create(tmp_path)
     for name in ("a.csv", "b.csv"):
         job.land(name)
@@ -199,7 +199,7 @@ def test_metadata_that_another_thread_pushes_out_at_once_is_returned_all_the_sam
 
 
 def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -> None:
-    """The handle names the content by its hash, so what was read stays true; verify looks at the store itself."""
+    """The handle has the content hash, so cached metadata stays valid. `verify` bypasses the cache."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     job.epoch()
@@ -216,8 +216,8 @@ def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("object_", ["_metadata", "consumed/"])
-def test_an_outage_is_not_told_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_: str) -> None:
-    """Whoever believes that an object is broken goes back to an older checkpoint."""
+def test_an_outage_is_not_reported_as_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, object_: str) -> None:
+    """A person who believes that an object is broken rolls back to an older checkpoint."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     job.epoch()

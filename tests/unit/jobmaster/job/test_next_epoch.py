@@ -1,4 +1,4 @@
-"""What the next epoch of a job is: nothing, new input, rows in flight, as much as fits, the last one."""
+"""The plan of the next epoch: none, new input, rows in flight, within the budget, or the last one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def objects(record: InputRecord | None) -> list[str]:
 
 
 def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path: Path) -> None:
-    """DESIGN 3: rows in flight are something to do, also without new input."""
+    """DESIGN 3: rows in flight are work, even without new input."""
     small = job(tmp_path)
     small.land("a.csv")
     small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
@@ -121,7 +121,7 @@ def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path:
 
 
 def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> None:
-    """Back-pressure: what is planned then is what is in flight; the checkpoint says why."""
+    """Back-pressure: only rows in flight are processed, and the checkpoint records the reason."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
     small.epoch(with_operators({"latest": snapshot(small, in_flight=1_000)}))
@@ -144,7 +144,7 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
 def test_a_source_that_is_held_back_to_no_object_forgets_nothing(
     tmp_path: Path, in_flight: int, read: list[str]
 ) -> None:
-    """Versions leave the consumed set with the run that an epoch appends; one that consumes nothing appends none."""
+    """Versions leave the consumed set with the run that an epoch appends. Without consumed objects there is no run."""
     small = job(tmp_path, UNLIMITED, BUDGET, {"settle: 0s": "settle: 0s\n    forget_after: 1d"})
     for number in range(MAX_RUNS):
         old = small.land(f"{number}.csv")
@@ -169,7 +169,7 @@ def test_a_source_that_is_held_back_to_no_object_forgets_nothing(
 def test_a_budget_scales_the_plan_by_the_measured_pace(
     tmp_path: Path, in_flight: int, in_flight_ms: float, expected: list[str]
 ) -> None:
-    """The plan takes what fits beside what is in flight; the rest is left for later epochs."""
+    """The plan includes what fits in addition to rows in flight. The rest is left for later epochs."""
     small = job(tmp_path, UNLIMITED, BUDGET)
     small.land("a.csv")
     small.epoch(
@@ -195,7 +195,7 @@ def test_with_nothing_in_flight_at_least_one_object_is_planned(tmp_path: Path) -
 
 
 def test_a_timer_is_due_only_where_firing_is_behind_the_operators_input(tmp_path: Path) -> None:
-    """Without rows in flight the firing watermark has reached its input: no timer can be due any more."""
+    """Without rows in flight the firing watermark has reached its input, so no timer can be due."""
     small = job(tmp_path, WINDOW)
     small.land("a.csv")
     small.epoch(with_operators({"hourly": snapshot(small, "hourly")}))
@@ -216,7 +216,7 @@ def test_a_timer_is_due_only_where_firing_is_behind_the_operators_input(tmp_path
 
 
 def test_rows_in_flight_are_refused_by_a_spec_that_makes_them_differently(tmp_path: Path) -> None:
-    """DESIGN 4.3: refused before anything is planned, with a way on."""
+    """DESIGN 4.3: refused before anything is planned, with recovery steps."""
     small = job(tmp_path)
     small.land("a.csv")
     small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
@@ -237,7 +237,7 @@ def test_rows_in_flight_are_refused_by_a_spec_that_makes_them_differently(tmp_pa
 
 
 def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp_path: Path) -> None:
-    """The last epoch comes when nothing is new and nothing in flight; after it no other is run."""
+    """The last epoch runs when nothing is new and nothing in flight. No epoch runs after it."""
     small = job(tmp_path)
     small.land("a.csv")
     first = small.epoch(with_operators({"latest": snapshot(small, in_flight=10)}))
@@ -278,8 +278,8 @@ def drained(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
     return small
 
 
-def test_a_drained_job_that_is_started_again_goes_on_where_nothing_has_fired(tmp_path: Path) -> None:
-    """An aggregate has no event time: its firing watermark begins anew."""
+def test_a_restarted_drained_job_continues_operators_without_event_time(tmp_path: Path) -> None:
+    """An aggregate has no event time, so its firing watermark is reset."""
     small = drained(tmp_path)
     assert planned(small) is None and planned(small, drain=True) is None
     small.land("b.csv")
@@ -289,7 +289,7 @@ def test_a_drained_job_that_is_started_again_goes_on_where_nothing_has_fired(tmp
 
 @pytest.mark.parametrize("timed", [WINDOW, JOIN, ASOF], ids=["window", "join", "asof"])
 def test_what_has_event_time_is_not_continued_once_it_is_drained(tmp_path: Path, timed: Mapping[str, str]) -> None:
-    """Every new row would be late: said before anything is planned, not found out from an empty table."""
+    """Every new row would be late. This is refused before anything is planned, instead of producing an empty table."""
     small = drained(tmp_path, timed)
     small.land("b.csv")
     with wording.raises(InvalidRequest):
@@ -297,7 +297,7 @@ def test_what_has_event_time_is_not_continued_once_it_is_drained(tmp_path: Path,
 
 
 def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused() -> None:
-    """The input record of every epoch is kept: what replay reads must stay readable."""
+    """The input record of every epoch is stored and must stay readable for replays."""
     source = SourceInput("rows", (SourceObject("a.csv", "1", 2, 3),), (), {"hidden": 1}, 4, 5, 6, ("b: why",))
     record = InputRecord((source,), final=True, held_back="why")
     body = encode_input_record(record)
@@ -323,7 +323,7 @@ def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
 
 
 def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`milepost run --drain`: what is unread, epoch by epoch; then the last one; then the job is FINISHED."""
+    """`milepost run --drain` processes unread input, then runs the last epoch. The job is then FINISHED."""
     small = job(tmp_path)
     for name in ("a.csv", "b.csv"):
         small.land(name)

@@ -1,4 +1,4 @@
-"""Whoever reads an old checkpoint holds it meanwhile (I8)."""
+"""A reader of an old checkpoint pins it (I8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milepost_testkit.stores.job_stores import break_store
 
 @pytest.fixture
 def job(tmp_path: Path) -> SparklessJob:
-    """Checkpoints 1 and 2 are retained, by a policy that keeps one: nobody has subsumed yet."""
+    """Checkpoints 1 and 2 are retained under a policy of one, because nothing was subsumed yet."""
     job = SparklessJob.create(tmp_path)
     for name in ("a.csv", "b.csv"):
         job.land(name)
@@ -48,7 +48,7 @@ def test_an_epoch_that_subsumes_leaves_what_is_being_read(job: SparklessJob) -> 
 
 
 @pytest.mark.parametrize("read", ["read", "verify"])
-def test_reading_the_past_takes_a_pin_and_lets_go_of_it(job: SparklessJob, read: str) -> None:
+def test_reading_an_old_checkpoint_pins_and_unpins_it(job: SparklessJob, read: str) -> None:
     if read == "read":
         assert job.master.read("table", 1).num_rows == 1
     else:
@@ -66,7 +66,7 @@ def test_reading_the_head_writes_nothing(job: SparklessJob) -> None:
     assert job.context.head().version == version
 
 
-def test_a_pin_is_let_go_when_the_reader_fails_and_also_when_it_asks_for_what_is_not_there(job: SparklessJob) -> None:
+def test_a_pin_is_removed_if_the_reader_fails_or_requests_something_unknown(job: SparklessJob) -> None:
     with wording.raises(NotFound):
         job.master.state("nobody", 1)
     assert pins(job) == []

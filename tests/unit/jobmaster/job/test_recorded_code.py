@@ -1,4 +1,4 @@
-"""The code and the spec that run are those that the trigger recorded, or nothing runs (I13)."""
+"""An epoch runs only with the code and spec that its trigger recorded (I13)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Counting:
 
 
 def assert_declined(master: JobMaster, session: Session, checkpoint_id: int) -> None:
-    """Try to run the epoch; the data plane must not even be asked."""
+    """Try to run the epoch. The data plane must not be called."""
     runner = SparklessRunner()
     with wording.raises(SubtaskDeclined) as raised:
         master.run_epoch(session, checkpoint_id, runner)
@@ -77,7 +77,7 @@ def test_code_that_changes_between_trigger_and_run_declines_the_epoch(tmp_path: 
 def test_one_process_runs_an_epoch_under_the_token_of_its_trigger_and_loads_its_code_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What the trigger has read is what runs: nothing is rebound, read or loaded a second time."""
+    """The code that the trigger has read runs. Nothing is rebound, read or loaded twice."""
     job = SparklessJob.create(tmp_path, {AGGREGATE: PROCESS, "mode: upsert": "mode: append"})
     job.land("a.csv")
     (tmp_path / "config" / "counting.py").write_text('print("loaded")\n' + MODULE)

@@ -1,4 +1,4 @@
-"""A holder is only proved dead where its pid means something (I10)."""
+"""A holder is proved dead only where its pid is comparable (I10)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_process_of_this_machine_is_judged_by_pid_and_creation_time() -> None:
 
 @pytest.mark.parametrize("machine", ["another-boot/pid:[4026531836]", None])
 def test_the_same_host_name_elsewhere_proves_nothing(machine: str | None) -> None:
-    """Containers share a host name: a pid of one says nothing in another, nor after a reboot."""
+    """Containers can share a host name. A pid is not comparable between them, nor after a reboot."""
     assert GONE.host == HOLDER.host
     assert not is_provably_dead(replace(GONE, machine=machine))
 

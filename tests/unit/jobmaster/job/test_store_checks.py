@@ -1,4 +1,4 @@
-"""Every store of a job is asked, not only the job's own: the sink's chain and the source's reads rely on theirs."""
+"""Every store of a job is probed, because sink chains and source reads rely on theirs, too."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_source_on_a_store_that_ignores_versions_is_refused_and_never_written_
 
 @pytest.fixture
 def another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """What follows is done by a process that has asked nothing itself, of this user on this machine."""
+    """Simulate a new process of this user on this machine, which has probed nothing itself."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return lambda: monkeypatch.setattr(store_checks, "_TRUSTED", set())
 
@@ -79,7 +79,7 @@ def marks(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "milepost" / "stores-1").iterdir())
 
 
-def test_each_place_is_asked_once_within_the_hour(
+def test_each_location_is_probed_once_per_hour(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     with RecordingProxy(server.port) as proxy:
@@ -115,7 +115,7 @@ def test_a_location_that_was_only_read_is_probed_before_it_is_written_to(
             require_stores(SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store}).context)
 
 
-def test_who_asks_anew_and_finds_a_rule_broken_is_believed_by_the_next_process(
+def test_a_repeated_probe_that_fails_is_believed_by_the_next_process(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
     with RecordingProxy(server.port) as proxy:
@@ -129,7 +129,7 @@ def test_who_asks_anew_and_finds_a_rule_broken_is_believed_by_the_next_process(
 
 
 class _Refusing(BaseHTTPRequestHandler):
-    """An endpoint at which everything is forbidden: whoever asks it anything hears so at once."""
+    """An endpoint that denies every request immediately."""
 
     def answer(self) -> None:
         self.send_response(403)
@@ -167,7 +167,7 @@ def test_a_probe_of_another_process_is_trusted_for_an_hour_and_for_its_guarantee
     tmp_path: Path,
     another_process: Callable[[], None],
 ) -> None:
-    """What was read from is not known to refuse a second create; and a clock that went back says nothing of an age."""
+    """A read probe does not cover conditional creates. After a clock went back, the age is unknown."""
     store_checks._trust(store_checks._place(forbidden.context.store_config), store_checks._Guarantee[guarantee])
     another_process()
     (mark,) = marks(tmp_path)
@@ -187,14 +187,14 @@ def test_a_failed_probe_revokes_the_trust_of_all_later_processes(
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "HTTP_PROXY"])
-def test_a_place_is_asked_anew_where_the_environment_leads_elsewhere(
+def test_a_location_is_probed_again_if_the_environment_changes_its_endpoint(
     variable: str,
     server: Ministack,
     tmp_path: Path,
     another_process: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two shells of one user: the spec and the bucket are the same, and what answers is not."""
+    """Two shells of one user: the same spec and bucket, but another endpoint."""
     if variable == "HTTP_PROXY":
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
@@ -212,10 +212,10 @@ def test_a_place_is_asked_anew_where_the_environment_leads_elsewhere(
             require_stores(job.context)
 
 
-def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
+def test_a_failed_write_probe_makes_the_next_process_probe_reads(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    """A job that writes to the place finds it broken within the hour in which one that reads trusts it."""
+    """A writing job finds the store broken within the hour in which a reading job trusts it."""
     with RecordingProxy(server.port) as proxy:
         reads, bucket = job_on(server, tmp_path / "reads", proxy.endpoint_url, "landing")
         server.client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"k,v\n")
@@ -237,10 +237,10 @@ def test_who_is_refused_makes_the_next_process_ask_for_reads_as_well(
         *(pytest.param(one, marks=pytest.mark.deep) for one in ("no folder", "a file", "a loop of links")),
     ],
 )
-def test_without_a_folder_for_marks_each_process_asks(
+def test_without_a_folder_for_marks_each_process_probes(
     broken: str, server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
-    """What keeps the time is a convenience: nothing that is wrong with it fails a job, or answers for a store."""
+    """The mark is only an optimization. Its errors neither fail a job nor make a store trusted."""
     with RecordingProxy(server.port) as proxy:
         job, _ = job_on(server, tmp_path, proxy.endpoint_url, "lake")
         require_stores(job.context)
@@ -284,7 +284,7 @@ def test_trust_of_several_locations_expires_separately(tmp_path: Path, another_p
     assert not store_checks._is_trusted(first, store_checks._Guarantee.WRITES)
 
 
-def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(server: Ministack, tmp_path: Path) -> None:
+def test_a_source_without_objects_does_not_prevent_probing_other_sources(server: Ministack, tmp_path: Path) -> None:
     with RecordingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
         job, bucket = job_on(server, tmp_path, proxy.endpoint_url, "landing")
         spec = job.folder / "config" / "small.yaml"
@@ -302,7 +302,7 @@ def test_a_source_without_an_object_keeps_no_other_source_from_being_asked(serve
 def test_a_new_process_waits_only_until_its_deadline_for_a_trusted_store_that_hangs(
     tmp_path: Path, another_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That it kept the rules within the hour says nothing of whether it answers now."""
+    """A probe within the hour does not mean that the store answers now."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
     monkeypatch.setattr("milepost.storage.s3.probe._ANSWER_S", 0.2)

@@ -1,4 +1,4 @@
-"""The example of alert rules names real metrics, fires for what it says, and leads to the runbook's page of it."""
+"""The example alert rules use real metrics, fire for their condition, and link to its runbook page."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_freshness_alerts_need_a_job_with_sources_to_read() -> None:
 
 
 def test_a_real_job_fires_the_alerts_of_its_condition(tmp_path: Path) -> None:
-    """By what `status --format prometheus` would print of it."""
+    """Evaluated on the output of `status --format prometheus`."""
     well = with_an_epoch(tmp_path / "well")
     assert firing(well.master.samples()) == set()
     away = failed(tmp_path / "away")

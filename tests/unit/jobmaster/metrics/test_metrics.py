@@ -1,4 +1,4 @@
-"""What is measured of a job is read off its documents, under the names of one table, as Prometheus reads it."""
+"""Metrics are read from a job's documents, named by one table, and exported to Prometheus."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def families(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
 
 
 def test_every_metric_is_a_field_of_a_document(job: CountedJob) -> None:
-    """The one that has no value here has its field all the same: what has no event time has no watermark."""
+    """Even a metric without a value has its field: without event time there is no watermark."""
     told = documents(job)
     seen = {sample.metric for sample in samples_of("counts", told)}
     for metric in METRICS:
@@ -71,7 +71,7 @@ def test_every_metric_is_a_field_of_a_document(job: CountedJob) -> None:
 
 
 def test_names_are_one_per_metric_and_labels_never_grow_with_time() -> None:
-    """A label's values are series that somebody's database keeps: ids of checkpoints and runs would have no end."""
+    """Each label value is a stored series. Checkpoint and run ids would grow without bound."""
     assert len(SERIES) == len({metric.full_name for metric in METRICS}) == len(METRICS)
     assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) for name in SERIES)
     bounded = {"job", "operator", "source", "sink", "phase", "status", "reason", "verdict", "state", "currency"}
@@ -115,7 +115,7 @@ def test_a_label_value_is_escaped() -> None:
 
 
 def test_status_and_jobs_print_the_prometheus_format(job: CountedJob) -> None:
-    """Exit 0 whatever it says: the health is in it, and the file is written with a `&&`."""
+    """The exit code is always 0: the health is in the output, and scripts write the file with `&&`."""
     job.edit("core_hour: 1.0", "core_hour: 2.0")
     printed = milepost("status", job.spec_path, "--format", "prometheus")
     assert printed.exit_code == 0

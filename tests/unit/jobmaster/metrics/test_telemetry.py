@@ -1,4 +1,4 @@
-"""Who listens is told of each epoch: its metrics add up, its spans lie where they were measured."""
+"""Telemetry exports each epoch: metrics add up, and spans have the measured times."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ checkpointing:"""
 ROUNDING_MS = 3
 
 
-class Heard:
-    """A listener in this process, by OpenTelemetry's own SDK."""
+class RecordedTelemetry:
+    """Records telemetry in memory with OpenTelemetry's SDK."""
 
     def __init__(self) -> None:
         self._reader, self._spans = InMemoryMetricReader(), InMemorySpanExporter()
@@ -96,7 +96,7 @@ def epoch(job: SparklessJob) -> CheckpointDetails:
 
 
 def test_increments_of_epochs_add_up_and_gauges_are_replaced(job: SparklessJob) -> None:
-    heard = Heard()
+    heard = RecordedTelemetry()
     for _ in range(2):
         report = epoch(job)
         heard.telemetry.completed("small", report)
@@ -109,8 +109,8 @@ def test_increments_of_epochs_add_up_and_gauges_are_replaced(job: SparklessJob) 
 
 
 def test_a_declined_epoch_is_counted_and_its_trace_has_the_reason(job: SparklessJob) -> None:
-    """As far as it came: the steps and subtasks that were measured; its error by its type, without the record."""
-    heard = Heard()
+    """The trace has the steps and subtasks that ran, and the type of the error without the record."""
+    heard = RecordedTelemetry()
     (job.folder / "landing" / "1.csv").write_text("k,v\nforty-two,a\n")
     master = heard.master(job, tolerable=9)
     for _ in range(2):
@@ -132,7 +132,7 @@ def test_a_declined_epoch_is_counted_and_its_trace_has_the_reason(job: Sparkless
 
 
 def test_a_vetoed_epoch_has_a_trace_with_what_the_gate_says_and_no_value(tmp_path: Path) -> None:
-    heard = Heard()
+    heard = RecordedTelemetry()
     job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
     job.land("a.csv", "k,v\n4711,secret-a\n4711,secret-b\n")
     with pytest.raises(QualityGateFailed):
@@ -148,9 +148,9 @@ def test_a_vetoed_epoch_has_a_trace_with_what_the_gate_says_and_no_value(tmp_pat
     assert "4711" not in told and "secret" not in told
 
 
-def test_an_epoch_that_another_command_stops_has_its_trace_by_that_command(job: SparklessJob) -> None:
-    """One trace per epoch, by whoever gave it up: its session may be gone. What that one measured is not known here."""
-    heard = Heard()
+def test_an_epoch_stopped_by_another_command_is_traced_by_that_command(job: SparklessJob) -> None:
+    """One trace per epoch, exported by the process that aborted it. Times of the other process are unknown."""
+    heard = RecordedTelemetry()
     job.master.trigger(Session.cli())
     heard.master(job).abort_running()
     (trace,) = heard.traces()
@@ -162,7 +162,7 @@ def test_an_epoch_that_another_command_stops_has_its_trace_by_that_command(job: 
 
 
 def test_a_run_that_is_interrupted_has_a_trace_too(job: SparklessJob) -> None:
-    heard = Heard()
+    heard = RecordedTelemetry()
 
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
@@ -175,8 +175,8 @@ def test_a_run_that_is_interrupted_has_a_trace_too(job: SparklessJob) -> None:
     assert trace["epoch"].attributes["milepost.reason"] == "INTERRUPTED"
 
 
-def test_below_a_subtask_each_operator_has_a_span_from_its_first_part_to_its_last(job: SparklessJob) -> None:
-    heard, report = Heard(), epoch(job)
+def test_each_operator_of_a_subtask_has_a_span_from_its_first_activity_to_its_last(job: SparklessJob) -> None:
+    heard, report = RecordedTelemetry(), epoch(job)
     heard.telemetry.completed("small", report)
     spans = heard.all_spans()
     named = [span for span in spans if span.name == "operator latest"]
@@ -197,8 +197,8 @@ def test_below_a_subtask_each_operator_has_a_span_from_its_first_part_to_its_las
 
 
 def test_spans_lie_where_steps_and_subtasks_were_measured(job: SparklessJob) -> None:
-    """One trace: the epoch, its steps one after another, its subtasks within the step of the job."""
-    heard, report = Heard(), epoch(job)
+    """One trace: the epoch, its consecutive steps, and its subtasks within the job step."""
+    heard, report = RecordedTelemetry(), epoch(job)
     heard.telemetry.completed("small", report)
     spans = heard.spans()
     root = spans["epoch"]
@@ -260,7 +260,7 @@ def test_a_failing_exporter_does_not_fail_the_epoch(job: SparklessJob, caplog: p
 @pytest.mark.parametrize(
     "environ", [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "x", "OTEL_SDK_DISABLED": "true"}]
 )
-def test_without_opentelemetry_s_variables_nobody_listens(environ: dict[str, str]) -> None:
+def test_without_opentelemetry_variables_nothing_is_exported(environ: dict[str, str]) -> None:
     assert telemetry_from_environment(environ) is None
 
 
@@ -280,8 +280,8 @@ job.master.abort_running()
 
 
 @pytest.mark.long
-def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -> None:
-    """In a process of its own, over the wire; the trace of whoever started it goes on."""
+def test_a_collector_receives_an_epoch_as_configured_by_variables(job: SparklessJob) -> None:
+    """In a separate process, over the network, continuing the trace of the caller."""
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     with otlp_receiver() as receiver:
         environ = {
@@ -301,8 +301,8 @@ def test_a_collector_hears_of_an_epoch_as_its_variables_say(job: SparklessJob) -
 
 
 @pytest.mark.long
-def test_a_collector_that_takes_connections_and_never_answers_keeps_no_process_from_its_end(job: SparklessJob) -> None:
-    """By its own variables an exporter would wait for ten minutes."""
+def test_a_collector_that_never_answers_does_not_block_process_exit(job: SparklessJob) -> None:
+    """The exporter's own variables would allow ten minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environ = {
             "PYTHONPATH": f"{REPOSITORY}/pipeline:{REPOSITORY}",

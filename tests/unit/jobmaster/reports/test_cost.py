@@ -1,4 +1,4 @@
-"""What a job costs is estimated by the prices of its spec, from what its epochs measured: one notion of money."""
+"""The cost of a job is estimated from the prices in its spec and the measurements of its epochs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AMOUNTS = {r"\bUSD [\d.,]*\d": "USD {cost}", **wording.SHORT_SIZES, **wording.LA
         (PricesSpec(storage_per_gb_month=1.0), EpochCost("USD", None, None, None, 0.0)),
     ],
 )
-def test_what_has_a_price_is_in_the_cost_of_an_epoch_and_nothing_else(prices: PricesSpec, expected: EpochCost) -> None:
+def test_the_cost_of_an_epoch_includes_exactly_the_parts_with_a_price(prices: PricesSpec, expected: EpochCost) -> None:
     found = epoch_cost(prices, ASKED, [HOUR, HOUR])
     assert found is not None
     for name in ("requests", "transfer", "compute", "total"):
@@ -44,7 +44,7 @@ def test_what_has_a_price_is_in_the_cost_of_an_epoch_and_nothing_else(prices: Pr
 
 
 def test_without_prices_nothing_is_estimated() -> None:
-    """No price list is ours to know: regions, contracts and providers differ."""
+    """There is no default price list, because regions, contracts and providers differ."""
     assert epoch_cost(None, ASKED, [HOUR]) is None
 
 
@@ -63,7 +63,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return job
 
 
-def test_a_month_is_the_newest_epochs_at_the_pace_of_the_schedule_and_what_is_kept(job: CountedJob) -> None:
+def test_the_cost_of_a_month_is_that_of_scheduled_epochs_and_of_storage(job: CountedJob) -> None:
     month = job.master.month_cost()
     assert month is not None and month.by_schedule and month.measured == EPOCHS
     assert month.epochs == pytest.approx(24 * DAYS_OF_MONTH)
@@ -75,7 +75,7 @@ def test_a_month_is_the_newest_epochs_at_the_pace_of_the_schedule_and_what_is_ke
     assert month.total == pytest.approx((month.compute or 0) + (month.storage or 0))
 
 
-def test_what_is_kept_is_each_object_once_of_all_that_retained_checkpoints_refer_to(job: CountedJob) -> None:
+def test_stored_bytes_count_each_object_of_retained_checkpoints_once(job: CountedJob) -> None:
     context = job.small.context
     state, table = set[tuple[str, int]](), set[tuple[str, str, int]]()
     for checkpoint in context.head().state.checkpoints:
@@ -88,7 +88,7 @@ def test_what_is_kept_is_each_object_once_of_all_that_retained_checkpoints_refer
     assert month.stored_bytes == sum(size for _, size in state) + sum(size for *_, size in table)
 
 
-def test_a_job_whose_pace_is_not_known_costs_a_month_what_it_keeps(job: CountedJob) -> None:
+def test_the_cost_of_a_month_is_only_storage_if_the_pace_is_unknown(job: CountedJob) -> None:
     job.edit("schedule: {cron: '@hourly'}\n", "")
     month = job.master.month_cost()
     assert month is not None
@@ -97,7 +97,7 @@ def test_a_job_whose_pace_is_not_known_costs_a_month_what_it_keeps(job: CountedJ
     wording.matches("status", wording.paragraphs(told, "USD"), replace=AMOUNTS)
 
 
-def test_show_status_and_plot_say_it_in_words_and_as_json(job: CountedJob) -> None:
+def test_show_status_and_plot_report_costs_as_text_and_json(job: CountedJob) -> None:
     spec = job.spec_path
     month = json.loads(milepost("status", spec, "--json").stdout)["data"]["month"]
     document = json.loads(milepost("show", spec, "--json").stdout)["data"]
@@ -114,7 +114,7 @@ def test_show_status_and_plot_say_it_in_words_and_as_json(job: CountedJob) -> No
     wording.matches("plot", costs, replace={r"\b\d\.\d+\b": "{cost}"})
 
 
-def test_a_job_without_prices_says_no_money(prepared: CountedJob) -> None:
+def test_a_job_without_prices_reports_no_costs(prepared: CountedJob) -> None:
     assert prepared.master.month_cost() is None
     assert not {"cost", "month"} & json.loads(milepost("show", prepared.spec_path, "--json").stdout)["data"].keys()
     assert "month" not in json.loads(milepost("status", prepared.spec_path, "--json").stdout)["data"]

@@ -1,4 +1,4 @@
-"""A history is read a page at a time: together they tell what the whole walk tells, and each reads its part only."""
+"""The history is read by pages. Together they equal the whole walk, and each reads only its range."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from milepost_testkit.stores.job_stores import hook_stores
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
-    """Two rollbacks, an epoch that was given up, and one that is pending."""
+    """Two rollbacks, an aborted epoch and a pending one."""
     job = CountedJob.with_epochs(tmp_path_factory.mktemp("job"), 4, {"last: 1": "last: 3"})
     job.rollback(3, detail="first")
     job.land([5])
@@ -45,7 +45,7 @@ def pages_of(master: JobMaster, limit: int) -> list[HistoryPage]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
-def test_pages_together_tell_every_checkpoint_once_and_each_switch_beside_what_it_left(
+def test_all_pages_list_every_checkpoint_once_and_each_switch_with_the_branch_it_left(
     job: CountedJob, limit: int
 ) -> None:
     pages = pages_of(job.master, limit)
@@ -63,8 +63,8 @@ def test_pages_together_tell_every_checkpoint_once_and_each_switch_beside_what_i
 
 
 @pytest.mark.long
-def test_the_live_line_is_told_as_the_walk_tells_it(job: CountedJob, tmp_path: Path) -> None:
-    """As far as the log is whole: of what is retained one after another by the head, of the rest by the log."""
+def test_the_live_lineage_equals_that_of_the_walk(job: CountedJob, tmp_path: Path) -> None:
+    """Up to the first compacted entry: retained checkpoints come from the head, older ones from the log."""
     thinned = CountedJob.with_epochs(tmp_path / "thinned", 1, {"last: 1": "last: 2"})
     thinned.master.create_savepoint("first")
     thinned.land(range(2, 7))
@@ -77,8 +77,8 @@ def test_the_live_line_is_told_as_the_walk_tells_it(job: CountedJob, tmp_path: P
             assert history.History(one.small.context).live(limit) == done[:limit]
 
 
-def test_a_page_reads_its_stretch_of_the_log_and_no_more(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However far back it begins."""
+def test_a_page_reads_only_its_range_of_the_log(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far back it starts."""
     last = pages_of(job.master, 2)[-2].following
     read: list[int] = []
 
@@ -96,7 +96,7 @@ def test_a_page_reads_its_stretch_of_the_log_and_no_more(job: CountedJob, monkey
 @pytest.mark.parametrize("limit", [1, 2, 50])
 @pytest.mark.parametrize("status", [None, *(one.value for one in CheckpointStatus)])
 @pytest.mark.parametrize("timeline", [None, "main"])
-def test_pages_of_some_checkpoints_together_tell_each_of_them_once(
+def test_all_filtered_pages_list_each_selected_checkpoint_once(
     job: CountedJob, limit: int, status: str | None, timeline: str | None
 ) -> None:
     pages = [job.master.history_page(limit, status=status, timeline=timeline)]
@@ -109,10 +109,10 @@ def test_pages_of_some_checkpoints_together_tell_each_of_them_once(
     ]
 
 
-def test_what_is_not_wanted_is_read_for_as_long_as_a_person_waits(
+def test_a_filtered_page_reads_a_limited_number_of_excluded_entries(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And of retained checkpoints the head tells all: however many epochs lie between them, no other entry is read."""
+    """Retained checkpoints come from the head, so no other entry is read, however far apart they are."""
     entries: set[str] = set()
 
     def note(operation: str, key: str) -> None:
@@ -130,7 +130,7 @@ def test_what_is_not_wanted_is_read_for_as_long_as_a_person_waits(
     assert len(pages) > 2 and [one.checkpoint_id for page in pages for one in page.checkpoints] == [7]
 
 
-def test_a_status_that_is_none_is_refused(job: CountedJob) -> None:
+def test_an_unknown_status_is_refused(job: CountedJob) -> None:
     with wording.raises(InvalidRequest):
         job.master.history_page(5, status="done")
 
@@ -140,6 +140,6 @@ def test_a_job_that_never_ran_has_an_empty_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("position", ["", "7", "x-1", "1-", "-1", "1-2-3", "٣-1"])
-def test_what_is_no_position_is_refused(job: CountedJob, position: str) -> None:
+def test_an_invalid_position_is_refused(job: CountedJob, position: str) -> None:
     with wording.raises(InvalidRequest):
         job.master.history_page(5, position)

@@ -24,7 +24,7 @@ EDIT = {"landing/*.csv": "landing/*", "max_files: 1": "max_files: 9"}
         ("newlines_in_values: false", {"compressed": 1}),
     ],
 )
-def test_large_objects_that_one_task_read_are_counted_by_why(
+def test_large_objects_read_by_one_task_are_counted_by_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, found: dict[str, int]
 ) -> None:
     monkeypatch.setattr(splits, "MAX_WHOLE_READ_BYTES", 100)

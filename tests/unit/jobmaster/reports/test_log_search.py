@@ -1,4 +1,4 @@
-"""What people ask of an old job is answered without walking its log (I6): by search, and by as much as is shown."""
+"""Reports about an old job search the log instead of walking it (I6), and read only what they show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MANY = 30
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
-    """Sixty epochs, of which the newest two are retained: the log of real transitions, and nothing else."""
+    """Sixty epochs, of which the newest two are retained: only the log of real transitions."""
     job = SparklessJob.create(tmp_path_factory.mktemp("old") / "job")
     log = StoredLog()
     for number in range(1, EPOCHS + 1):
@@ -82,8 +82,8 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
 
 
 @pytest.mark.long
-def test_what_was_given_up_among_many_that_are_retained_is_found_beside_them(tmp_path: Path) -> None:
-    """What is retained only says where to look first: whatever is named as that, the answer is the same."""
+def test_an_aborted_checkpoint_between_many_retained_ones_is_found(tmp_path: Path) -> None:
+    """Retained checkpoints only choose the start of the search. The result does not depend on them."""
     job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
     given_up = []
     for number in range(1, MANY + 1):
@@ -120,7 +120,7 @@ def compact(context: JobContext, up_to: int) -> None:
         context.store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
 
-def test_every_checkpoint_is_found_by_a_few_reads_and_told_as_the_walk_tells_it(old: SparklessJob) -> None:
+def test_every_checkpoint_is_found_by_a_few_reads_and_equals_that_of_the_walk(old: SparklessJob) -> None:
     master, versions = old.master, old.context.head().version
     walked = {one.checkpoint_id: one for one in master.list_checkpoints()}
     assert sorted(walked) == list(range(1, EPOCHS + 1)) and versions > 4 * EPOCHS
@@ -135,7 +135,7 @@ def test_every_checkpoint_is_found_by_a_few_reads_and_told_as_the_walk_tells_it(
 
 
 @pytest.mark.long
-def test_of_a_compacted_checkpoint_the_kept_facts_are_shown_and_that_the_rest_is_gone(
+def test_a_compacted_checkpoint_shows_its_remaining_facts_and_that_it_is_compacted(
     old: SparklessJob, tmp_path: Path
 ) -> None:
     job = copied(old, tmp_path / "job")
@@ -170,7 +170,7 @@ def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob
 
 
 @pytest.mark.long
-def test_list_and_history_read_as_much_as_they_show_and_say_that_there_is_more(old: SparklessJob) -> None:
+def test_list_and_history_read_only_what_they_show_and_report_that_there_is_more(old: SparklessJob) -> None:
     spec = str(old.folder / "config" / "small.yaml")
     versions = old.context.head().version
     for command, name, every in (("list", "checkpoints", EPOCHS), ("history", "events", versions)):

@@ -25,7 +25,7 @@ def epoch(number: int, **figures: object) -> EpochFigures:
 
 @pytest.mark.long
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
-def test_each_percentile_is_the_one_of_sql(values: list[int]) -> None:
+def test_each_percentile_equals_that_of_duckdb(values: list[int]) -> None:
     found = percentiles_of([epoch(number, rows_in=value) for number, value in enumerate(values)])
     assert list(found) == ["rows_in"]
     one, query = found["rows_in"], ", ".join(f"quantile_cont(v, {share})" for share in SHARES.values())
@@ -37,8 +37,8 @@ def test_each_percentile_is_the_one_of_sql(values: list[int]) -> None:
     assert [getattr(one, name) for name in SHARES] == pytest.approx(expected[2:])
 
 
-def test_what_an_epoch_does_not_have_is_not_counted() -> None:
-    """Phases are those of retained checkpoints; without epochs there is nothing to tell."""
+def test_missing_figures_of_epochs_are_not_counted() -> None:
+    """Only retained checkpoints have phases. Without epochs there are no percentiles."""
     epochs = [epoch(1, duration_ms=10), epoch(2, duration_ms=30, phases={"read_ms": 7, "gate_ms": None})]
     found = percentiles_of(epochs)
     assert {name: one.epochs for name, one in found.items()} == {"duration_ms": 2, "read_ms": 1}
@@ -46,7 +46,7 @@ def test_what_an_epoch_does_not_have_is_not_counted() -> None:
     assert percentiles_of([]) == {}
 
 
-def test_plot_has_them_of_the_epochs_that_it_draws(tmp_path: Path) -> None:
+def test_plot_prints_percentiles_of_the_epochs_that_it_draws(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, {"last: 1": "last: 9"})
     for number in range(4):
         job.land(f"{number}.csv", "k,v\n" + "1,a\n" * (number + 1))

@@ -1,4 +1,4 @@
-"""A published file was deleted: each command names the newest whole checkpoint, and a rollback to it repairs it."""
+"""After a published file was deleted, each command suggests a rollback to the newest intact checkpoint."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def suggested_rollback(outcome: Outcome) -> list[str]:
     return shlex.split(command)
 
 
-def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) -> None:
-    """The missing file is of checkpoint 2, and still of the head's table: only checkpoint 1 is whole."""
+def test_the_rollback_in_verify_status_and_read_repairs_the_job(job: CountedJob) -> None:
+    """The missing file was added by checkpoint 2 and is in the head's table, so only checkpoint 1 is intact."""
     delete_published(job, 2)
     for command in (["verify"], ["status"], ["read", "seen"]):
         refused = milepost(command[0], job.spec_path, *command[1:])
@@ -81,7 +81,7 @@ def test_what_verify_status_and_read_name_leads_to_a_whole_job(job: CountedJob) 
     assert alone.exit_code == 7, "asked for by its number, it is broken"
 
 
-def test_a_file_that_is_put_back_is_all_that_it_takes(job: CountedJob) -> None:
+def test_restoring_the_missing_file_is_sufficient(job: CountedJob) -> None:
     """Return the rollback that a message suggests first."""
     file = delete_published(job, 3)
     assert suggested_rollback(milepost("status", job.spec_path))[-1] == "2"
@@ -91,7 +91,7 @@ def test_a_file_that_is_put_back_is_all_that_it_takes(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
-def test_where_no_checkpoint_is_whole_the_empty_state_is_named(job: CountedJob) -> None:
+def test_if_no_checkpoint_is_intact_the_empty_state_is_suggested(job: CountedJob) -> None:
     delete_published(job, 1)
     told = milepost("status", job.spec_path)
     wording.matches("status", told.stdout + told.stderr)
@@ -123,7 +123,7 @@ def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monke
 
 
 def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Database, tmp_path: Path) -> None:
-    """They are the truth that the table is compared with, and going back needs them."""
+    """The table is compared with them, and a rollback needs them."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, IN_POSTGRES)
     staged = job.small.context.sink("table").store
     staged.delete([stat.key for stat in staged.list(f"_milepost/data/chk-{2:020d}/")])
@@ -135,8 +135,8 @@ def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Datab
     assert milepost("status", job.spec_path).exit_code == 0
 
 
-def test_a_sink_that_is_down_is_no_missing_file(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`status` says what it can: what cannot be asked for is not missing."""
+def test_an_unavailable_sink_does_not_count_as_a_missing_file(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` reports what it can read. An unreachable object is not missing."""
     url = job.small.context.sink("seen").store.config.url
     delete_published(job, 2)
     break_store(monkeypatch, url, Fault(at("list", "_milepost/data/"), Effect.UNAVAILABLE))

@@ -75,7 +75,7 @@ def test_a_checkpoint_says_which_versions_were_pinned_and_which_one_has_their_co
     assert run(job, "b.csv").static_sources["names"] == details, "the copy is still that of the first checkpoint"
 
 
-def test_status_says_how_old_it_is_and_whether_the_next_epoch_reads_another(job: SparklessJob) -> None:
+def test_status_reports_the_age_of_a_static_source_and_whether_it_changed(job: SparklessJob) -> None:
     name(job, "a.csv", "1,one\n", hours=5)
     before = job.master.status().static_sources["names"]
     assert (before.held, before.age_ms, before.changed, before.refused) == (None, None, False, None)
@@ -90,7 +90,7 @@ def test_status_says_how_old_it_is_and_whether_the_next_epoch_reads_another(job:
     assert run(job, "b.csv").static_sources["names"].copied_by == 2
 
 
-def test_a_static_source_that_is_gone_is_no_health_although_nothing_is_unread(job: SparklessJob) -> None:
+def test_a_deleted_static_source_is_not_healthy_although_nothing_is_unread(job: SparklessJob) -> None:
     path = name(job, "a.csv", "1,one\n", hours=5)
     run(job, "a.csv")
     path.unlink()
@@ -100,7 +100,7 @@ def test_a_static_source_that_is_gone_is_no_health_although_nothing_is_unread(jo
     assert status.static_sources["names"].held is not None
 
 
-def test_people_read_it_in_status_and_show_and_lint(job: SparklessJob) -> None:
+def test_status_show_and_lint_print_static_sources(job: SparklessJob) -> None:
     name(job, "a.csv", "1,one\n2,two\n", hours=5)
     spec = job.folder / "config" / "small.yaml"
     told = milepost("status", spec).stdout

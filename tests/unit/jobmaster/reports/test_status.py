@@ -1,4 +1,4 @@
-"""`status` says what is true and what to type: lag, what waits, what is stuck."""
+"""`status` reports lag, waiting and stuck work, with the command to run next."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_
 
 
 def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
-    """Nobody knows yet whether it can succeed."""
+    """It is unknown whether it can succeed."""
     job = SparklessJob.create(tmp_path)
     status = job.master.status()
     assert (status.exit_code, status.healthy) == (1, False)
@@ -63,7 +63,7 @@ def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
 
 
 def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emptied_is_not(tmp_path: Path) -> None:
-    """Its path may be a slip, and then nothing would ever be said; what was read may be moved away."""
+    """Its path may be mistyped, which nothing else would report. Objects that were read may be moved away."""
     job = SparklessJob.create(tmp_path)
     status = job.master.status()
     assert status.sources["rows"].never_any
@@ -79,7 +79,7 @@ def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emp
 
 
 def test_a_path_that_never_matched_is_not_healthy_although_an_epoch_completed(tmp_path: Path) -> None:
-    """An epoch without rows records where `start: latest` begins; nobody must take that for input."""
+    """An epoch without rows records the start of `start: latest`. That must not count as input."""
     job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
     spec = job.folder / "config" / "small.yaml"
     assert job.master.status(HOUR_MS).exit_code == 6, "also before the first epoch"
@@ -98,7 +98,7 @@ def test_a_path_that_never_matched_is_not_healthy_although_an_epoch_completed(tm
 
 
 def test_a_job_whose_spec_cannot_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
-    """The next run would be refused: after an edit, or after a way back to before another spec."""
+    """The next run would be refused, after an edit or after a rollback to a checkpoint of another spec."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     job.master.run(Session.cli(), SparklessRunner())
@@ -117,7 +117,7 @@ def test_a_job_whose_spec_cannot_continue_its_head_is_not_healthy(tmp_path: Path
 
 
 def test_a_moved_and_edited_spec_is_told_what_each_recorded_path_resolves_to(tmp_path: Path) -> None:
-    """A relative path is another place from another folder; what is pinned is its text."""
+    """A relative path resolves to another location from another folder. Its text is recorded."""
     job = SparklessJob.create(tmp_path / "project")
     job.land("a.csv")
     job.master.run(Session.cli(), SparklessRunner())
@@ -204,7 +204,7 @@ def test_a_source_without_event_time_is_not_checked_if_another_one_has_it(tmp_pa
 
 
 def test_a_completed_checkpoint_that_waits_for_its_sink_is_not_healthy(tmp_path: Path) -> None:
-    """I11: it is committed and nobody sees it; the next run publishes it."""
+    """I11: it is committed but not visible. The next run publishes it."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()
@@ -228,7 +228,7 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
 
 
 def test_a_local_file_is_restored_with_the_modification_time_in_the_message(tmp_path: Path) -> None:
-    """Its bytes alone are another version of it."""
+    """The same bytes with another time are another version."""
     job = SparklessJob.create(tmp_path)
     path = job.land("a.csv")
     job.epoch()
@@ -242,7 +242,7 @@ def test_a_local_file_is_restored_with_the_modification_time_in_the_message(tmp_
 
 
 def test_a_pending_checkpoint_with_an_expired_lease_is_reported(tmp_path: Path) -> None:
-    """I10: the next run sweeps it; until then nothing moves."""
+    """I10: the job makes no progress until the next run sweeps it."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     living = Session.cli()

@@ -1,4 +1,4 @@
-"""A checkpoint tells what each subtask of each source, operator and sink did; the files of its store say the same."""
+"""A checkpoint reports the work of each subtask per source, operator and sink, consistent with its files."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_of_subtasks_add_up_to_the_rows_of_the_epoch(job: SparklessJob, epo
 
 
 def test_operators_are_in_the_order_of_the_graph_and_sql_has_its_rows(job: SparklessJob) -> None:
-    """Each with its kind. SQL works in the tasks that read; Spark makes SQL over SQL one, and nobody counts between."""
+    """Each with its kind. SQL runs in the reading tasks. Spark merges SQL over SQL, so rows between are not counted."""
     report = shown(job, 1)
     kinds = {"small": "sql", "middle": "sql", "latest": "aggregate", "twice": "sql", "hourly": "window"}
     assert {uid: one.kind for uid, one in report.operators.items()} == kinds
@@ -156,7 +156,7 @@ def test_a_spread_is_minimum_median_and_maximum(job: SparklessJob) -> None:
 
 
 def test_the_report_of_an_epoch_that_has_just_run_reads_no_store(job: SparklessJob) -> None:
-    """What a run prints leaves out what must be asked for; the rest of the document is the same."""
+    """The output of a run omits what would need reads. The rest of the document is the same."""
     job.land("3-0.csv", "k,v,at\n1,x,2024-01-01 12:30:00\n")
     ran = to_json(job.master.run(Session.cli(), SparklessRunner(sql=True)))
     read = to_json(job.master.show(EPOCHS + 1))

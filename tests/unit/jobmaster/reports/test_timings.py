@@ -1,4 +1,4 @@
-"""Where an epoch's time goes: phases add up to it, each is measured once, and none of them can hurt the epoch."""
+"""Phases add up to an epoch's time, and no failure to measure affects the epoch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MS = st.integers(0, 10**5)
 
 @st.composite
 def attempts(draw: st.DrawFn) -> TaskTimes:
-    """Parts that follow one another, some time between them, and an upload beside them."""
+    """Consecutive parts with gaps, and a concurrent upload."""
     parts = {name: draw(MS) for name in ("restore_ms", "process_ms", "emit_ms", "sync_ms", "stage_ms", "async_wait_ms")}
     total_ms = sum(parts.values()) + draw(MS)
     where = {"level": draw(st.integers(0, 2)), "subtask": draw(st.integers(0, 3)), "started_ms": draw(MS)}
@@ -60,7 +60,7 @@ def test_the_time_of_a_job_is_divided_in_proportion_to_its_tasks() -> None:
 
 
 def test_machines_whose_clocks_differ_do_not_make_the_job_longer() -> None:
-    """By their own clocks the two tasks lie an hour apart; the job took 100 ms."""
+    """By their own clocks the two tasks are an hour apart. The job took 100 ms."""
     phases = divided([source(0, 60, 40), source(3_600_000, 60, 40)], 100)
     assert (phases["read"], phases["exchange"], phases["spark"]) == (60, 40, 0)
 
@@ -75,7 +75,7 @@ def test_the_phases_of_a_job_add_up_to_it(tasks: list[TaskTimes], job_ms: int) -
 
 
 def test_unmeasured_time_is_not_guessed() -> None:
-    """No task says when it ran: the job's time is Spark's, as a whole."""
+    """No task has a start time, so all of the job's time counts as Spark's."""
     timings = {"begin_ms": 5, "session_ms": 7, "job_ms": 400, "gate_ms": 30, "prepare_ms": 8}
     metadata = replace(decode_metadata(golden(), "golden"), timings=timings, tasks=())
     known = {"begin_ms": 5, "session_ms": 7, "spark_ms": 400, "gate_ms": 30, "prepare_ms": 8}
@@ -83,7 +83,7 @@ def test_unmeasured_time_is_not_guessed() -> None:
 
 
 def test_a_total_that_is_shorter_than_its_parts_has_no_other_phase() -> None:
-    """The commit was made by a machine whose clock is behind: nothing is cut to make the sum fit."""
+    """The clock of the committing machine is behind. No phase is shortened to make the sum fit."""
     metadata = decode_metadata(golden(), "golden")
     assert metadata.started_ms is not None
     phases = phases_of(metadata, (PostCommitTimes(metadata.started_ms + 1000, commit_ms=20),))
@@ -93,7 +93,7 @@ def test_a_total_that_is_shorter_than_its_parts_has_no_other_phase() -> None:
 
 
 def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
-    """What its run says of them is what is read of them afterwards, by anybody; the command prints them."""
+    """The run reports the same phases as later readers, and the command prints them."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     clock = StepClock()

@@ -1,4 +1,4 @@
-"""What upsert costs is said: bytes a day and kept, from what the newest epochs wrote, the schedule and retention."""
+"""The upsert cost is estimated from the newest epochs, the schedule and the retention."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_written_bytes_are_those_of_the_newest_epochs(job: CountedJob) -> None:
 
 
 def test_epochs_without_the_sink_do_not_count(job: CountedJob) -> None:
-    """A checkpoint goes on naming the table of a sink that is not in the spec any more."""
+    """A checkpoint still refers to the table of a sink that the spec no longer has."""
     sink = next(line for line in job.spec_path.read_text().splitlines(keepends=True) if "name: table," in line)
     job.edit(sink, "")
     job.run()
@@ -80,7 +80,7 @@ def test_the_schedule_determines_the_epochs_per_day(job: CountedJob, cron: str, 
 def test_without_a_schedule_the_triggers_determine_the_epochs_per_day(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where that took an hour at least: who tries a job out runs it more often than ever after."""
+    """Only if they span at least an hour: a person who tries a job runs it more often."""
     assert price_of(job).epochs_per_day is None and price_of(job).written_bytes_per_day is None
     monkeypatch.setattr(pace, "MIN_SPAN_MS", 1)
     price = price_of(job)
@@ -97,7 +97,7 @@ def test_stored_bytes_grow_with_the_number_of_retained_checkpoints(job: CountedJ
 
 
 def test_changelog_is_suggested_only_beyond_the_limit(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Much is written, and most of it for rows that did not change."""
+    """Much is written, mostly for unchanged rows."""
     assert price_of(job).advice is None
     monkeypatch.setattr(upsert_cost, "MUCH_BYTES", 1000)
     assert price_of(job).advice is None

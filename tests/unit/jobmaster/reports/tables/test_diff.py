@@ -1,4 +1,4 @@
-"""`milepost diff`: what changed between two checkpoints is what another engine finds in their tables."""
+"""`milepost diff` finds the same changes between two checkpoints as DuckDB."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("uid", ["totals", "lasts"])
 @pytest.mark.usefixtures("held")
 def test_changed_keys_equal_those_of_duckdb(job: ChangingJob, before: int, after: int, uid: str) -> None:
-    """Old and new values of every key that differs, whatever the schemas, the runs and the order of the two."""
+    """Old and new values of every differing key, whatever the schemas, runs and order of the two."""
     stored = "sums" if uid == "totals" else uid
     new = job.master.state_values(stored, after)
     old = job.master.state_values(stored, before) if before else new.schema.empty_table()
@@ -212,7 +212,7 @@ def test_the_command_prints_counts_tables_and_documents(job: ChangingJob, tmp_pa
 
 
 def test_rows_are_sorted_by_key_and_limited(job: ChangingJob) -> None:
-    """However many changed: what is left out is counted, and the counts are of all."""
+    """Rows beyond the limit are omitted but counted."""
     spec = job.folder / "config" / "small.yaml"
     told = milepost("diff", spec, "0", "2", "--json", "--limit", "7").document()["differences"]
     totals, rows = (next(item for item in told if item["name"] == name) for name in ("totals", "rows"))
@@ -235,7 +235,7 @@ def test_both_checkpoints_are_pinned_during_a_comparison(job: ChangingJob) -> No
 
 
 def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest is compared all the same. A table that is not published yet, or that the spec has moved, is read."""
+    """Everything else is compared. A table that is unpublished or moved in the spec is read."""
     job = ChangingJob.empty(tmp_path)
     monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
     sink = SINK.replace("../lake/sums", '"${env:LAKE}/sums"')

@@ -1,4 +1,4 @@
-"""A table is read as it was made, whatever the spec has said of it since."""
+"""A table is read as recorded, whatever the spec says now."""
 
 from __future__ import annotations
 

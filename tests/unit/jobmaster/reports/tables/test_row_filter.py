@@ -1,4 +1,4 @@
-"""A SQL predicate keeps the rows that it is true for, as another engine has it; what is not offered is refused."""
+"""A SQL predicate selects the same rows as in DuckDB. Unsupported syntax is refused."""
 
 from __future__ import annotations
 

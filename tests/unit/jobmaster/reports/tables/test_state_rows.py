@@ -1,4 +1,4 @@
-"""State that is read piece by piece is the state that a subtask restores, and two of them differ in the same rows."""
+"""State that is read in pieces equals the state that a subtask restores, alone and in comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large each state is, and how fast it grows: by the head, and the oldest checkpoint that is retained."""
+"""State sizes are those of the head, growth is since the oldest retained checkpoint."""
 
 from __future__ import annotations
 

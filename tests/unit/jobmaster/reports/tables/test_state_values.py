@@ -1,4 +1,4 @@
-"""State is read as what it means: results of aggregates by their names, times as times, nothing internal."""
+"""State is shown as aggregate results by name and as timestamps, without internal columns."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_each_checkpoint_is_read_by_its_own_spec(tmp_path: Path) -> None:
 
 
 def test_a_key_with_changed_state_and_equal_results_is_a_change(tmp_path: Path) -> None:
-    """What is compared is the state, not what is shown of it."""
+    """The stored state is compared, not its readable form."""
     job = SparklessJob.create(tmp_path, EDIT)
     spec = job.folder / "config" / "small.yaml"
     edit_spec(spec, {"{rows: count(*), sum_v: sum(v), mean: avg(v),": "{mean: avg(v),"})

@@ -1,4 +1,4 @@
-"""`verify` says of which tables it looked for nothing."""
+"""`verify` reports which tables it did not check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_table_of_a_dropped_sink_is_reported_and_is_no_damage(tmp_path: Path) 
 
 
 def test_a_damaged_older_checkpoint_of_the_live_timeline_is_an_error(tmp_path: Path) -> None:
-    """The job goes on from its head without it, but nobody can go back there."""
+    """The job continues from its head, but cannot be rolled back to that checkpoint."""
     job = CountedJob.with_epochs(tmp_path, 3)
     (described,) = (tmp_path / "store" / "small").glob(f"chk-{2:020d}/*/_metadata")
     described.write_bytes(b"torn")
