@@ -145,11 +145,14 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
     except InvalidRequest:  # a spec of another version cannot be compared
         return
     current = context.job.spec
-    recorded = {one.uid: _definition(one) for one in before.operators if isinstance(one, RowWiseSpec)}
+    recorded = {
+        operator.uid: _definition(operator) for operator in before.operators if isinstance(operator, RowWiseSpec)
+    }
     changes: list[tuple[str, str, str, str]] = [
-        (one.kind, one.uid, one.uid, "its SQL" if one.kind == "sql" else "how it looks up")
-        for one in current.operators
-        if isinstance(one, RowWiseSpec) and recorded.get(one.uid, _definition(one)) != _definition(one)
+        (operator.kind, operator.uid, operator.uid, "its SQL" if operator.kind == "sql" else "how it looks up")
+        for operator in current.operators
+        if isinstance(operator, RowWiseSpec)
+        and recorded.get(operator.uid, _definition(operator)) != _definition(operator)
     ]
     for name, source in current.sources.items():
         if name not in before.sources:
@@ -171,7 +174,7 @@ def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: Sourc
     Args:
         held: the recorded content of a static source. It states how that was read, whatever the spec said.
     """
-    orders = [[*one.columns, *one.partitions] for one in (before, now)]
+    orders = [[*source.columns, *source.partitions] for source in (before, now)]
     former, current = [[name for name in order if all(name in other for other in orders)] for order in orders]
     same = all(getattr(before, key) == getattr(now, key) for key in ("format", "columns", "partitions"))
     return former != current or (same and held is not None and held.read_as != read_as(now))
@@ -179,8 +182,8 @@ def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: Sourc
 
 def _tied_lookups(spec: JobSpec, source: str) -> str:
     """Return, as a clause, the lookups that break ties by the order of a static source's columns."""
-    lookups = [one for one in spec.operators if isinstance(one, LookupOperator)]
-    tied = [one.uid for one in lookups if one.dimension == source and one.order_by]
+    lookups = [operator for operator in spec.operators if isinstance(operator, LookupOperator)]
+    tied = [lookup.uid for lookup in lookups if lookup.dimension == source and lookup.order_by]
     return f", which breaks ties of {' and '.join(tied)}," if tied else ""
 
 

@@ -80,7 +80,7 @@ def migration_command(spec: JobSpec, sink: str) -> str:
 
 
 def _migration_step(spec: JobSpec, sink: str, recorded: TableAddress) -> str:
-    """Return, as a clause, the command that moves the table afterwards; "" if it cannot be moved."""
+    """Return, as a clause, the command that then moves the table; "" if it cannot be moved."""
     if not may_go(recorded.format, spec.sink(sink).format):
         return ""
     return f"; then, to move the table: {migration_command(spec, sink)}"

@@ -1,1 +1,1 @@
-"""One job, opened: its stores, its log, its code, who acts, and what it would read next."""
+"""An opened job: its stores, log, code, sessions and next input."""

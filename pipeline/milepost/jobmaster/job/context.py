@@ -131,7 +131,7 @@ class JobContext:
         """Return a sink of the spec, resolved.
 
         Args:
-            address: of the table, which the spec may not name (yet, or any more); None: the spec's.
+            address: of the table, which the spec may not name; None: the spec's.
         Raises: InvalidRequest: a referenced variable is not set.
         """
         if address is None or address == self.sink_address(name):
@@ -147,7 +147,7 @@ class JobContext:
         return self._staged_config(name) if path is None else self.job.store_config(self.job.url(path))
 
     def staged_files(self, name: str) -> ObjectStore:
-        """Return the store with the staged files of a database sink, which the spec need not have any more."""
+        """Return the store with the staged files of a database sink, which the spec may no longer have."""
         return self._sink_store(name, self._staged_config(name))
 
     def _staged_config(self, name: str) -> StoreConfig:

@@ -145,7 +145,7 @@ def acknowledged_task_times(
         subtasks: level and subtask of each.
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
-    attempts = [directory + attempts_prefix(*one) for one in subtasks]
+    attempts = [directory + attempts_prefix(*subtask) for subtask in subtasks]
     if not attempts:
         return ()
 
@@ -178,15 +178,15 @@ def collect_task_times(
     The last level sends its times with the acknowledgement. Other levels store them.
     """
     stored = acknowledged_task_times(
-        context, pending, [(one.level, one.subtask) for one in acknowledgements if not one.measured]
+        context, pending, [(ack.level, ack.subtask) for ack in acknowledgements if not ack.measured]
     )
-    return tuple(sorted((*stored, *_times_in(acknowledgements)), key=lambda one: (one.level, one.subtask)))
+    return tuple(sorted((*stored, *_times_in(acknowledgements)), key=lambda times: (times.level, times.subtask)))
 
 
 def _times_in(answers: Iterable[SubtaskAnswer]) -> tuple[TaskTimes, ...]:
     """Return the times that acknowledgements contain."""
-    texts = [one.measured for one in answers if isinstance(one, Acknowledgement) and one.measured]
-    return tuple(from_json(TaskTimes, one, "what a task measured") for one in texts)
+    texts = [answer.measured for answer in answers if isinstance(answer, Acknowledgement) and answer.measured]
+    return tuple(from_json(TaskTimes, text, "what a task measured") for text in texts)
 
 
 def store_task_times(context: JobContext, pending: PendingCheckpoint, answers: Iterable[SubtaskAnswer]) -> None:
@@ -196,8 +196,10 @@ def store_task_times(context: JobContext, pending: PendingCheckpoint, answers: I
     """
     directory = metrics_prefix(pending.checkpoint_id, pending.token)
 
-    def put(one: TaskTimes) -> None:
-        context.store.put(f"{directory}{attempts_prefix(one.level, one.subtask)}{one.attempt}{COMPLETE}", encode(one))
+    def put(times: TaskTimes) -> None:
+        context.store.put(
+            f"{directory}{attempts_prefix(times.level, times.subtask)}{times.attempt}{COMPLETE}", encode(times)
+        )
 
     try:
         parallel_map(context.store, put, _times_in(answers))

@@ -120,7 +120,7 @@ class SavepointDocument:
                 return f"{name} is {getattr(self, name)}, expected more than 0"
         if self.checkpoint_id >= MAX_CHECKPOINT_ID:
             return f"checkpoint {self.checkpoint_id} is out of bounds"
-        keys = [one.key for one in self.objects]
+        keys = [handle.key for handle in self.objects]
         if keys != sorted(set(keys)):
             return "its objects are not sorted, or one is listed twice"
         if METADATA_NAME not in keys:

@@ -78,7 +78,7 @@ def contents_to_read(context: JobContext, metadata: CheckpointMetadata, name: st
 
 
 def is_named_by_spec(context: JobContext, name: str, contents: TableContents) -> bool:
-    """Return whether the spec names the table of these contents; the spec may not have the sink any more."""
+    """Return whether the spec names the table of these contents; the spec may no longer have the sink."""
     return name in {sink.name for sink in context.spec.sinks} and is_job_table(context, name, contents)
 
 

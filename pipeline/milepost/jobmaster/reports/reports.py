@@ -69,7 +69,7 @@ class Reports:
     def month_cost(self) -> MonthCost | None:
         """Return the estimated cost per month as of the head; None without prices in the spec.
 
-        Also None if a retained checkpoint is damaged: reports go on without the figure, and `verify` finds the damage.
+        Also None if a retained checkpoint is damaged: reports omit the figure, and `verify` finds the damage.
         """
         if self._context.spec.prices is None:
             return None
@@ -83,7 +83,7 @@ class Reports:
     def upsert_prices(self) -> tuple[UpsertPrice, ...]:
         """Return the cost of each upsert table that is written by buckets, as of the head.
 
-        () if a retained checkpoint is damaged: callers go on without the figures, and `verify` finds the damage.
+        () if a retained checkpoint is damaged: callers omit the figures, and `verify` finds the damage.
         """
         from milepost.jobmaster.reports.cost.upsert_cost import upsert_prices
 
@@ -95,7 +95,7 @@ class Reports:
     def state_sizes(self) -> Mapping[str, StateSize]:
         """Return the size and growth of each state table at the head, by `uid` or `uid.table`.
 
-        {} if a retained checkpoint is damaged: callers go on without the figures, and `verify` finds the damage.
+        {} if a retained checkpoint is damaged: callers omit the figures, and `verify` finds the damage.
         """
         from milepost.jobmaster.reports.tables.state_sizes import state_sizes
 

@@ -259,8 +259,8 @@ def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: 
     if uid not in metadata.operators:
         return OperatorDetails(
             kind=kind,
-            rows_in=_sum(one.rows_in for one in own),
-            rows_out=_sum(one.rows_out for one in own),
+            rows_in=_sum(subtask.rows_in for subtask in own),
+            rows_out=_sum(subtask.rows_out for subtask in own),
             subtasks=own,
             spread=spreads(own),
         )
@@ -277,8 +277,8 @@ def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: 
         firing_watermark_us=item.firing_us,
         firing_watermark=watermark_text(item.firing_us),
         in_flight_bytes=item.in_flight_bytes,
-        alignment_ms=max((one.times.get("alignment_ms", 0) for one in own), default=None),
-        unaligned=any(one.unaligned for one in own),
+        alignment_ms=max((subtask.times.get("alignment_ms", 0) for subtask in own), default=None),
+        unaligned=any(subtask.unaligned for subtask in own),
         subtasks=own,
         spread=spreads(own),
     )
@@ -294,12 +294,12 @@ def _recreated(metadata: CheckpointMetadata) -> tuple[RecreationReport, ...]:
     measured = [(SubtaskKey(task.level, task.subtask), task.attempt) for task in metadata.tasks]
     return tuple(
         RecreationReport(
-            one.subtask.level, one.subtask.subtask, _nodes_of(metadata, one.subtask), one.attempts, int(one.base)
+            item.subtask.level, item.subtask.subtask, _nodes_of(metadata, item.subtask), item.attempts, int(item.base)
         )
-        for one in find_recreated_subtasks(measured, CheckpointId(metadata.base))
+        for item in find_recreated_subtasks(measured, CheckpointId(metadata.base))
     )
 
 
 def _nodes_of(metadata: CheckpointMetadata, task: SubtaskKey) -> tuple[str, ...]:
-    own = (one for one in metadata.shares if SubtaskKey(one.level, one.subtask) == task and one.kind != SINK)
-    return tuple(dict.fromkeys(one.node for one in own))
+    own = (share for share in metadata.shares if SubtaskKey(share.level, share.subtask) == task and share.kind != SINK)
+    return tuple(dict.fromkeys(share.node for share in own))

@@ -45,7 +45,7 @@ def version_of_trigger(
         retained: by id, ascending. The search starts right after the preceding one, where the trigger usually is.
     Raises: StateCorrupt, StoreUnavailable.
     """
-    at = bisect(retained, checkpoint_id, key=lambda one: one.checkpoint_id)
+    at = bisect(retained, checkpoint_id, key=lambda checkpoint: checkpoint.checkpoint_id)
     low, high = 1, newest if at == len(retained) else min(newest, retained[at].version)
     middle = min(retained[at - 1].version, high - 1) if at else (low + high) // 2
     while low < high:

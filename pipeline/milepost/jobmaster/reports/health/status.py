@@ -166,7 +166,7 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
         return Condition.EPOCH_FAILED, 1, f"{failed}: milepost run {job}"
     if status.spec_refused is not None:
         return Condition.SPEC_REFUSED, 1, f"{status.spec_refused}: milepost lint {job} says the way out"
-    refused = next((one.refused for one in status.static_sources.values() if one.refused is not None), None)
+    refused = next((source.refused for source in status.static_sources.values() if source.refused is not None), None)
     stopped = status.source_changed or status.bad_name or refused
     if stopped is not None:
         return Condition.INPUT_REFUSED, 1, stopped

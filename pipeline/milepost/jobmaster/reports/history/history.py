@@ -115,7 +115,7 @@ class History:
             for report in self._reports(walk):
                 full = len(found) >= limit or (not selected.all and begin.before - last.before >= _MAX_SKIPPED)
                 if full and walk.version < last.before:
-                    switches = tuple(one for one in walk.switches if one.version >= last.before)
+                    switches = tuple(switch for switch in walk.switches if switch.version >= last.before)
                     return HistoryPage(tuple(found), switches, str(last))
                 if report in selected:
                     found.append(report)
@@ -165,7 +165,7 @@ class History:
                 f"job {state.job} has no checkpoint {checkpoint_id}; the next one is {state.next_checkpoint_id}",
                 checkpoint_id=checkpoint_id,
             )
-        named = tuple(one.name for one in state.savepoints if one.checkpoint_id == checkpoint_id)
+        named = tuple(savepoint.name for savepoint in state.savepoints if savepoint.checkpoint_id == checkpoint_id)
         veto = report.veto
         shown = self._veto(veto) if isinstance(veto, ObjectHandle) else veto
         report = replace(report, savepoints=named, veto=shown)
@@ -192,7 +192,7 @@ class History:
             if retained not in timeline_ancestry(state, state.timeline()):
                 confirmed = frozenset(confirmations_after(self._context.log, retained, state.version))
             return _retained(state, retained, confirmed)
-        pending = next((one for one in _pending(state) if one.checkpoint_id == checkpoint_id), None)
+        pending = next((report for report in _pending(state) if report.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
             return pending
         log = self._context.log
@@ -208,7 +208,8 @@ class History:
         live = continues(state, done.timeline, done.checkpoint_id)
         if live is None:
             oldest = min(
-                (one.checkpoint_id for one in timeline_ancestry(state, state.timeline())), default=NO_CHECKPOINT
+                (ancestor.checkpoint_id for ancestor in timeline_ancestry(state, state.timeline())),
+                default=NO_CHECKPOINT,
             )
             live = descends_from(log, state.version, oldest, checkpoint_id)
         shown = done.sinks if live else confirmations_after(log, done, state.version)
@@ -290,7 +291,7 @@ def _aborted(entry: LoggedEvent | Tombstone, checkpoint_id: CheckpointId) -> Che
     if isinstance(entry, Tombstone):
         return compacted_report(entry, checkpoint_id)
     aborts = aborts_of(entry.event)
-    return next(aborted_report(one) for one in aborts if one.pending.checkpoint_id == checkpoint_id)
+    return next(aborted_report(abort) for abort in aborts if abort.pending.checkpoint_id == checkpoint_id)
 
 
 def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: Collection[str]) -> CheckpointReport:
@@ -301,7 +302,7 @@ def _retained(state: ManifestState, checkpoint: CompletedCheckpoint, confirmed: 
     """
     live = continues(state, checkpoint.timeline, checkpoint.checkpoint_id) is True
     shown = [sink for sink in checkpoint.sinks if live or sink in confirmed]
-    saved = any(one.checkpoint_id == checkpoint.checkpoint_id for one in state.savepoints)
+    saved = any(savepoint.checkpoint_id == checkpoint.checkpoint_id for savepoint in state.savepoints)
     kind = CheckpointKind.SAVEPOINT if saved else CheckpointKind.CHECKPOINT
     report = completed_report(checkpoint, CheckpointStatus.COMPLETED, shown)
     return replace(report, live=live, kind=kind.value)
@@ -364,7 +365,7 @@ def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
             "from_timeline": event.from_timeline,
             "from_head": int(event.from_head),
             "timeline": event.timeline,
-            "discarded": [int(one) for one in event.discarded],
+            "discarded": [int(checkpoint_id) for checkpoint_id in event.discarded],
             "sinks": list(event.sinks),
             "session_id": event.session_id,
             "reason": event.kind.value,

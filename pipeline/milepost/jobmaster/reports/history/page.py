@@ -63,7 +63,7 @@ ALL = HistoryFilter()
 
 def history_filter(status: str | None, timeline: str | None) -> HistoryFilter:
     """Return the filter for a status name and a timeline. Raises InvalidRequest: unknown status."""
-    names = [one.value for one in CheckpointStatus]
+    names = [status.value for status in CheckpointStatus]
     if status is not None and status not in names:
         raise InvalidRequest(f"{status!r} is no status of a checkpoint: {', '.join(names)}. Nothing was read.")
     return HistoryFilter(None if status is None else CheckpointStatus(status), timeline)
