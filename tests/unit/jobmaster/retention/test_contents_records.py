@@ -15,7 +15,7 @@ DAY_MS = 24 * 3_600_000
 
 @pytest.mark.long
 @pytest.mark.parametrize("max_records", [4, pytest.param(contents.MAX_RECORDS, marks=pytest.mark.deep)])
-def test_whatever_is_subsumed_between_them_two_kept_checkpoints_read_diff_and_go_back(
+def test_retained_checkpoints_stay_readable_whatever_is_subsumed_between_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_records: int
 ) -> None:
     """All between a savepoint's checkpoint and the head is subsumed and collected, over more than two foldings."""

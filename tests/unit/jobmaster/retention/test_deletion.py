@@ -43,7 +43,7 @@ class _LaterStore(HookedStore):
         return self.inner.clock_ms() + DAY_MS
 
 
-def test_what_a_losing_try_staged_is_deleted_at_the_commit_point(tmp_path: Path) -> None:
+def test_staged_files_of_a_fenced_attempt_are_deleted_at_the_commit_point(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()
@@ -70,7 +70,7 @@ def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None
     assert job.master.read("table").num_rows == 1
 
 
-def test_what_a_late_worker_stages_for_an_aborted_epoch_goes_with_its_garbage(tmp_path: Path) -> None:
+def test_files_staged_late_for_an_aborted_epoch_are_deleted_with_its_garbage(tmp_path: Path) -> None:
     """I9: the abort discards what is there; a worker that was still running may write afterwards."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
@@ -91,7 +91,7 @@ def test_what_a_late_worker_stages_for_an_aborted_epoch_goes_with_its_garbage(tm
     assert not any(prefix.startswith(checkpoint_prefix(pending.checkpoint_id)) for prefix in left)
 
 
-def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_something_of_it_is_carried_on(tmp_path: Path) -> None:
+def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_later_checkpoints_use_its_objects(tmp_path: Path) -> None:
     """The manifest value stays small, however many Spark attempts left measurements."""
     job = SparklessJob.create(tmp_path)
     for number in range(2):
@@ -156,7 +156,7 @@ def test_each_tier_of_the_spec_keeps_the_newest_of_its_intervals(
     assert sorted([*dropped, *kept]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_a_sink_has_committed_is_confirmed_although_the_subsumption_beside_it_is_refused(tmp_path: Path) -> None:
+def test_commits_are_confirmed_even_if_the_subsumption_in_the_same_transition_is_refused(tmp_path: Path) -> None:
     """I8, I11: a reader pins what was planned to go, between plan and transition: it stays; the fact is recorded."""
     job = SparklessJob.create(tmp_path)
     for name in ("1.csv", "2.csv"):
@@ -199,7 +199,7 @@ def test_no_subsumption_is_planned_alongside_commits_while_an_older_checkpoint_w
     assert subsume_old(job.context, session.session_id, plan) == (1, 2, 3)
 
 
-def test_a_replay_that_died_does_not_keep_what_is_newer_for_ever(
+def test_a_dead_backfill_does_not_block_newer_garbage_permanently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I8: all that is newer than a pending checkpoint is live; so one whose lease is over is swept on forks, too."""

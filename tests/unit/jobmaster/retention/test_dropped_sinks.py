@@ -65,7 +65,7 @@ def assert_shown(job: CountedJob, database: Database) -> None:
     assert dict(database.run("SELECT k, rows FROM public.totals")) == expected  # type: ignore[arg-type]
 
 
-def test_files_of_a_sink_that_left_stay_while_a_checkpoint_names_them_then_epochs_collect_them(
+def test_files_of_a_dropped_sink_are_retained_by_checkpoints_and_then_pruned(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I8: what the head carries on stays, and the sink that comes back goes on with it."""
@@ -83,7 +83,7 @@ def test_files_of_a_sink_that_left_stay_while_a_checkpoint_names_them_then_epoch
     assert_shown(job, database)
 
 
-def test_a_rollback_to_before_it_left_finds_its_files_when_it_is_back(
+def test_a_returning_sink_finds_its_files_after_a_rollback_to_before_it_was_dropped(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint is retained, so what it names is kept beside what is collected."""
@@ -100,7 +100,7 @@ def test_a_rollback_to_before_it_left_finds_its_files_when_it_is_back(
     assert len(database.run("SELECT k FROM public.totals")) == 9
 
 
-def test_a_sink_that_left_before_a_rollback_shows_the_head_when_it_is_back(
+def test_a_sink_dropped_before_a_rollback_shows_the_head_when_it_returns(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records and files of what its table shows until then are collected with what the rollback left."""
@@ -118,7 +118,7 @@ def test_a_sink_that_left_before_a_rollback_shows_the_head_when_it_is_back(
     assert_shown(job, database)
 
 
-def test_what_is_gone_of_a_sink_that_left_is_damage(job: CountedJob) -> None:
+def test_missing_files_of_a_dropped_sink_are_damage(job: CountedJob) -> None:
     """No rollback could bring its table back."""
     gone = sorted(needed(job))[0]
     job.small.context.store.delete([staged_files_prefix("table") + gone])
@@ -129,7 +129,7 @@ def test_what_is_gone_of_a_sink_that_left_is_damage(job: CountedJob) -> None:
     wording.matches("fsck", missing.where)
 
 
-def test_gc_lists_and_deletes_what_nothing_needs_of_a_sink_that_left(
+def test_gc_lists_and_deletes_unneeded_files_of_a_dropped_sink(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what an epoch staged that did not complete; in two phases, a grace period apart; nothing else goes."""

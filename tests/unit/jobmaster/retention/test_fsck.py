@@ -253,7 +253,7 @@ def _broken(plan: EpochPlan) -> None:
     raise StoreUnavailable("the epoch breaks after everything is written")
 
 
-def test_a_table_that_a_changed_path_leads_away_from_is_told_by_name_and_is_no_damage(tmp_path: Path) -> None:
+def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage(tmp_path: Path) -> None:
     """As `run` refuses it: its files lie where they were left, so nothing is missing; nothing is collected either."""
     job = job_with_epochs(tmp_path, 3)
     path = tmp_path / "config" / "small.yaml"

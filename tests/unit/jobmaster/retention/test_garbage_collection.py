@@ -119,7 +119,7 @@ def test_unreachable_objects_are_listed_now_and_deleted_once_listed_for_the_grac
     assert [kind for kind in kinds if kind.startswith("Garbage")] == ["GarbageDeleted", "GarbageListed"]
 
 
-def test_of_a_backlog_an_epoch_deletes_a_part_so_that_what_waits_is_bounded(
+def test_an_epoch_deletes_a_share_of_the_backlog_so_that_it_stays_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many subtasks leave how much in each epoch: else lists, which the manifest names, would only grow."""
@@ -195,7 +195,7 @@ def test_an_epoch_that_moves_the_head_during_the_walk_makes_it_walk_again(tmp_pa
     assert job.context.head().state.timeline().head == 4
 
 
-def test_a_head_that_never_rests_ends_the_collection_with_a_conflict(tmp_path: Path) -> None:
+def test_a_head_that_keeps_moving_ends_the_collection_with_a_conflict(tmp_path: Path) -> None:
     job, strays = job_with_strays(tmp_path)
     job.land("pending.csv")
     session = Session.cli()
@@ -316,7 +316,7 @@ def test_what_is_not_the_jobs_own_is_never_deleted(tmp_path: Path) -> None:
     assert outside.exists()
 
 
-def test_what_a_killed_probe_left_goes_after_the_grace_period(tmp_path: Path) -> None:
+def test_files_of_a_killed_probe_are_deleted_after_the_grace_period(tmp_path: Path) -> None:
     """A probe may be running now; nothing refers to its objects, so they need not be listed first."""
     job, _ = job_with_strays(tmp_path)
     key = f"{PROBE_PREFIX}0123/created"
@@ -328,7 +328,7 @@ def test_what_a_killed_probe_left_goes_after_the_grace_period(tmp_path: Path) ->
     assert key not in stored(job)
 
 
-def test_what_dead_tokens_staged_at_a_sink_goes_through_the_sinks_own_abort(tmp_path: Path) -> None:
+def test_staged_files_of_dead_tokens_are_deleted_by_the_sinks_own_abort(tmp_path: Path) -> None:
     """I9, I14: after the garbage entry is forgotten a late worker stages again; the log proves that it lost."""
     job, _ = job_with_strays(tmp_path)
     job.land("aborted.csv")

@@ -129,7 +129,7 @@ def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_ch
     assert files(job, "seen") == needed(job, "seen")
 
 
-def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_looks(
+def test_pruning_costs_few_requests_and_runs_once_per_grace_period(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two small tables and two retained checkpoints; an epoch right after asks the tables nothing for this."""
@@ -151,7 +151,9 @@ def test_a_look_costs_a_few_requests_and_only_the_first_epoch_of_a_grace_period_
     assert [call for call in calls if call[1].startswith(OWN)] == []
 
 
-def test_a_job_that_keeps_one_checkpoint_looks_no_oftener(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_retains_one_checkpoint_prunes_no_more_often(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What an epoch subsumes with its sinks' confirmation is gone when it comes to the look."""
     listings: list[str] = []
 
@@ -186,7 +188,7 @@ def is_prune_write(operation: str, key: str) -> bool:
 
 
 @pytest.mark.parametrize("moments", [("before", "after"), pytest.param(("after", "before"), marks=pytest.mark.deep)])
-def test_killed_around_any_of_its_writes_a_look_is_finished_by_the_next(
+def test_a_scan_killed_around_any_write_is_finished_by_the_next_one(
     prepared: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moments: tuple[str, str]
 ) -> None:
     """I8: what is listed and absent is forgotten later; what is unlisted and present is listed later."""
@@ -234,7 +236,7 @@ def kill_at(nth: int) -> Hook:
 
 
 @pytest.mark.parametrize("operation", ["get", "put", "delete"])
-def test_a_table_that_cannot_be_looked_at_never_fails_the_epoch_and_is_pruned_by_the_next(
+def test_a_table_that_cannot_be_read_never_fails_the_epoch_and_is_pruned_later(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     at_hour(monkeypatch, HOURS * 8)
@@ -272,7 +274,7 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
 
 
-def test_what_a_rollback_left_goes_with_the_last_checkpoint_that_could_bring_it_back(
+def test_files_of_discarded_checkpoints_are_pruned_with_the_last_checkpoint_that_needs_them(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.land([8])
@@ -301,7 +303,7 @@ def needed_now(job: CountedJob, sink: str) -> set[str]:
     return {file.key for file in table.files(table.position().contents)}
 
 
-def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
+def test_nothing_is_pruned_while_a_sink_has_yet_to_follow_a_switch(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: somebody may be about to let the table show what only the switch's checkpoint needs."""
@@ -324,7 +326,7 @@ def test_while_a_sink_has_yet_to_follow_a_switch_nothing_of_any_table_goes(
     assert_whole(job)
 
 
-def test_a_table_that_another_life_of_the_job_has_moved_on_is_kept_whole(
+def test_a_table_that_another_copy_of_the_job_has_moved_is_not_pruned(
     prepared: CountedJob, job: CountedJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A copy of the job's storage knows nothing of the checkpoints that the other one retains."""
@@ -419,7 +421,7 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
         job.master.verify(deep=False)
 
 
-def test_a_list_that_names_what_is_needed_takes_nothing_of_it(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_needed_files_in_a_garbage_list_are_not_deleted(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list is no authority: whoever deletes proves again that nothing needs the file."""
     free = listed(job, "table")
     forged = TableGarbageList(1, 0, tuple(sorted(files(job, "table"))))
@@ -459,7 +461,7 @@ def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come
 
 
 @pytest.mark.parametrize("who", ["a leader", "gc"])
-def test_a_damaged_list_is_told_stops_no_other_and_what_it_names_is_judged_and_listed_anew(
+def test_a_damaged_garbage_list_is_reported_and_its_files_are_listed_again(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     """It proves no age: its files get the whole grace period again. Nobody deletes what he does not understand."""

@@ -139,7 +139,7 @@ def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Pa
     assert job.master.fsck().exit_code == 0
 
 
-def test_an_epoch_collects_what_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_deletes_expired_vetoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody typing `gc`: once per grace period, with the tables."""
     job = vetoed(tmp_path)
     file = job.folder / "store" / "small" / veto_key(2)

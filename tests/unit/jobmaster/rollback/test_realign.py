@@ -44,7 +44,7 @@ def restore_older_state(job: CountedJob, heads: int = 2) -> None:
         head.unlink()
 
 
-def test_a_table_that_a_failover_took_back_is_refused_and_realigned(job: CountedJob) -> None:
+def test_a_table_reset_by_a_failover_is_refused_and_realigned(job: CountedJob) -> None:
     restore_older_state(job)
     with wording.raises(InvalidRequest):
         job.run_one()
@@ -59,7 +59,7 @@ def test_a_table_that_a_failover_took_back_is_refused_and_realigned(job: Counted
     assert job.master.fsck().exit_code == 0
 
 
-def test_of_a_table_that_another_engine_changed_no_number_of_rows_is_claimed(tmp_path: Path) -> None:
+def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path: Path) -> None:
     """It said `9 -> 9 rows` of a table from which a DELETE had taken all, as what the job had left there."""
     delta = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
     job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
@@ -162,7 +162,7 @@ def records(job: CountedJob, checkpoint: CompletedCheckpoint) -> tuple[ObjectHan
     return job.small.context.metadata(checkpoint).tables["seen"].records
 
 
-def test_while_an_epoch_runs_nothing_is_realigned(job: CountedJob) -> None:
+def test_a_realignment_is_refused_while_an_epoch_runs(job: CountedJob) -> None:
     restore_older_state(job)
     plan = job.master.plan_realign("seen")
     assert not isinstance(job.master.trigger(Session.cli()), NothingToDo)

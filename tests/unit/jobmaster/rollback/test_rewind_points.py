@@ -86,7 +86,7 @@ def test_a_job_that_has_never_run_has_no_points(tmp_path: Path) -> None:
     assert CountedJob.create(tmp_path / "job").master.rewind_points() == []
 
 
-def test_only_the_newest_are_told_when_so_many_are_asked_for(job: CountedJob) -> None:
+def test_a_limit_returns_only_the_newest_points(job: CountedJob) -> None:
     assert [one.checkpoint_id for one in job.master.rewind_points(3)] == [10, 9, 8]
 
 
@@ -102,7 +102,7 @@ def test_what_the_spec_has_dropped_is_not_undone_and_what_does_not_fit_is_told(j
     wording.matches("plan", sorted(limits))
 
 
-def test_a_point_that_cannot_be_read_says_why_and_the_others_stay(job: CountedJob) -> None:
+def test_an_unreadable_point_has_its_error_and_the_others_are_listed(job: CountedJob) -> None:
     """As the plan refuses it, by the same type; of a head that cannot be read the way back stays open."""
     state = job.small.context.head().state
     keys = {int(one.checkpoint_id): one.metadata.key for one in state.checkpoints}

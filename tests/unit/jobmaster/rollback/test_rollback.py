@@ -218,7 +218,7 @@ def test_the_plan_says_when_the_spec_does_not_fit_the_target(job: CountedJob) ->
         ("2999-01-01", InvalidRequest),
     ],
 )
-def test_what_is_no_retained_checkpoint_is_refused_and_changes_nothing(
+def test_a_target_that_is_not_retained_is_refused_and_changes_nothing(
     job: CountedJob, to: str | int, error: type[Exception]
 ) -> None:
     version = job.small.context.head().version
@@ -238,7 +238,7 @@ def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None
 
 
 @pytest.mark.long
-def test_a_lease_that_lives_is_busy_unless_it_is_taken_over_and_then_its_session_is_fenced(job: CountedJob) -> None:
+def test_a_live_lease_refuses_a_rollback_unless_taken_over_which_fences_its_session(job: CountedJob) -> None:
     job.land([6])
     session = Session.cli()
     pending = job.small.trigger(session)
@@ -431,7 +431,7 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     assert job.master.fsck().exit_code == 0
 
 
-def test_an_epoch_that_the_rollback_gave_up_is_no_failure_of_the_timeline_that_follows(job: CountedJob) -> None:
+def test_an_epoch_aborted_by_a_rollback_does_not_count_as_a_failure(job: CountedJob) -> None:
     """What failed was left on purpose: the job is not unhealthy until an epoch fails again."""
     job.land([6])
     job.master.trigger(Session.cli())

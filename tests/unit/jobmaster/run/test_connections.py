@@ -12,7 +12,7 @@ from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
-def test_one_use_case_goes_by_one_look_at_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_use_case_reads_a_connection_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever edits it meanwhile must not make an epoch of two stores."""
     edit = {"storage: ../store\n": "storage: s3://jobs\nstore: {conn_id: lake}\n", "../lake": "s3://lake"}
     job = SparklessJob.create(tmp_path, edit)

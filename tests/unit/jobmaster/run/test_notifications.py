@@ -100,7 +100,7 @@ def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_
     assert job.epoch() == ["complete 4", "subsumed 3"]
 
 
-def test_a_rollback_tells_of_the_checkpoint_that_it_goes_back_to(tmp_path: Path) -> None:
+def test_a_rollback_notifies_subtasks_of_its_target(tmp_path: Path) -> None:
     """The timeline that was left is not told of: its checkpoints are neither aborted nor subsumed."""
     job = ListeningJob(tmp_path)
     spec = tmp_path / "config" / "small.yaml"
@@ -119,7 +119,7 @@ def test_a_listener_that_fails_declines_the_epoch_with_its_line(tmp_path: Path) 
     assert job.job.context.head().state.timeline().head == 1
 
 
-def test_a_method_whose_name_is_nearly_one_that_is_told_is_refused(tmp_path: Path) -> None:
+def test_a_method_named_almost_like_a_notification_is_refused(tmp_path: Path) -> None:
     """As Flink calls it; it would wait for ever."""
     job = ListeningJob(tmp_path, {"def notify_complete": "def notify_checkpoint_complete"})
     with wording.raises(InvalidRequest):

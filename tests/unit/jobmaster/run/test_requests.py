@@ -49,7 +49,7 @@ def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
     return lambda phase: requests(one_step.get(phase.split(":")[0], phase))
 
 
-def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
+def test_an_empty_epoch_of_a_running_process_sends_few_requests_and_starts_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One request says that the head is the same, beside it one lists each source; the data plane is not called."""
@@ -65,7 +65,7 @@ def test_an_empty_epoch_of_a_running_process_asks_little_and_starts_nothing(
     assert len(runner.plans) == 3
 
 
-def test_an_empty_epoch_of_a_fresh_process_asks_little_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_epoch_of_a_fresh_process_sends_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a scheduler's task, once the stores are known to keep the rules: it also reads the head, its metadata, and
     what the source has consumed, which is at most 8 runs."""
     job, runner = three_files(tmp_path)
@@ -78,7 +78,7 @@ def test_an_empty_epoch_of_a_fresh_process_asks_little_too(tmp_path: Path, monke
     assert len(requests.asked) - len(consumed) <= EMPTY, requests.told()
 
 
-def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_sends_no_more_requests_than_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Per step, in a process that has run one before. More than this needs a reason and a new figure here."""
     job, runner = three_files(tmp_path)
     requests = count_requests(monkeypatch)
@@ -95,7 +95,7 @@ def test_an_epoch_asks_no_more_than_it_did(tmp_path: Path, monkeypatch: pytest.M
     assert all(key.startswith("manifest/") for key in read_back), "of what it wrote, an epoch reads the head alone"
 
 
-def test_what_another_session_wrote_is_seen_at_once(tmp_path: Path) -> None:
+def test_a_cached_head_is_replaced_when_another_session_writes(tmp_path: Path) -> None:
     """I1: a head that is kept in memory is one that the store's listing still calls the newest."""
     job, runner = three_files(tmp_path)
     one, other = job.master, job.master

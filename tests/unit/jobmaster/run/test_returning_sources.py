@@ -51,7 +51,7 @@ def positions(job: LawJob, checkpoint_id: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("ends", ["read", "rolled back"])
-def test_a_source_that_was_away_is_read_on_from_where_it_was(job: LawJob, ends: str) -> None:
+def test_a_returning_source_continues_from_its_position(job: LawJob, ends: str) -> None:
     """Over several epochs without it, and after a rollback to a checkpoint of when it was away, or had not left."""
     for number in range(2):
         land(job, number)
@@ -73,7 +73,7 @@ def test_a_source_that_was_away_is_read_on_from_where_it_was(job: LawJob, ends: 
     assert job.master.read(FEED).num_rows == 4 * 2
 
 
-def test_the_law_finds_a_source_that_is_read_twice_and_one_that_is_not_read(job: LawJob) -> None:
+def test_the_law_detects_a_source_read_twice_and_one_never_read(job: LawJob) -> None:
     """Who judges must be judged first."""
     land(job, 1)
     job.run()

@@ -55,7 +55,7 @@ def table(job: SparklessJob) -> dict[str, bytes]:
 @pytest.mark.parametrize("is_local", [True, False], ids=["directory", "bucket"])
 @pytest.mark.parametrize("there", ["nothing", "reserved", "known"])
 @pytest.mark.parametrize("taken_by", TAKERS)
-def test_a_checkpoint_that_is_taken_at_once_touches_no_table(
+def test_a_checkpoint_taken_over_right_after_its_grant_touches_no_table(
     taken_by: Callable[[JobMaster, int], None],
     there: str,
     is_local: bool,

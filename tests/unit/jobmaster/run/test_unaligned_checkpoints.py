@@ -29,7 +29,7 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def test_what_was_left_in_flight_is_unaligned_and_what_was_not_is_aligned(tmp_path: Path) -> None:
+def test_a_checkpoint_is_unaligned_exactly_if_rows_are_in_flight(tmp_path: Path) -> None:
     job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
     job.land("a", rows_table(range(0, 600_000, 10_007), 0))
     for left in (True, False):
