@@ -1,4 +1,4 @@
-"""The DAGs that Airflow sees: `<job>__epoch`, and those with a form, for each YAML file right in the config folder."""
+"""Create the DAGs `<job>__epoch` and `<job>__operate` for each YAML file directly in the config folder."""
 
 from __future__ import annotations
 

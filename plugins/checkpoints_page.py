@@ -1,7 +1,7 @@
-"""The Checkpoints page, where Airflow looks for plugins.
+"""The plugin with Milepost's pages, for an Airflow without an installed Milepost package.
 
-An installed Milepost offers it by an entry point. Airflow takes one plugin per name, and reports a second one as an
-import error: here it is offered only where no entry point does that.
+An installed Milepost registers the plugin by an entry point. Airflow reports a second plugin of the same name as an
+import error, so this file registers it only if there is no entry point.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Airflow's Connections, as its secrets backends have them."""
+"""Read Airflow Connections."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def airflow_connection(conn_id: str) -> Connection:
-    """Return a Connection of Airflow, which from then on masks its secrets in the logs of this process.
+    """Return an Airflow Connection. Airflow then masks its secrets in the logs of this process.
 
-    Raises: EnvironmentUnusable: Airflow has none of this id, or what it has cannot be read.
+    Raises: EnvironmentUnusable: the Connection does not exist, or cannot be read.
     """
     from airflow.sdk import Connection as AirflowConnection
     from airflow.sdk.exceptions import AirflowNotFoundException
@@ -26,7 +26,7 @@ def airflow_connection(conn_id: str) -> Connection:
 
 
 async def async_airflow_connection(conn_id: str) -> Connection:
-    """Return a Connection of Airflow to the triggerer, whose loop must not wait. Raises as `airflow_connection`."""
+    """Do the same as `airflow_connection` without blocking the event loop of the triggerer."""
     from airflow.sdk import Connection as AirflowConnection
     from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -37,11 +37,11 @@ async def async_airflow_connection(conn_id: str) -> Connection:
 
 
 def from_airflow(connection: AirflowConnection) -> Connection:
-    """Return what a Connection of Airflow holds. Raises EnvironmentUnusable: it cannot be read."""
+    """Convert an Airflow Connection. Raises EnvironmentUnusable: it cannot be read."""
     names = ("conn_type", "host", "port", "schema", "login", "password", "extra")
     try:
         return connection_of(connection.conn_id, {name: getattr(connection, name) for name in names})
-    except ValueError as problem:  # it quotes nothing of what the Connection holds
+    except ValueError as problem:  # the message contains no values of the Connection
         raise _unusable(connection.conn_id, f"cannot be read: {problem}") from None
 
 

@@ -1,8 +1,8 @@
-"""The scheduler imports once what tasks import, before its LocalExecutor forks what runs them.
+"""Import the modules of tasks in the scheduler, before its LocalExecutor forks the task processes.
 
-A task of an epoch works for tenths of a second, and took longer to import what it works with. A fork has it already,
-and shares its memory; so it is with all that a process finds out once: what plugins there are, and how records are
-read. Where tasks begin in processes of their own (Celery, Kubernetes) nothing is imported ahead.
+A task of an epoch takes tenths of a second, less than its imports. A forked process has the modules already and shares
+their memory. The same holds for other per-process work: the list of plugins, and the codecs of records. Executors that
+start new processes (Celery, Kubernetes) do not benefit, so nothing is imported there.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from airflow.sdk.configuration import conf
 log = logging.getLogger(__name__)
 
 OFF = "MILEPOST_NO_PRELOAD"
-"""Set to anything in the scheduler's environment: each task imports what it needs, as without a fork."""
+"""Environment variable of the scheduler that switches the preload off, whatever its value."""
 
 _OWN = "milepost"
 _HOME = Path(__file__).resolve().parents[1]
-_LEFT_OUT = ("__main__", "airflow.page", "airflow.preload", "cli", "spark.local", "spark.worker", "testing")
-"""Modules and rooms of ours that no task of an epoch uses."""
+_EXCLUDED = ("__main__", "airflow.page", "airflow.preload", "cli", "spark.local", "spark.worker", "testing")
+"""Our modules and packages that no task of an epoch uses."""
 
 _LIBRARIES = (
     "pandas",
@@ -37,23 +37,23 @@ _LIBRARIES = (
     "grpc._channel",
     "sqlglot.dialects.spark",
 )
-"""What is imported within functions, by us or by other libraries."""
+"""Modules that functions import lazily, in our code or in libraries."""
 
 _SCHEDULER = "airflow.cli.commands.scheduler_command"
 _TASK = "TaskRunnerMarker"
 
 
 class Preload:
-    """The listener: Airflow tells it when a scheduler starts, and when the process of a task does."""
+    """Listener for the start of a scheduler and of a task process."""
 
     def __init__(self) -> None:
         self._sources: frozenset[tuple[str, int, int]] | None = None
 
     @hookimpl
     def on_starting(self, component: object) -> None:
-        """Import, in a scheduler that will fork; in a task, let go of modules whose sources have changed since.
+        """Preload in a scheduler that forks. In a task, discard our modules if their sources have changed.
 
-        A task runs the code that lies on the disk when it starts, and records that code's hash (I13).
+        A task runs the code that is on disk when it starts, and records the hash of that code (I13).
         """
         if type(component).__name__ == _TASK:
             if self._sources is not None and self._sources != frozenset(_sources()):
@@ -64,37 +64,37 @@ class Preload:
 
 
 def preload() -> None:
-    """Import what tasks import, as far as it is installed; nothing that fails keeps a scheduler from its work."""
+    """Import the installed modules that tasks need. An error never stops the scheduler."""
     for name in (*_modules(), *_LIBRARIES):
-        _tried(partial(import_module, name))
-    _tried(_warm_up_jobs)
-    _tried(_know_asset_uris)
-    _tried(_know_plugins)
-    _tried(_know_records)
+        _attempt(partial(import_module, name))
+    _attempt(_warm_up_jobs)
+    _attempt(_load_asset_handlers)
+    _attempt(_load_plugins)
+    _attempt(_prepare_codecs)
 
 
 def forget() -> None:
-    """Have this process import our modules anew."""
+    """Remove our modules, so that this process imports them again."""
     for name in [name for name in sys.modules if name.partition(".")[0] == _OWN]:
         del sys.modules[name]
 
 
-def _tried(step: Callable[[], object]) -> None:
+def _attempt(step: Callable[[], object]) -> None:
     try:
         step()
-    except ImportError as problem:  # of an extra that is not installed; a task that needs it says so
-        log.debug("not ready ahead of the tasks: %s: %s", step, problem)
-    except Exception as problem:  # noqa: BLE001 - whatever a library raises: a task that needs it says what is wrong
-        log.warning("not ready ahead of the tasks, which do it anew each: %s: %r", step, problem)
+    except ImportError as error:  # an extra that is not installed; a task that needs it reports that
+        log.debug("not preloaded: %s: %s", step, error)
+    except Exception as error:  # noqa: BLE001 - a library may raise anything; a task that needs it reports the error
+        log.warning("not preloaded, so each task does it itself: %s: %r", step, error)
 
 
 def _modules() -> Iterator[str]:
     """Yield the names of our modules."""
-    left_out = tuple(f"{_OWN}.{name}" for name in _LEFT_OUT)
+    excluded = tuple(f"{_OWN}.{name}" for name in _EXCLUDED)
     for path, _, _ in sorted(_sources()):
         parts = (_OWN, *Path(path).relative_to(_HOME).with_suffix("").parts)
         name = ".".join(parts).removesuffix(".__init__")
-        if not name.startswith(left_out):
+        if not name.startswith(excluded):
             yield name
 
 
@@ -104,32 +104,32 @@ def _warm_up_jobs() -> None:
     warm_up()
 
 
-def _know_asset_uris() -> None:
-    """Have Airflow find out who knows the URIs of assets: it asks every provider there is."""
+def _load_asset_handlers() -> None:
+    """Make Airflow load the handlers of asset URIs, for which it searches every provider."""
     from airflow.sdk import Asset
 
     Asset("s3://bucket/key")
 
 
-def _know_plugins() -> None:
-    """Have Airflow load the plugins of tasks, whose listeners each of them asks for: it looks at every package."""
+def _load_plugins() -> None:
+    """Make Airflow load plugins and their listeners, for which it searches every installed package."""
     from airflow.sdk.listener import get_listener_manager
 
     get_listener_manager()
 
 
-def _know_records() -> None:
-    """Find out from types how records are read and written, which is half of what a short task works."""
+def _prepare_codecs() -> None:
+    """Build the codecs of our records from their types, which takes half the time of a short task."""
     from milepost.codec.records import prepare_codec
 
     ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == _OWN]
     for kind in {kind for module in ours for kind in vars(module).values() if isinstance(kind, type)}:
         if is_dataclass(kind):
-            _tried(partial(prepare_codec, kind))
+            _attempt(partial(prepare_codec, kind))
 
 
 def _forks() -> bool:
-    """Whether the tasks of this scheduler begin as copies of it."""
+    """Return whether this scheduler forks its task processes."""
     import multiprocessing
 
     local = any("LocalExecutor" in name for name in conf.get("core", "executor").split(","))
@@ -138,7 +138,7 @@ def _forks() -> bool:
 
 
 def _sources() -> Iterator[tuple[str, int, int]]:
-    """Yield path, size and time of change of each source of ours."""
+    """Yield path, size and modification time of each of our source files."""
     folders = [str(_HOME)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:

@@ -1,6 +1,8 @@
-"""Parsed specs are kept by the hash of text and code: Airflow parses DAG files all the time, and for every task.
+"""Cache of parsed specs on disk, because Airflow parses DAG files continuously and for every task.
 
-A disposable cache: what is not kept, or cannot be, is made again.
+The cache may be deleted at any time. One file per spec path holds the last result and its key:
+
+    key = sha256(code hash, sqlglot version, path, text); a change of any of them is a miss
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ParsedSpec:
-    """What is kept of a spec.
+    """The cached result of parsing a spec.
 
     Attributes:
-        key: hex SHA-256 of all that it follows from. problem: what `lint` says against its graph; "" for nothing.
-        spec: the validated spec as JSON text: canonical JSON would sort its columns. spec_hash: as that of the job.
+        key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
+        spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
     """
 
     key: str
@@ -42,33 +44,33 @@ class ParsedSpec:
 
 
 def parsed_spec(path: Path) -> LoadedJob:
-    """Return the job of a spec file whose graph `lint` accepts: its SQL, columns, types, and what follows what.
+    """Return the job of a spec file with a valid graph, from the cache if possible.
 
-    What is not kept is made: a parser of YAML and one of SQL are imported, no engine and no user code.
+    A miss imports the parsers of YAML and SQL, but no engine and no user code.
 
     Raises:
-        InvalidRequest: all problems, with file and line.
+        InvalidRequest: the spec or its graph is not valid; the message has all problems, with file and line.
     """
     text = read_spec(path)
-    key, file = _key(path, text), _file(path)
-    kept = _kept(file, key)
-    if kept is None:
-        kept = _parsed(key, text, path)
-        _keep(file, kept)
-    if kept.problem:
-        raise InvalidRequest(kept.problem)
-    job = from_spec(JobSpec.model_validate(json.loads(kept.spec)), kept.spec_hash, text, path)
+    key, file = _key(path, text), _cache_file(path)
+    cached = _load(file, key)
+    if cached is None:
+        cached = _parse(key, text, path)
+        _store(file, cached)
+    if cached.problem:
+        raise InvalidRequest(cached.problem)
+    job = from_spec(JobSpec.model_validate(json.loads(cached.spec)), cached.spec_hash, text, path)
     check_placement(job)
     return job
 
 
 def cached_job_name(path: Path) -> str | None:
-    """Return the job's name in a spec file, where what it follows from is kept; nothing of it is checked."""
+    """Return the job name of a spec file, if its result is cached. Does not validate the spec."""
     try:
-        kept = _kept(_file(path), _key(path, read_spec(path)))
+        cached = _load(_cache_file(path), _key(path, read_spec(path)))
     except InvalidRequest:
         return None
-    return None if kept is None else str(json.loads(kept.spec)["name"])
+    return None if cached is None else str(json.loads(cached.spec)["name"])
 
 
 def _key(path: Path, text: str) -> str:
@@ -80,8 +82,8 @@ def _sqlglot() -> str:
     return version("sqlglot")
 
 
-def _parsed(key: str, text: str, path: Path) -> ParsedSpec:
-    """Return what is to be kept. Raises InvalidRequest: a spec that is not valid is looked at each time."""
+def _parse(key: str, text: str, path: Path) -> ParsedSpec:
+    """Parse a spec for the cache. Raises InvalidRequest: the spec is not valid, which is not cached."""
     job, problem = from_text(text, path), ""
     try:
         job.graph()
@@ -91,8 +93,8 @@ def _parsed(key: str, text: str, path: Path) -> ParsedSpec:
     return ParsedSpec(key, problem, spec, job.spec_hash)
 
 
-def _file(spec: Path) -> Path | None:
-    """Return where a spec is kept, one file per spec; None: this user has no folder of its own."""
+def _cache_file(spec: Path) -> Path | None:
+    """Return the cache file of a spec; None if this user has no private cache folder."""
     try:
         folder = private_cache() / "specs"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -102,18 +104,18 @@ def _file(spec: Path) -> Path | None:
     return folder / f"{hashlib.sha256(os.fsencode(spec)).hexdigest()[:32]}.json"
 
 
-def _kept(file: Path | None, key: str) -> ParsedSpec | None:
-    """Return what is kept under a key; None: nothing is, or nothing that can be read."""
+def _load(file: Path | None, key: str) -> ParsedSpec | None:
+    """Return the cached result for a key; None if there is none, or it cannot be read."""
     if file is None:
         return None
     try:
-        kept = decode(ParsedSpec, file.read_bytes(), "kept spec")
+        cached = decode(ParsedSpec, file.read_bytes(), "cached spec")
     except (OSError, StateCorrupt):
         return None
-    return kept if kept.key == key else None
+    return cached if cached.key == key else None
 
 
-def _keep(file: Path | None, parsed: ParsedSpec) -> None:
+def _store(file: Path | None, parsed: ParsedSpec) -> None:
     if file is None:
         return
     with contextlib.suppress(OSError):  # it is parsed again next time

@@ -1,4 +1,4 @@
-"""`milepost`: the group of commands, and the one place that turns an exception into an exit code."""
+"""The `milepost` command group, and the mapping of exceptions to exit codes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from milepost.jobspec.values.suggestions import nearest
 
 @contextlib.contextmanager
 def _without_errno() -> Iterator[None]:
-    """Keep a broken pipe from Typer, which ends the process with exit code 1 where the error's number is EPIPE."""
+    """Hide the errno of a broken pipe from Typer, which exits with code 1 on EPIPE."""
     try:
         yield
     except BrokenPipeError as error:
-        raise BrokenPipeError("the reader of the output is gone") from error
+        raise BrokenPipeError("the reader of the output has exited") from error
 
 
 class MilepostGroup(TyperGroup):
-    """Resolves commands, and ends the process with the exit code that the outcome asks for."""
+    """Resolves commands, and exits with the code of the outcome."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
@@ -56,7 +56,7 @@ class MilepostGroup(TyperGroup):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands below the headings of `_GROUPS`; those of a group in a group have none."""
+        """Write the commands below the headings of `_GROUPS`. Commands of a nested group have no headings."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
@@ -68,7 +68,7 @@ class MilepostGroup(TyperGroup):
 
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any
-    ) -> Any:  # standalone_mode is ours: the exit code is decided here
+    ) -> Any:  # always standalone_mode=False, because this method decides the exit code
         words = list(sys.argv[1:] if args is None else args)
         options = words[: words.index("--")] if "--" in words else words
         output = Output(json="--json" in options, verbose="-v" in options or "--verbose" in options)
@@ -78,13 +78,13 @@ class MilepostGroup(TyperGroup):
         try:
             result = super().main(words, "milepost", standalone_mode=False, obj=output, **extra)
             code = result if isinstance(result, int) else 0
-            if code == INTERRUPTED:  # the library turns Ctrl-C into this code, and says nothing
+            if code == INTERRUPTED:  # Typer turns Ctrl-C into this code without a message
                 code = report(KeyboardInterrupt(), output, reads=only_reads(words))
         except NoArgsIsHelpError as error:
             error.show()
             code = 2
         except UsageError as error:
-            # pydantic, by which the library parses, says what kind of error it met before it says the error
+            # Typer parses with pydantic, which puts the kind of error before its message.
             code = usage(error.format_message().replace(": Value error, ", ": ", 1), _usage_hint(error), output)
         except ClickException as error:
             code = usage(error.format_message(), "", output)
@@ -93,7 +93,7 @@ class MilepostGroup(TyperGroup):
         except typer.Exit as done:
             code = done.exit_code
         except BrokenPipeError:
-            # The reader of our output went away, as `| head` does: nothing is wrong, and nobody is left to tell.
+            # The reader of our output has exited, as in `milepost … | head`. This is not an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 0
         except CheckpointError as error:
@@ -107,16 +107,16 @@ class MilepostGroup(TyperGroup):
 
 def _usage_hint(error: UsageError) -> str:
     path = error.ctx.command_path if error.ctx is not None else "milepost"
-    usage = f"`{path} --help` shows how it is used."
+    usage = f"`{path} --help` shows its usage."
     if not isinstance(error, MissingParameter) or error.param is None or error.ctx is None:
         return usage
-    there = [one.value for one in error.param.shell_complete(error.ctx, "")]
-    more = f", and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-    return f"there is {', '.join(there[:_NAMED])}{more}; {usage}" if there else usage
+    choices = [completion.value for completion in error.param.shell_complete(error.ctx, "")]
+    more = f", and {len(choices) - _MAX_CHOICES} more" if len(choices) > _MAX_CHOICES else ""
+    return f"choose from {', '.join(choices[:_MAX_CHOICES])}{more}; {usage}" if choices else usage
 
 
-_NAMED = 20
-"""Of what could have been typed where a word is missing: so many are shown."""
+_MAX_CHOICES = 20
+"""Most values that a hint lists for a missing argument."""
 
 
 _HELP_WIDTH = 61
@@ -138,8 +138,8 @@ _SETTINGS: dict[str, Any] = {
 app = typer.Typer(**_SETTINGS)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"milepost {__version__}")
         raise typer.Exit
 
@@ -152,7 +152,7 @@ def _root(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Options that every command takes too."""
+    """Options that every command also accepts."""
 
 
 _READING = (jobs, checkpoints, show, health, data, diff, plot, runbook)
@@ -167,7 +167,7 @@ _GROUPS = {
 
 
 def _register() -> None:
-    """Add all commands, each below its heading."""
+    """Register all commands, each below its heading."""
     for heading, modules in _GROUPS.items():
         for module in modules:
             module.register(app)
@@ -181,29 +181,29 @@ _register()
 
 
 def only_reads(words: Sequence[str]) -> bool:
-    """Return whether a command line asks for a report, or for a plan that changes nothing."""
-    asked = _asked(words)
+    """Return whether a command line changes nothing: a report, or a rollback with `--dry-run`."""
+    name = _command_name(words)
     reading = {module.__name__ for module in _READING}
-    named = (one.callback for one in app.registered_commands if _name(one) == asked)
-    return any(act is not None and act.__module__ in reading for act in named) or (
-        asked == "rollback" and "--dry-run" in words
+    callbacks = (command.callback for command in app.registered_commands if _name(command) == name)
+    return any(callback is not None and callback.__module__ in reading for callback in callbacks) or (
+        name == "rollback" and "--dry-run" in words
     )
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """Return the group with the command alone that a command line names: to build them all takes as long as to run one.
+    """Return a group with only the command that a command line names, because building all of them takes long.
 
-    Where it names none, as for help, or none that there is, the group is whole.
+    Without a command, as for help, or with an unknown one, return the complete group.
     """
-    asked = _asked(words)
-    alone = typer.Typer(**_SETTINGS)
-    alone.registered_callback = app.registered_callback
-    alone.registered_commands = [one for one in app.registered_commands if _name(one) == asked]
-    alone.registered_groups = [one for one in app.registered_groups if one.name == asked]
-    return alone if alone.registered_commands or alone.registered_groups else app
+    name = _command_name(words)
+    single = typer.Typer(**_SETTINGS)
+    single.registered_callback = app.registered_callback
+    single.registered_commands = [command for command in app.registered_commands if _name(command) == name]
+    single.registered_groups = [group for group in app.registered_groups if group.name == name]
+    return single if single.registered_commands or single.registered_groups else app
 
 
-def _asked(words: Sequence[str]) -> str | None:
+def _command_name(words: Sequence[str]) -> str | None:
     return next((word for word in words if not word.startswith("-")), None)
 
 

@@ -147,7 +147,7 @@ def test_a_broken_spec_takes_no_valid_job_its_name(folder: Path) -> None:
     assert BROKEN_TAG not in dags["good__epoch"].tags
 
 
-def test_a_mended_spec_has_its_own_dags_again(folder: Path) -> None:
+def test_a_corrected_spec_has_its_own_dags_again(folder: Path) -> None:
     write(folder, "bad", sql="SELECT")
     assert "bad__broken" in job_dags(folder)
     write(folder, "bad")

@@ -183,7 +183,7 @@ def test_a_spec_that_lint_refuses_shows_as_broken_with_file_line_and_problem(tmp
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_lint_is_asked_once_per_text_and_again_when_what_was_kept_is_lost(
+def test_a_text_is_linted_once_and_again_after_the_cache_is_lost(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, refused: bool
 ) -> None:
     asked: list[str] = []
@@ -230,7 +230,7 @@ def test_a_job_is_scheduled_by_the_messages_of_a_queue(tmp_path: Path) -> None:
     assert dags["woken__epoch"].params["until_caught_up"] is True, "no message starts a run for what an epoch leaves"
 
 
-def test_times_may_stand_beside_events(tmp_path: Path) -> None:
+def test_a_schedule_may_combine_times_and_events(tmp_path: Path) -> None:
     """Airflow drops the events of a paused DAG, and a run that found another session's lease is over."""
     write(tmp_path, "both", "schedule: {sqs: 'https://queue/landing', cron: '@hourly', timezone: Europe/Berlin}\n")
     schedule = job_dags(tmp_path)["both__epoch"].schedule
@@ -244,7 +244,7 @@ def test_a_broken_job_leaves_the_messages_of_its_queue_where_they_are(tmp_path: 
     assert job_dags(tmp_path)["woken__epoch"].schedule is None
 
 
-def test_a_kept_spec_is_what_the_file_says_down_to_what_it_leaves_out(tmp_path: Path) -> None:
+def test_a_cached_spec_equals_the_file_including_omitted_keys(tmp_path: Path) -> None:
     path = write(tmp_path, "flights", SCHEDULE, AIRFLOW)
     loaded = load_job(path)
     for job in (parsed_spec(path), parsed_spec(path)):
@@ -261,7 +261,7 @@ def test_a_task_makes_its_own_dag_alone(tmp_path: Path, monkeypatch: pytest.Monk
         assert list(job_dags(tmp_path)) == [dag_id]
 
 
-def test_without_a_folder_for_parsed_specs_lint_is_asked_each_time(
+def test_without_a_cache_folder_a_spec_is_linted_each_time(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.parent.mkdir(parents=True)

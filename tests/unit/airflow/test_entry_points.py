@@ -109,7 +109,7 @@ def entry_points() -> list[str]:
 
 
 @pytest.mark.parametrize("module", [*entry_points(), "milepost.airflow.dags"])
-def test_what_every_process_of_airflow_loads_brings_nothing_but_itself(module: str, libraries: Path) -> None:
+def test_the_plugin_module_imports_nothing_heavy(module: str, libraries: Path) -> None:
     """Scheduler, workers and triggerer load each entry point: the server alone ever shows a page."""
     ran = run_installed("-c", EACH, module, path=(REPOSITORY / "pipeline", libraries), environment={})
     assert ran.returncode == 0, ran.stderr

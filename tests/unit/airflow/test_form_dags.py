@@ -85,14 +85,14 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("name", FORM)
-def test_airflow_refuses_of_a_field_another_type_and_an_unknown_word_alone(dags: dict[str, DAG], name: str) -> None:
+def test_airflow_refuses_only_wrong_types_and_unknown_choices(dags: dict[str, DAG], name: str) -> None:
     good, bad, untyped = FORM[name]
     assert [value for value in [*good, *bad] if refuses(dags["small__operate"], name, value)] == []
     assert [value for value in untyped if not refuses(dags["small__operate"], name, value)] == []
 
 
 @pytest.mark.parametrize("name", [name for name, (_, bad, _) in FORM.items() if bad])
-def test_what_else_cannot_be_meant_the_first_task_refuses_by_the_name_and_title_of_its_field(
+def test_the_first_task_refuses_other_invalid_values_by_field_name_and_title(
     dags: dict[str, DAG], tmp_path: Path, name: str
 ) -> None:
     job = load_job(tmp_path / "config" / "small.yaml")
@@ -104,7 +104,7 @@ def test_what_else_cannot_be_meant_the_first_task_refuses_by_the_name_and_title_
         assert re.fullmatch(told, refusal(job, name, value)), (value, refusal(job, name, value))
 
 
-def test_each_field_without_a_list_of_words_says_itself_what_it_takes(tmp_path: Path, dags: dict[str, DAG]) -> None:
+def test_each_field_without_choices_has_a_rule(tmp_path: Path, dags: dict[str, DAG]) -> None:
     """None has what Airflow's dialog would refuse without a reason."""
     job = load_job(tmp_path / "config" / "small.yaml")
     for act in ACTS.values():
@@ -130,14 +130,14 @@ def test_each_dag_of_a_job_leads_to_its_job(dags: dict[str, DAG], monkeypatch: p
         jobs_on_the_page("small__other")
 
 
-def test_the_form_runs_only_when_asked_and_several_acts_at_once(dags: dict[str, DAG]) -> None:
+def test_the_operate_dag_has_no_schedule_and_allows_concurrent_runs(dags: dict[str, DAG]) -> None:
     """Nobody who has to abort wants to find the DAG paused, or behind a plan that waits for its approval."""
     dag = dags["small__operate"]
     assert (dag.schedule, dag.is_paused_upon_creation) == (None, False)
     assert dag.max_active_runs > 1
 
 
-def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(dags: dict[str, DAG]) -> None:
+def test_a_plan_is_shown_before_the_act_and_approved_once(dags: dict[str, DAG]) -> None:
     dag = dags["small__operate"]
     assert [task.task_id for task in dag.topological_sort()] == ["plan", "approve", "act", "reconcile"]
     approve = dag.get_task("approve")
@@ -146,7 +146,7 @@ def test_a_plan_is_shown_before_anything_is_done_and_nobody_is_asked_twice(dags:
     assert dag.get_task("reconcile").trigger_rule == "all_success"
 
 
-def test_what_a_plan_says_is_never_markup() -> None:
+def test_the_text_of_a_plan_is_never_markup() -> None:
     """DESIGN 9: text from data is escaped."""
     shown = as_markdown(["sink <b>: 3 -> 1 rows", "`[x](javascript:alert(1))`", "**"])
     assert shown == "* `sink <b>: 3 -> 1 rows`\n* `'[x](javascript:alert(1))'`\n* `**`"

@@ -61,7 +61,7 @@ def left(monkeypatch: pytest.MonkeyPatch, values: dict[tuple[str, str], Any]) ->
     monkeypatch.setattr(XCom, "get_one", get_one)
 
 
-def test_a_failed_run_is_told_by_a_real_notifier_in_the_words_of_the_spec(
+def test_a_real_notifier_reports_a_failed_run_with_the_text_of_the_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec_of(tmp_path)
@@ -86,7 +86,7 @@ def test_a_failed_run_is_told_by_a_real_notifier_in_the_words_of_the_spec(
     )
 
 
-def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_path: Path) -> None:
+def test_both_dags_of_a_job_notify_and_a_job_without_notifiers_does_not(tmp_path: Path) -> None:
     spec_of(tmp_path / "one")
     SparklessJob.create(tmp_path / "two")
     assert [len(dag.on_failure_callback) for dag in job_dags(tmp_path / "one" / "config").values()] == [1, 1]
@@ -103,7 +103,7 @@ def test_both_dags_of_a_job_tell_and_a_job_that_says_nothing_tells_nobody(tmp_pa
     ],
     ids=["no module", "no notifier", "unknown argument", "raises"],
 )
-def test_a_notifier_that_cannot_be_made_shows_in_its_own_job_alone(
+def test_an_invalid_notifier_breaks_only_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notifier: str, arguments: str, why: str
 ) -> None:
     """As a spec that is not valid does: seen when DAGs are parsed, not when a run has failed and nobody hears of it."""
@@ -130,7 +130,7 @@ def test_a_notifier_that_cannot_be_made_shows_in_its_own_job_alone(
         "{to: '${env:TO}'}",
     ],
 )
-def test_a_secret_stands_in_no_argument(tmp_path: Path, arguments: str) -> None:
+def test_notifier_arguments_contain_no_secrets(tmp_path: Path, arguments: str) -> None:
     with wording.raises(InvalidRequest) as refused:
         load_job(spec_of(tmp_path, SMTP, arguments))
     assert "abc" not in refused.value.message

@@ -112,15 +112,13 @@ def test_a_scheduler_that_forks_has_imported_what_tasks_import(scheduler: dict[s
     assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]
 
 
-def test_a_fork_has_found_out_what_plugins_there_are_and_how_records_are_read(
-    scheduler: dict[str, Any], triggerer: dict[str, Any]
-) -> None:
+def test_a_fork_has_the_plugins_and_codecs(scheduler: dict[str, Any], triggerer: dict[str, Any]) -> None:
     """Both are found out once per process, of which an epoch has six; where nothing is done ahead, by the task."""
     assert (scheduler["plugins"], scheduler["records"]) == (1, 0)
     assert triggerer["plugins"] == 0 and triggerer["records"] > 0
 
 
-def test_a_triggerer_imports_nothing_ahead(triggerer: dict[str, Any]) -> None:
+def test_a_triggerer_preloads_nothing(triggerer: dict[str, Any]) -> None:
     assert_nothing_is_imported_ahead(triggerer["modules"])
 
 
@@ -129,12 +127,12 @@ def test_a_triggerer_imports_nothing_ahead(triggerer: dict[str, Any]) -> None:
     [pytest.param({"AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}, marks=pytest.mark.deep), {OFF: "1"}],
     ids=["another executor", "switched off"],
 )
-def test_no_other_scheduler_imports_anything_ahead(settings: dict[str, str], tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_fork_preloads_nothing(settings: dict[str, str], tmp_path: Path) -> None:
     report = told(REPORT + PRINTED, "scheduler", tmp_path, **settings)
     assert_nothing_is_imported_ahead(report["modules"])
 
 
-def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(scheduler: dict[str, Any]) -> None:
+def test_a_task_runs_the_code_that_is_on_disk_when_it_starts(scheduler: dict[str, Any]) -> None:
     """An edited clone, or a new version, is not run as a mixture with what the scheduler had imported before."""
     (unchanged, first), (forgotten, second) = scheduler["tasks"]
     assert unchanged > 100 and forgotten == 0
@@ -142,7 +140,7 @@ def test_a_task_runs_the_code_that_lies_on_the_disk_when_it_starts(scheduler: di
 
 
 @pytest.mark.parametrize(("raised", "told"), [(ImportError("of an extra"), False), (RuntimeError("it broke"), True)])
-def test_what_is_not_ready_ahead_is_told_unless_it_is_not_installed(
+def test_a_failed_preload_is_logged_unless_the_module_is_not_installed(
     caplog: pytest.LogCaptureFixture, raised: Exception, told: bool
 ) -> None:
     """Each task does it anew then, and nobody would know why tasks are slow."""
@@ -150,6 +148,6 @@ def test_what_is_not_ready_ahead_is_told_unless_it_is_not_installed(
     def step() -> None:
         raise raised
 
-    preload._tried(step)
+    preload._attempt(step)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any(str(raised) in message for message in warnings) is told

@@ -23,7 +23,7 @@ from milepost_testkit.processes.processes import free_ports
 from tests.unit.airflow.test_task_group import spec_of, team_dag
 
 
-def test_everything_that_the_provider_names_is_there() -> None:
+def test_everything_that_the_provider_names_exists() -> None:
     info = get_provider_info()
     hooks = {one["connection-type"]: import_string(one["hook-class-name"]) for one in info["connection-types"]}
     assert {(hook.conn_type, hook.hook_name) for hook in hooks.values()} == {

@@ -57,7 +57,7 @@ DONE: dict[str, Any] = {
     ],
     ids=["ran", "idle", "held", "vetoed", "unpublished", "planned", "rejected", "rolled back"],
 )
-def test_a_run_is_told_in_one_line(dag_id: str, failed: bool, left: XComs, named: list[str]) -> None:
+def test_a_run_is_summarized_in_one_line(dag_id: str, failed: bool, left: XComs, named: list[str]) -> None:
     facts = run_facts(dag_id, failed, left)
     assert facts.job == "flights" and "\n" not in facts.line and all(one in facts.line for one in named)
     wording.matches("run_facts", facts.line)
@@ -92,7 +92,7 @@ def test_a_run_whose_tasks_left_nothing_says_so() -> None:
 @pytest.mark.parametrize(
     ("behind_ms", "lag"), [(0, "0 ms"), (-5, "0 ms"), (120_000, "2 min"), (436_568_820_000, "5,052 d 21 h")]
 )
-def test_how_far_an_epoch_was_behind_is_told_in_two_units_at_most(tmp_path: Path, behind_ms: int, lag: str) -> None:
+def test_the_lag_of_an_epoch_has_at_most_two_units(tmp_path: Path, behind_ms: int, lag: str) -> None:
     job, kept = SparklessJob.create(tmp_path), []
 
     def change(metadata: CheckpointMetadata) -> CheckpointMetadata:
@@ -112,7 +112,7 @@ def test_nothing_is_read_of_other_dags() -> None:
     assert xcom_keys("nightly") == []
 
 
-def test_a_note_keeps_what_somebody_wrote_and_has_one_line_of_ours() -> None:
+def test_a_note_keeps_text_of_others_and_has_one_line_of_ours() -> None:
     ours = "milepost: "
     first = with_line("ask ann", "checkpoint 41 failed")
     assert first == f"{ours}checkpoint 41 failed\n\nask ann"

@@ -36,7 +36,7 @@ def as_text(spec: JobSpec) -> str:
     return json.dumps(spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
-def test_a_kept_spec_has_its_columns_in_the_order_of_the_file(path: Path) -> None:
+def test_a_cached_spec_has_its_columns_in_the_order_of_the_file(path: Path) -> None:
     for job in (parsed_spec(path), parsed_spec(path)):
         assert list(job.spec.sources["rows"].columns) == ["k", "z", "a", "t"]
         assert as_text(job.spec) == as_text(load_job(path).spec)

@@ -72,7 +72,7 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
     assert [extra["checkpoint_id"] for _, extra in run.outlets.emitted] == [1]
 
 
-def test_the_one_task_that_publishes_takes_all_that_is_left_and_is_skipped_when_nothing_is(
+def test_an_unmapped_notify_publishes_all_sinks_and_is_skipped_without_any(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cleared `complete_checkpoint` of a published epoch leaves nothing; what was no list of sinks is refused."""
@@ -101,7 +101,7 @@ def run_up_to_validate(job: SparklessJob) -> InProcessRun:
     return run
 
 
-def test_what_validate_left_of_an_older_try_is_not_said_of_the_one_that_is_completed(
+def test_a_validate_result_of_an_older_try_does_not_apply_to_the_completed_one(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only `run_epoch` was cleared, or `validate` was cleared and marked as a success: its XCom is of another token."""
@@ -130,7 +130,7 @@ def test_what_validate_left_of_an_older_try_is_not_said_of_the_one_that_is_compl
         {"checkpoint_id": 8, "timeline": "main", "token": 3, "unrecorded": NOTHING},
     ],
 )
-def test_what_somebody_made_of_what_validate_left_commits_nothing_and_validate_makes_it_anew(
+def test_an_edited_validate_result_commits_nothing_and_validate_can_be_rerun(
     left: object, job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
@@ -146,7 +146,7 @@ def test_what_somebody_made_of_what_validate_left_commits_nothing_and_validate_m
     assert [one.status for one in job.master.list_checkpoints()] == ["completed"]
 
 
-def test_what_run_epoch_left_unrecorded_is_on_the_bill_once_however_often_the_tasks_after_it_are_tried(
+def test_unrecorded_requests_of_run_epoch_are_billed_once_despite_retries(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory is asked by no request: what is handed on is all there is."""
@@ -162,7 +162,7 @@ def test_what_run_epoch_left_unrecorded_is_on_the_bill_once_however_often_the_ta
     }
 
 
-def test_a_validate_that_was_marked_as_a_success_by_hand_keeps_nothing_from_its_commit(
+def test_a_validate_that_was_marked_successful_by_hand_does_not_block_the_commit(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It left nothing: whom `complete_checkpoint` acts for is what `run_epoch` left."""
@@ -217,7 +217,7 @@ def test_a_spec_with_a_schedule_is_refused_for_the_dag_has_one(job: SparklessJob
         team_dag(spec)
 
 
-def test_a_spec_that_is_not_there_or_not_valid_is_an_error_of_the_dag_file(job: SparklessJob) -> None:
+def test_a_missing_or_invalid_spec_is_an_error_of_the_dag_file(job: SparklessJob) -> None:
     with wording.raises(NotFound):
         team_dag(Path("jobs/small.yaml"))
     spec_of(job).write_text("name: small\nstorages: x\n")
@@ -225,7 +225,7 @@ def test_a_spec_that_is_not_there_or_not_valid_is_an_error_of_the_dag_file(job: 
         team_dag(spec_of(job))
 
 
-def test_a_relative_spec_begins_at_the_folder_of_the_dag_file(tmp_path: Path) -> None:
+def test_a_relative_spec_path_is_relative_to_the_folder_of_the_dag_file(tmp_path: Path) -> None:
     SparklessJob.create(tmp_path)
     file = tmp_path / "ours.py"
     file.write_text(

@@ -49,7 +49,7 @@ def aborted(tmp_path: Path, rounds: list[str | None]) -> ScheduledTaskInstance:
     return instance
 
 
-def test_the_other_leaf_is_skipped_only_when_the_scheduler_has_marked_it(tmp_path: Path) -> None:
+def test_the_leaf_is_skipped_only_after_the_scheduler_has_marked_it(tmp_path: Path) -> None:
     """Skipped before, the scheduler's round that had read it would write `upstream_failed` over the skip."""
     assert aborted(tmp_path, [None, None, "upstream_failed"]).seen == [None, None, "upstream_failed"]
 
@@ -58,7 +58,7 @@ def test_a_second_try_of_the_abort_finds_the_leaf_skipped(tmp_path: Path) -> Non
     assert aborted(tmp_path, ["skipped"]).seen == ["skipped"]
 
 
-def test_a_scheduler_that_stands_still_does_not_hold_the_run(
+def test_an_idle_scheduler_does_not_block_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(skip_leaf, "PATIENCE_S", 0.0)

@@ -1,6 +1,6 @@
-"""The DAGs of a job, made from its spec. What a DAG file imports is named here.
+"""Create the DAGs of a job from its spec. DAG files import the names below.
 
-Airflow looks only into files that say `airflow` and `dag`: `from milepost.airflow.dags import load_jobs` says both.
+Airflow parses only files that contain `airflow` and `dag`. `from milepost.airflow.dags import load_jobs` has both.
 """
 
 from __future__ import annotations

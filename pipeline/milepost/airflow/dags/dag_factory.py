@@ -1,7 +1,7 @@
-"""The DAG factory makes a job's two DAGs from its spec: the epochs, and what a person asks for.
+"""Create a job's two DAGs from its spec: `<job>__epoch` and `<job>__operate`.
 
-It runs whenever Airflow parses DAG files: nothing heavy is imported, no store is asked, no user code is loaded. What
-`lint` says of a spec takes parsers of YAML and SQL, so it is asked once per text and version (`parsed_specs.py`).
+This runs whenever Airflow parses DAG files, so it imports nothing heavy, reads no store and loads no user code. Linting
+a spec needs parsers for YAML and SQL, so its result is cached per spec text and version (`spec_cache.py`).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from milepost.jobspec.load.load import LoadedJob, shown_path, spec_files
 log = logging.getLogger(__name__)
 
 _HOURLY = ScheduleSpec(cron="@hourly")
-"""How often the run of a broken spec fails: with `catchup` off Airflow starts the first one at once."""
+"""Schedule of the failing runs of a broken spec. With `catchup` off, Airflow starts the first run immediately."""
 
 
 def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
     """Put the DAGs of every spec directly in a folder into a DAG file's `globals()`.
 
     Args:
-        folder: of the specs; a relative path begins at the folder of the DAG file.
+        folder: folder of the specs; a relative path is relative to the folder of the DAG file.
     Raises:
-        NotFound: there is no such folder.
+        NotFound: the folder does not exist.
     """
     specs = Path(namespace["__file__"]).parent / folder
     if not specs.is_dir():
@@ -66,44 +66,44 @@ def load_jobs(namespace: dict[str, Any], folder: str | Path) -> None:
 
 
 def job_dags(config: Path) -> dict[str, DAG]:
-    """Return the DAGs of every spec directly in a folder, by DAG id; for a task its own DAG alone.
+    """Return the DAGs of every spec directly in a folder, by DAG id. When a task runs, return only its own DAG.
 
-    Whatever one spec raises, the other jobs keep their DAGs: Airflow drops all DAGs of a file with an import error.
-    The job of such a spec gets the DAGs of `_broken_dags` in place of its own, until the spec is corrected.
+    An error in one spec must not affect other jobs, because Airflow drops all DAGs of a file with an import error.
+    Until the spec is corrected, its job has the DAGs of `_broken_dags` instead.
     """
     only = get_parsing_context().dag_id
     dags: dict[str, DAG] = {}
     names: set[str] = set()
     broken: list[_BrokenSpec] = []
     for path in spec_files(config):
-        if only is not None and _is_of_others(path, only):
+        if only is not None and _has_other_dags(path, only):
             continue
-        made = _spec_dags(path, names, only)
-        if isinstance(made, _BrokenSpec):
-            broken.append(made)
+        result = _spec_dags(path, names, only)
+        if isinstance(result, _BrokenSpec):
+            broken.append(result)
         else:
-            names.add(made[0])
-            dags |= made[1]
-    for spec in broken:  # after the others: the name in it may be that of a job whose spec is valid
+            names.add(result[0])
+            dags |= result[1]
+    for spec in broken:  # after the valid specs, because its name may be that of a valid job
         dags |= {dag_id: dag for dag_id, dag in _broken_dags(spec, names).items() if only in (None, dag_id)}
     return dags
 
 
-def _is_of_others(path: Path, dag_id: str) -> bool:
-    """Whether a spec file is known to make other DAGs than this: every task of every job looks at all of them."""
+def _has_other_dags(path: Path, dag_id: str) -> bool:
+    """Return whether the cache shows that a spec file does not create this DAG. Saves each task from parsing all."""
     name = cached_job_name(path)
     if name is None:
         return False
-    return dag_id not in {*(own(name) for own in _DAGS), duplicate_dag_id(name), broken_dag_id(path)}
+    return dag_id not in {*(make_id(name) for make_id in _DAGS), duplicate_dag_id(name), broken_dag_id(path)}
 
 
 @dataclass(frozen=True, slots=True)
 class _BrokenSpec:
-    """A spec of which no job is made.
+    """A spec that has no valid job.
 
     Attributes:
-        dag_id: of the DAG that shows the problem. problem: the whole message.
-        stack: of an unexpected exception, else "".
+        dag_id: id of the DAG that shows the problem. problem: the complete message.
+        stack: stack trace of an unexpected exception, else "".
     """
 
     path: Path
@@ -113,10 +113,10 @@ class _BrokenSpec:
 
 
 def _spec_dags(path: Path, taken: Collection[str], only: str | None) -> tuple[str, dict[str, DAG]] | _BrokenSpec:
-    """Return the job's name of a spec file, and its DAGs by id; for a task its own DAG alone.
+    """Return the job name of a spec file, and its DAGs by id.
 
     Args:
-        taken: names of the jobs of other files. only: id of the DAG that a task needs; None: all.
+        taken: job names of other files. only: id of the only DAG to create; None: all.
     """
     try:
         job = parsed_spec(path)
@@ -124,21 +124,21 @@ def _spec_dags(path: Path, taken: Collection[str], only: str | None) -> tuple[st
         if name in taken:
             problem = f"{path.name}: another spec in {path.parent} has the job name {name} too; names are unique."
             return _BrokenSpec(path, duplicate_dag_id(name), problem)
-        on_failure(job.spec)  # what is wrong with a notifier shows as what is wrong with a spec does, and not later
-        made = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if only in (None, dag_id(name))}
-        for dag in made.values():
-            dag.validate()  # where Airflow does it, an error is one of the whole file
+        on_failure(job.spec)  # raises for an invalid notifier, so that it shows like any other error of the spec
+        dags = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if only in (None, dag_id(name))}
+        for dag in dags.values():
+            dag.validate()  # Airflow would report the error as an import error of the whole file
     except CheckpointError as error:
         return _BrokenSpec(path, broken_dag_id(path), error.full_message("\n"))
-    except Exception as error:  # whatever is wrong with one spec, the other jobs run
+    except Exception as error:  # an error in one spec must not affect the other jobs
         log.exception("no DAGs can be made of the spec %s", shown_path(path))
         problem = f"{shown_path(path)}: unexpected {type(error).__name__}: {error}\nIts stack is in the task's log."
         return _BrokenSpec(path, broken_dag_id(path), problem, traceback.format_exc())
-    return name, made
+    return name, dags
 
 
 def epoch_dag(job: LoadedJob) -> DAG:
-    """Return the DAG `<job>__epoch`: scheduled as the spec says, or triggered with its form."""
+    """Return the DAG `<job>__epoch`, which runs on the spec's schedule or when triggered."""
     spec = job.spec
     dag = DAG(
         dag_id=epoch_dag_id(spec.name),
@@ -152,21 +152,21 @@ def epoch_dag(job: LoadedJob) -> DAG:
         on_failure_callback=on_failure(spec),
         default_args=task_defaults(spec),
         render_template_as_native_obj=False,
-        auto_register=False,  # `load_jobs` registers DAGs that are complete
+        auto_register=False,  # `load_jobs` registers complete DAGs
     )
     with dag:
         epoch_tasks(job)
     by_messages = spec.schedule is not None and spec.schedule.sqs is not None
-    # Last: Airflow copies a DAG's form into each task that is made under it.
+    # Set last, because Airflow copies a DAG's params into each task that is created in it.
     dag.params = forms.epoch_form(until_caught_up=by_messages)
     return dag
 
 
 class BrokenSpecOperator(BaseOperator):
-    """Stands for an epoch that cannot even be planned: says what is wrong with the spec, and fails.
+    """Fails with the problem of an invalid spec.
 
     Args:
-        problem, stack: as of `_BrokenSpec`.
+        problem, stack: as in `_BrokenSpec`.
     """
 
     ui_color = "#f7e8e8"
@@ -183,18 +183,18 @@ class BrokenSpecOperator(BaseOperator):
 
 
 def _broken_dags(spec: _BrokenSpec, taken: Collection[str]) -> dict[str, DAG]:
-    """Return what stands in place of the DAGs of a broken spec's job.
+    """Return the DAGs that stand in for those of a broken spec's job.
 
-    `<file>__broken` is red at once: Airflow starts it unpaused, and its run fails now and in each hour until the spec
-    is corrected. A DAG of its own, because one that Airflow has unpaused stays so: the job must not start with it.
-    `<job>__epoch`, where the name can be read, fails as often as the job would have run.
+    `<file>__broken` fails at once: Airflow creates it unpaused, and it fails every hour until the spec is corrected. It
+    is a separate DAG, because an unpaused DAG stays unpaused, and the corrected job must not start by itself.
+    `<job>__epoch` fails on the job's schedule, if name and schedule can be read.
 
     Args:
-        taken: names of jobs that have their DAGs.
+        taken: names of jobs that have valid DAGs.
     """
     log.warning("%s", spec.problem)
     dags = {spec.dag_id: _broken_dag(spec, spec.dag_id, _HOURLY, unpaused=True)}
-    name, schedule = _rescued(spec.path)
+    name, schedule = _salvage(spec.path)
     if name is not None and name not in taken:
         dags[epoch_dag_id(name)] = _broken_dag(spec, epoch_dag_id(name), schedule, unpaused=False)
     return dags
@@ -204,7 +204,7 @@ def _broken_dag(spec: _BrokenSpec, dag_id: str, schedule: ScheduleSpec | None, *
     """Return a DAG whose run fails with the problem of a spec.
 
     Args:
-        schedule: when it runs. unpaused: it does so without a person who switches it on.
+        schedule: when it runs. unpaused: whether Airflow creates it unpaused.
     """
     dag = DAG(
         dag_id=dag_id,
@@ -223,10 +223,10 @@ def _broken_dag(spec: _BrokenSpec, dag_id: str, schedule: ScheduleSpec | None, *
     return dag
 
 
-def _rescued(path: Path) -> tuple[str | None, ScheduleSpec | None]:
-    """Return the job's name and its schedule, as far as they can still be read of a broken spec.
+def _salvage(path: Path) -> tuple[str | None, ScheduleSpec | None]:
+    """Return job name and schedule of a broken spec, each None if it cannot be read.
 
-    The messages of a queue are left there: a DAG that cannot run would only use them up.
+    A schedule by a queue is None too: a DAG that always fails would only consume the messages.
     """
     from milepost.jobspec.load.document import MAX_CHARACTERS, Unreadable, read_document
     from milepost.protocol.records.ids import JOB_NAME_PATTERN
@@ -250,16 +250,16 @@ _DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
     epoch_dag_id: epoch_dag,
     operate_dag_id: operate_dag,
 }
-"""The DAGs of a job: how each gets its id from the job's name, and what makes it."""
+"""The DAGs of a job: function that returns the id for a job name -> function that creates the DAG."""
 
 
 def airflow_schedule(
     schedule: ScheduleSpec | None, conn_id: str | None = None
 ) -> CronTriggerTimetable | AssetOrTimeSchedule | AssetAny | None:
-    """Return what a DAG takes as its schedule: times, assets of which one must have been updated, or both.
+    """Return the `schedule` argument of a DAG: times, updates of any of several assets, or both.
 
     Args:
-        conn_id: of the Connection whose credentials may read a queue.
+        conn_id: id of the Connection with credentials for the queue.
     """
     if schedule is None:
         return None
@@ -273,7 +273,7 @@ def airflow_schedule(
 
 
 def _watched_queue(queue_url: str, conn_id: str | None) -> Asset:
-    """Return the asset of a queue: one that is updated when the triggerer finds messages in it."""
+    """Return the asset of a queue. It is updated when the triggerer receives messages."""
     from milepost.airflow.provider.new_objects import NewObjectsTrigger
 
     trigger = NewObjectsTrigger(queue_url=queue_url, conn_id=conn_id)
@@ -286,11 +286,12 @@ def _describe(spec: JobSpec) -> str:
     operate = operate_dag_id(spec.name)
     return (
         f"### {spec.name}\n\n"
-        "One run of this DAG is one epoch. Before `complete_checkpoint` nothing is visible; after it everything is, "
-        "eventually. A failed run is aborted and leaves no trace in the tables; the next one takes up its input.\n\n"
-        "To go back to a checkpoint, to process input again with today's code, and for all else that a person may ask "
-        f"of the job, trigger [{operate}](/dags/{operate}). Airflow's own backfill of this DAG is harmless: a date "
-        "that a later epoch covers does nothing.\n\n"
+        "One run of this DAG is one epoch. Before `complete_checkpoint`, none of its rows are visible. After it, all "
+        "of them become visible. A failed run is aborted and leaves no trace in the tables; the next run reads its "
+        "input again.\n\n"
+        "To roll back to a checkpoint, to process input again with today's code, and for all other operations, trigger "
+        f"[{operate}](/dags/{operate}). Airflow's own backfill of this DAG is harmless: a run for a date that a later "
+        "epoch covers does nothing.\n\n"
         f"* sources: {', '.join(f'`{name}`' for name in spec.sources)}\n"
         f"* operators: {operators}\n"
         f"* sinks: {sinks}\n"

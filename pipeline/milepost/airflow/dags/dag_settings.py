@@ -1,4 +1,4 @@
-"""DAG settings hold what all DAGs of a job share: owner, pool, retries, asset URIs, the form's frame."""
+"""Settings that all DAGs of a job share: owner, pool, retries, asset URIs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from milepost.airflow.runs.notifiers import OnFailure
 
 START = datetime(2020, 1, 1, tzinfo=UTC)
-"""`start_date` of every DAG: any past moment; with `catchup=False` only later cron times matter."""
+"""`start_date` of every DAG. Any past time works, because of `catchup=False`."""
 
 MAX_ACTIVE_RUNS = 16
-"""Of the DAG of forms. What two acts at once may do to each other is decided by the job's manifest, not by a queue."""
+"""Of `<job>__operate`. The job's manifest resolves conflicts between concurrent acts, so they need no queue."""
 
 RETRY_DELAY = timedelta(seconds=10)
 MAX_RETRY_DELAY = timedelta(minutes=5)
@@ -43,24 +43,24 @@ def task_defaults(spec: JobSpec) -> dict[str, Any]:
 
 
 def dag_tags(spec: JobSpec) -> set[str]:
-    """Return the tags of a job's DAGs: by the job's name Airflow's list shows them beside each other."""
+    """Return the tags of a job's DAGs. The job's name is one, so that Airflow's list can show them together."""
     return {*spec.airflow.tags, spec.name}
 
 
 def on_failure(spec: JobSpec) -> list[OnFailure] | None:
-    """Return whom a job's DAGs tell of a failed run; None: nobody. Raises InvalidRequest: of no such notifier."""
+    """Return the failure callbacks of a job's DAGs; None: there are none. Raises InvalidRequest: invalid notifier."""
     if not spec.airflow.on_failure:
         return None
     from milepost.airflow.runs.notifiers import OnFailure
 
-    return [OnFailure(one) for one in spec.airflow.on_failure]
+    return [OnFailure(notifier) for notifier in spec.airflow.on_failure]
 
 
 def sink_assets(job: LoadedJob) -> dict[str, str]:
-    """Return the asset URI of every sink: its location, or a name of ours where that is no plain URI."""
+    """Return the asset URI of every sink: its location, or `milepost://job/sink` if that is not a plain URI."""
     assets = {}
     for sink in job.spec.sinks:
-        # Unresolved on purpose: what is shown never holds a value from the environment.
+        # Unresolved on purpose: a URI that Airflow shows must not contain a value from the environment.
         location = "" if sink.path is None else sink.path if "${" in sink.path else job.url(sink.path)
         plain = _ASSET_URI.fullmatch(location) is not None
         assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
@@ -69,9 +69,9 @@ def sink_assets(job: LoadedJob) -> dict[str, str]:
 
 @contextmanager
 def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, form: dict[str, Param]) -> Iterator[DAG]:
-    """Make a DAG that only a person triggers, with a form; its tasks are made in the block.
+    """Create a DAG without a schedule and with a form. Its tasks are created in the block.
 
-    Several runs may be active: one that waits a day for its approval, or replays for hours, must not hold up an abort.
+    Several runs may be active: a run that waits a day for approval, or replays for hours, must not delay an abort.
     """
     with DAG(
         dag_id=dag_id,
@@ -81,12 +81,12 @@ def form_dag(job: LoadedJob, dag_id: str, description: str, doc_md: str, form: d
         start_date=START,
         catchup=False,
         max_active_runs=MAX_ACTIVE_RUNS,
-        is_paused_upon_creation=False,  # nothing starts it but a person, who must not have to wait for a switch
+        is_paused_upon_creation=False,  # only a person triggers it, so it can always be active
         tags=dag_tags(job.spec),
         on_failure_callback=on_failure(job.spec),
         default_args=task_defaults(job.spec),
         render_template_as_native_obj=False,
-        auto_register=False,  # `load_jobs` registers DAGs that are complete
+        auto_register=False,  # `load_jobs` registers complete DAGs
     ) as dag:
         yield dag
-    dag.params = form  # last: Airflow copies a DAG's form into each task that is made under it
+    dag.params = form  # last, because Airflow copies a DAG's params into each task that is created in it

@@ -1,4 +1,4 @@
-"""The tasks of one epoch, in the DAG or task group that is being made, and the commit point between them."""
+"""Create the tasks of one epoch in the current DAG or task group."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def epoch_tasks(job: LoadedJob) -> BaseOperator:
-    """Add the tasks of an epoch. Returns `subsume`: what follows an epoch follows this one.
+    """Add the tasks of an epoch. Returns `subsume`, which downstream tasks must wait for.
 
-    `abort_checkpoint` runs beside it when one of those before the commit point has failed.
+    `abort_checkpoint` runs if a task before the commit point has failed.
     """
     spec, path = job.spec, str(job.path)
     trigger = tasks.TriggerCheckpointOperator(task_id=tasks.TRIGGER, spec_path=path, **spec_as_docs(job))
@@ -38,7 +38,10 @@ def epoch_tasks(job: LoadedJob) -> BaseOperator:
 
 
 def _notify(job: LoadedJob, complete: BaseOperator) -> BaseOperator | MappedOperator:
-    """Return the task that publishes: of several sinks one each, beside each other; else one, and one hop less."""
+    """Return the publishing task: mapped over the sinks if there are several, so that they publish in parallel.
+
+    A job with one sink has a plain task, because expanding a mapped task costs another pass of the scheduler.
+    """
     settings: dict[str, Any] = {
         "task_id": tasks.NOTIFY,
         "spec_path": str(job.path),
@@ -53,5 +56,5 @@ def _notify(job: LoadedJob, complete: BaseOperator) -> BaseOperator | MappedOper
 
 
 def execution_timeout(checkpoint_timeout: timedelta) -> timedelta:
-    """What `run_epoch` may take: less than the checkpoint's deadline, so that its end precedes any sweep (I10)."""
+    """Return the timeout of `run_epoch`: 90 % of the checkpoint's, so that it ends before any sweep (I10)."""
     return timedelta(seconds=max(1, math.floor(checkpoint_timeout.total_seconds() * 0.9)))

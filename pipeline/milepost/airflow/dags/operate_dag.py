@@ -1,4 +1,4 @@
-"""The DAG `<job>__operate`: everything that a person may ask of a job, as one form with a plan and an approval."""
+"""Create the DAG `<job>__operate`: all acts on a job, as one form with plan and approval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def operate_dag(job: LoadedJob) -> DAG:
     with form_dag(
         job,
         operate_dag_id(name),
-        f"What a person may ask of {name}: rollback, savepoint, backfill, resume, cancel, start, and others",
+        f"Operations on {name}: rollback, savepoint, backfill, resume, cancel, start, and others",
         _DOC.format(name=name, acts=acts),
         operate_form(job),
     ) as dag:
@@ -38,14 +38,14 @@ def operate_dag(job: LoadedJob) -> DAG:
 
 _DOC = """### {name}: operate
 
-Choose **what to do**, fill in the section of that act alone, trigger. `plan` says what would change; `approve` shows
-that under *Required Actions* and waits for a person, a day at most; `act` does what was approved, or refuses when the
-plan does not hold any more; `reconcile` sees that every table has followed. A rejected, refused or *only planned* run
-has changed nothing.
+Choose **what to do**, fill in only the section of that act, and trigger. `plan` shows what would change. `approve`
+shows the plan under *Required Actions* and waits up to one day for a person. `act` carries out the approved plan, or
+refuses if the plan no longer holds. `reconcile` updates every table. A rejected, refused or *only planned* run changes
+nothing.
 
 {acts}
 
-Nothing that goes back deletes: a rollback can be rolled back. Making a savepoint, verify and fsck change nothing that
-is there, and ask nobody. The next run of `{name}__epoch` goes on from what is there then. Airflow's own backfill of
-`{name}__epoch` is something else: it runs epochs for past dates, which a later epoch covers.
+A rollback deletes nothing, so you can roll it back. Creating a savepoint, verify and fsck change nothing that exists,
+and need no approval. The next run of `{name}__epoch` continues from the resulting head. Airflow's own backfill of
+`{name}__epoch` is different: it runs epochs for past dates, which a later epoch already covers.
 """

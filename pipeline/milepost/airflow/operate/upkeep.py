@@ -72,7 +72,7 @@ def _verify(context: ActContext) -> ActResult:
     checkpoints = ", ".join(map(str, result.checkpoints)) or "none"
     said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged"
     discarded = [f"of a discarded checkpoint, not needed: {line}" for line in result.discarded]
-    return ActResult("whole", (said, *discarded, *(f"not asked: {line}" for line in result.unasked)))
+    return ActResult("whole", (said, *discarded, *(f"not checked: {line}" for line in result.unasked)))
 
 
 def _plan_fsck(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
@@ -85,7 +85,7 @@ def _fsck(context: ActContext) -> ActResult:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.objects.items())
     text = [f"walked: {', '.join(report.roots)}", f"objects: {counts}"]
     missing = [f"missing: {entry.where}: {entry.key}: {entry.problem}" for entry in report.missing]
-    unasked = [f"not asked: {line}" for line in report.unasked]
+    unasked = [f"not checked: {line}" for line in report.unasked]
     for line in [*text, *(f"damaged: {line}" for line in report.damaged), *missing, *unasked]:
         context.say(line)
     if report.exit_code:

@@ -1,4 +1,4 @@
-"""Provider info: what Airflow lists Milepost as. Every Airflow process reads it, so it imports nothing."""
+"""Provider info for Airflow. Every Airflow process imports this module, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return what the entry point `apache_airflow_provider` promises; the package is named as its distribution is."""
+    """Return the provider info for the entry point `apache_airflow_provider`."""
     return {
         "package-name": "milepost",
         "name": "Milepost",

@@ -1,7 +1,7 @@
-"""The URIs of assets that have no location of their own: `milepost://job/sink`.
+"""Validate the asset URIs of sinks without a plain URI: `milepost://job/sink`.
 
-A sink whose path is a plain URI is the asset of that URI, as any other tool names it; this one is for a path with a
-`${env:…}` in it, which may hold a secret.
+A sink whose path is a plain URI has that URI as its asset, as in other tools. This scheme is for a path with a
+`${env:…}`, which may contain a secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from milepost.jobspec.values.names import check_job_name, check_sink_name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """Return the parts of an asset's URI. Raises ValueError: they name no sink of a job."""
+    """Return the URI if it names a sink of a job. Raises ValueError otherwise."""
     job, sink = uri.netloc, uri.path.removeprefix("/")
     try:
         check_job_name(job)

@@ -1,7 +1,7 @@
-"""The kinds of Connection that Milepost brings, for an Airflow without the Amazon and Spark providers.
+"""Connection types for an Airflow without the Amazon and Spark providers.
 
-They say the same as their kinds `aws` and `spark_connect`. A job does not go through a hook: it looks its Connection up
-itself. Airflow asks these what the form of a Connection shows, and what its *Test* button does.
+They are equivalent to the types `aws` and `spark_connect`. Jobs do not use these hooks: they read Connections directly.
+Airflow uses them for the form of a Connection and its *Test* button.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from milepost.jobspec.job.connections import spark_server
 
 
 class S3Hook(BaseHook):
-    """A Connection to S3, or what speaks like it. Whether a job's buckets let it in, `milepost doctor` tells."""
+    """A Connection to S3 or a compatible store. `milepost doctor` checks its access to a job's buckets."""
 
     conn_name_attr = "conn_id"
     default_conn_name = "milepost_s3"
@@ -29,7 +29,7 @@ class S3Hook(BaseHook):
             "hidden_fields": ["host", "port", "schema"],
             "relabeling": {"login": "Access key id", "password": "Secret access key"},
             "placeholders": {
-                "login": "empty: as the AWS tools are configured where a task runs",
+                "login": "empty: the AWS configuration of the worker",
                 "extra": '{"region_name": "us-east-1", "endpoint_url": "", "aws_session_token": ""}',
             },
         }
@@ -56,7 +56,7 @@ class SparkHook(BaseHook):
         }
 
     def test_connection(self) -> tuple[bool, str]:
-        """Return whether a server answers there and takes the token, and what it is."""
+        """Return whether a server answers and accepts the token, and its description or the error."""
         from milepost.spark.driver.executors.probe import check_server
 
         try:

@@ -1,7 +1,7 @@
-"""New objects start an epoch: a bucket tells a queue of SQS, and the triggerer watches that queue.
+"""Trigger an epoch when new objects arrive: a bucket notifies an SQS queue, which the triggerer watches.
 
-Airflow's triggerer takes messages off the queue only once the events that they made are in its database, so a
-triggerer that dies loses none (`SharedStreamProducer`).
+Airflow's triggerer deletes messages only after their events are in its database, so no message is lost if it dies
+(`SharedStreamProducer`).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PAUSE_S = 30.0
-"""How long the triggerer waits before it asks a queue again that it could not read."""
+"""How long the triggerer waits before it retries a queue that it could not read."""
 
 
 AT_ONCE_S = 1.0
-"""A queue that says within this time that it has nothing did not wait for messages, as it was asked to."""
+"""If an empty response arrives within this time, the queue ignored the requested long poll."""
 
 
 _FAULTS = (CheckpointError, AirflowException, AirflowRuntimeError, AirflowSecretsBackendAccessDenied)
-"""What a queue, and the look-up of its Connection, raise while something is not as it should be."""
+"""Temporary or configuration errors of a queue and of its Connection."""
 
 
 class NewObjectsTrigger(BaseEventTrigger):
-    """Fires when a queue has messages: once for all that wait there.
+    """Fires once for all messages that wait in a queue.
 
     Args:
-        queue_url: of the queue. conn_id: of the Connection whose credentials may read it; None: the AWS chain.
+        queue_url: URL of the queue. conn_id: id of the Connection with its credentials; None: the AWS default chain.
     """
 
     def __init__(self, *, queue_url: str, conn_id: str | None = None) -> None:
@@ -51,12 +51,12 @@ class NewObjectsTrigger(BaseEventTrigger):
         self.conn_id = conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """What Airflow keeps of it, and makes it again from: no credentials."""
-        about = {"queue_url": self.queue_url, "conn_id": self.conn_id}
-        return f"{type(self).__module__}.{type(self).__qualname__}", about
+        """Return class path and arguments, which Airflow stores. They contain no credentials."""
+        arguments = {"queue_url": self.queue_url, "conn_id": self.conn_id}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     def shared_stream_key(self) -> Hashable:
-        """All jobs that one queue starts are told of each message."""
+        """Return the key of the stream. All jobs with the same queue share it, so each gets every message."""
         return self.queue_url, self.conn_id
 
     @classmethod
@@ -68,34 +68,34 @@ class NewObjectsTrigger(BaseEventTrigger):
             yield TriggerEvent({"queue": self.queue_url, "messages": messages})
 
     def run(self) -> AsyncIterator[TriggerEvent]:
-        """Never called: Airflow asks a trigger with a shared stream for its filter instead."""
+        """Never called: Airflow calls `filter_shared_stream` instead."""
         raise NotImplementedError(f"{type(self).__name__} is fed by its shared stream")
 
 
 class WatchedQueue(SharedStreamProducer):
-    """A queue as the triggerer watches it: yields how many messages wait, and deletes them when told to."""
+    """Reads a queue for the triggerer, and deletes messages after their events are stored."""
 
     def __init__(self, *, queue_url: str, conn_id: str | None) -> None:
         self._url, self._conn_id = queue_url, conn_id
         self._queue: NewObjectsQueue | None = None
 
     async def open_stream(self) -> AsyncIterator[tuple[int, list[str]]]:
-        """Yield, for ever, a number of messages and their receipts; what cannot be read is tried again."""
+        """Yield numbers of messages and their receipts, indefinitely. Retries a queue that cannot be read."""
         queue = None
         while True:
             try:
                 if queue is None:
-                    queue = self._queue = await self._opened()
-                asked_s = time.monotonic()
+                    queue = self._queue = await self._open()
+                started_s = time.monotonic()
                 receipts = await asyncio.to_thread(queue.receive)
-            except _FAULTS as error:  # else Airflow starts it again every second or two
-                log.warning("queue %s is tried again in %.0f s: %s", self._url, PAUSE_S, error)
-                queue = None  # its Connection is looked up anew; what was received before is deleted by the old one
+            except _FAULTS as error:  # otherwise Airflow would restart it every second or two
+                log.warning("queue %s is retried in %.0f s: %s", self._url, PAUSE_S, error)
+                queue = None  # read its Connection again; `self._queue` still deletes earlier messages
                 await asyncio.sleep(PAUSE_S)
                 continue
             if receipts:
                 yield len(receipts), receipts
-            elif time.monotonic() - asked_s < AT_ONCE_S:
+            elif time.monotonic() - started_s < AT_ONCE_S:
                 await asyncio.sleep(PAUSE_S)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
@@ -104,10 +104,10 @@ class WatchedQueue(SharedStreamProducer):
         receipts = [receipt for item in batch if item.outcome.is_clean for receipt in item.broker_payload]
         try:
             await asyncio.to_thread(self._queue.delete, receipts)
-        except CheckpointError as error:  # they come again: a run with nothing to do
-            log.warning("of %d messages some were not deleted: %s", len(receipts), error)
+        except CheckpointError as error:  # they are delivered again, and trigger a run with nothing to do
+            log.warning("some of %d messages were not deleted: %s", len(receipts), error)
 
-    async def _opened(self) -> NewObjectsQueue:
+    async def _open(self) -> NewObjectsQueue:
         require("s3", f"the queue {self._url}")
         from milepost.storage.s3.queue import NewObjectsQueue
 

@@ -1,1 +1,1 @@
-"""Reading commands: inspection and diff; nothing of a job changes."""
+"""Commands that only read: inspection and diff."""

@@ -28,8 +28,8 @@ class CheckpointState(StrEnum):
 
 _NEWEST = 50
 
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most N, the newest.")]
-Every = Annotated[bool, typer.Option("--all", help="All there ever were: reads the whole log.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show the newest N.")]
+Every = Annotated[bool, typer.Option("--all", help="Show all. Reads the whole log.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,13 +42,13 @@ def register(app: typer.Typer) -> None:
 def list_(
     ctx: typer.Context,
     job: Job,
-    status: Annotated[CheckpointState | None, typer.Option("--status", help="Only these.")] = None,
+    status: Annotated[CheckpointState | None, typer.Option("--status", help="Only checkpoints of this status.")] = None,
     limit: Limit = _NEWEST,
     every: Every = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the job's checkpoints, newest first; a wide terminal shows more columns."""
+    """List the job's checkpoints, newest first. A wide terminal shows more columns."""
     output: Output = ctx.obj
     found = open_job(job, ahead=True).list_checkpoints(status.value if status else None, _asked(limit, every))
     checkpoints = found if every else found[:limit]
@@ -80,7 +80,7 @@ _COLUMNS: dict[str, Any] = {
 
 
 def _note(checkpoint: CheckpointReport) -> str:
-    """Return why it failed, that the live timeline does not continue it, or that the log has compacted it."""
+    """Return a remark: why it failed, that it is not live, or that the log is compacted."""
     if checkpoint.failure_reason:
         detail = " ".join(str(checkpoint.failure_detail or "").split())
         return f"{checkpoint.failure_reason}: {detail}" if detail else checkpoint.failure_reason
@@ -92,12 +92,12 @@ def _note(checkpoint: CheckpointReport) -> str:
 
 
 def _asked(limit: int, every: bool) -> int | None:
-    """Return how many to read: one more than is shown, to know whether there are more."""
+    """Return how many to read: one more than is shown, to detect that there are more."""
     return None if every else limit + 1
 
 
 def _say_more(output: Output, shown: int, found: int) -> bool:
-    """Say, when it is so, that there are more than are shown, or none. Returns whether there are more."""
+    """Note that there are more entries than shown, or none. Returns whether there are more."""
     if not found:
         output.note("there are none")  # yet, or of the status that was asked for
     if found > shown:
@@ -138,7 +138,7 @@ def history(
 
 
 def _why(event: dict[str, Any]) -> str:
-    """Return the reason of a transition and what is told of it; "" for none."""
+    """Return the reason and detail of a transition; "" if it has none."""
     facts = [" ".join(str(event[name]).split()) for name in ("reason", "detail") if event.get(name)]
     return ": ".join(facts)
 
@@ -148,9 +148,11 @@ def verify(
     job: Job,
     checkpoint_id: Annotated[
         int | None,
-        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="Default: all that are retained."),
+        typer.Argument(
+            metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="A checkpoint. Default: all retained ones."
+        ),
     ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read and decode everything, not only sizes.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Read and decode every object, not only its size.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -174,5 +176,5 @@ def verify(
             "deletes them; until then, only a rollback to one of them is refused"
         )
     for line in result.unasked:
-        output.text(f"not asked: {line}")
+        output.text(f"not checked: {line}")
     return None

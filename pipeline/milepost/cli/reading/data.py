@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How a table is written."""
+    """Output formats of a table."""
 
     table = "table"
     csv = "csv"
@@ -28,9 +28,9 @@ class Format(StrEnum):
 
 
 TableFormat = Annotated[
-    Format | None, typer.Option("--format", help="Default: table; for a file, by its suffix, else parquet.")
+    Format | None, typer.Option("--format", help="Default: table. For a file: by its suffix, else parquet.")
 ]
-ToFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a file that does not exist.")]
+ToFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a new file.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +42,11 @@ def register(app: typer.Typer) -> None:
 def read(
     ctx: typer.Context,
     job: Job,
-    sink: Annotated[str, typer.Argument(metavar="SINK", help="A sink of the job.", autocompletion=sink_names)],
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
     at: At = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="PREDICATE", help='Only rows for which this SQL is true: "minutes > 10".'),
+        typer.Option("--where", metavar="PREDICATE", help='Only rows that match this SQL, such as "minutes > 10".'),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="At most N rows.")] = None,
     format_: TableFormat = None,
@@ -67,18 +67,18 @@ def state(
     ctx: typer.Context,
     job: Job,
     uid: Annotated[
-        str, typer.Argument(metavar="UID", help="A stateful operator of the job.", autocompletion=operator_uids)
+        str, typer.Argument(metavar="UID", help="Uid of a stateful operator.", autocompletion=operator_uids)
     ],
     at: At = None,
     stored: Annotated[
-        bool, typer.Option("--stored", help="The columns as they are stored, which `bootstrap` takes.")
+        bool, typer.Option("--stored", help="Show the stored columns, as `bootstrap` accepts them.")
     ] = False,
     format_: TableFormat = None,
     file: ToFile = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Read an operator's keyed state as a table: aggregates by their names in the spec."""
+    """Read an operator's keyed state as a table. Aggregates have their names in the spec."""
     master = open_job(job, ahead=True)
     show_rows(master.state_rows(uid, checkpoint_at(master, at), stored=stored), format_, file, ctx.obj)
 
@@ -91,7 +91,7 @@ def _default_format(file: Path | None) -> str:
 
 
 def show_rows(rows: Rows, format_: Format | None, file: Path | None, output: Output) -> None:
-    """Print rows, or write them to a file, as the options of a command ask for."""
+    """Print rows, or write them to a file, according to the options."""
     from milepost.cli.terminal.tables import json_rows, write_file, write_stdout
 
     chosen = format_.value if format_ else _default_format(file)

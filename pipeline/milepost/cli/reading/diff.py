@@ -1,4 +1,4 @@
-"""The command that compares two checkpoints: diff."""
+"""The command `diff`, which compares two checkpoints."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ def diff(
     before: Annotated[
         int,
         typer.Argument(
-            metavar="A", min=0, help="A retained checkpoint; 0 is the empty state.", autocompletion=checkpoint_ids
+            metavar="A", min=0, help="A retained checkpoint. 0: the empty state.", autocompletion=checkpoint_ids
         ),
     ],
     after: Annotated[
         int,
-        typer.Argument(
-            metavar="B", min=0, help="Another one: what it has and A has not is added.", autocompletion=checkpoint_ids
-        ),
+        typer.Argument(metavar="B", min=0, help="The checkpoint to compare with A.", autocompletion=checkpoint_ids),
     ],
     operator: Annotated[
         str | None,
-        typer.Option("--operator", metavar="UID", help="Only this state, whole.", autocompletion=operator_uids),
+        typer.Option(
+            "--operator", metavar="UID", help="Only this operator's state, all rows.", autocompletion=operator_uids
+        ),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="NAME", help="Only these objects, all.", autocompletion=source_names),
+        typer.Option("--source", metavar="NAME", help="Only this source's objects, all.", autocompletion=source_names),
     ] = None,
     sink: Annotated[
-        str | None, typer.Option("--sink", metavar="NAME", help="Only this table, whole.", autocompletion=sink_names)
+        str | None,
+        typer.Option("--sink", metavar="NAME", help="Only this sink's table, all rows.", autocompletion=sink_names),
     ] = None,
     limit: Annotated[
         int | None,
@@ -59,7 +60,7 @@ def diff(
             "--limit",
             min=0,
             metavar="N",
-            help=f"At most N rows of each; else {_SHOWN_ROWS}, with --json {_DOCUMENT_ROWS}, and all of one alone.",
+            help=f"Show N rows of each part. Default: {_SHOWN_ROWS}, with --json {_DOCUMENT_ROWS}; for one part: all.",
         ),
     ] = None,
     format_: TableFormat = None,
@@ -128,7 +129,7 @@ def _show(found: list[Difference], output: Output) -> None:
 
 
 def _merged(columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return heading -> the columns it is made of: what a value was and what it is stand in one, key columns alone."""
+    """Return heading -> its columns. A value's old and new column share one heading; a key column has its own."""
     merged: dict[str, tuple[str, ...]] = {}
     for name in columns:
         values = tuple(f"{side}_{name[4:]}" for side in ("old", "new"))

@@ -1,4 +1,4 @@
-"""The command that tells a job's health, once or whenever it changes: status."""
+"""The command `status`, which shows a job's health, once or whenever it changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _MAIN = "main"
 _LOOK_EVERY_S = 2.0
 _PASSING = ("lag",)
-"""Facts that change by themselves as time passes: no reason to show the health again."""
+"""Facts that change with time alone. `--watch` does not show the health again for these."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,13 +37,15 @@ def register(app: typer.Typer) -> None:
 def status(
     ctx: typer.Context,
     job: Job,
-    max_lag: Annotated[str | None, typer.Option("--max-lag", metavar="D", help="Exit 6 beyond it, e.g. 2h.")] = None,
+    max_lag: Annotated[
+        str | None, typer.Option("--max-lag", metavar="D", help="Exit with 6 if the lag is larger, e.g. 2h.")
+    ] = None,
     form: Format = Form.TEXT,
-    watch: Annotated[bool, typer.Option("--watch", help="Again whenever it has changed, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again whenever it changes, until Ctrl-C.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show the job's health and the next step: exit 0 healthy, 1 last failed, 4 fenced, 6 beyond the lag."""
+    """Show the job's health and the next step. Exit 0: healthy, 1: failed, 4: fenced, 6: lag too large."""
     output: Output = ctx.obj
     bound_ms = _bound_ms(max_lag)
     if form is Form.PROMETHEUS:
@@ -95,7 +97,7 @@ def _show_again(health: Status, output: Output) -> None:
 
 
 def _bound_ms(max_lag: str | None) -> int | None:
-    """Return the bound in milliseconds. Raises InvalidRequest: it is no duration."""
+    """Return the bound in milliseconds. Raises InvalidRequest: it is not a duration."""
     if max_lag is None:
         return None
     try:
@@ -105,7 +107,7 @@ def _bound_ms(max_lag: str | None) -> int | None:
 
 
 def show_health(health: Status, output: Output) -> None:
-    """Print the verdict, a line for each fact, and the next steps last: those in one line each, to be copied."""
+    """Print the verdict, one line per fact, and last the next steps, one line each for copying."""
     word = health_word(health)
     output.text(output.paint(word, f"{word}: job {health.job}"))
     lines = facts(health)
@@ -124,7 +126,7 @@ def _lacks_input(health: Status) -> bool:
 
 
 def health_word(health: Status) -> str:
-    """Return how the job is in a word or two."""
+    """Return the job's condition in one or two words."""
     if health.job_status == "failed":
         return "FAILED"
     if health.result is not None:
@@ -137,7 +139,7 @@ def health_word(health: Status) -> str:
 
 
 def facts(health: Status) -> list[tuple[str, str]]:
-    """Return what is to be known of a job: name and text."""
+    """Return the facts of a job, as name and text."""
     waits = f", waits for {health.waits_for}" if health.waits_for else ""
     branch = "" if health.timeline in (None, _MAIN) else f" of timeline {health.timeline}"
     failed = [] if health.last_failure is None else [("last failure", _failure(health))]
@@ -161,7 +163,7 @@ def facts(health: Status) -> list[tuple[str, str]]:
 
 
 def next_steps(health: Status) -> list[str]:
-    """Return what to do, of the job and of each backfill that is not finished."""
+    """Return the next steps of the job and of each unfinished backfill."""
     return [health.next_step, *(one.next_step for one in health.unfinished_backfills)]
 
 

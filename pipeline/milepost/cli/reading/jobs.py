@@ -1,4 +1,4 @@
-"""The command that lists jobs: jobs."""
+"""The command `jobs`, which lists jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def jobs(
         str | None,
         typer.Argument(
             metavar="[FOLDER|STORAGE|JOB]",
-            help="A folder of specs (a path with a /), a storage (a URL or a path), or a job of one; default: config/.",
+            help="A folder of specs (a path with a /), a storage (a URL or a path), or a job. Default: config/.",
             autocompletion=job_names,
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The command that draws a job's epochs over time: plot."""
+"""The command `plot`, which draws a job's epochs over time."""
 
 from __future__ import annotations
 
@@ -57,14 +57,12 @@ def register(app: typer.Typer) -> None:
 def plot(
     ctx: typer.Context,
     job: Job,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most N epochs, the newest.")] = _NEWEST,
-    file: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw to a file that does not exist.")
-    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Draw the newest N epochs.")] = _NEWEST,
+    file: Annotated[Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw to a new file.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Draw phases, rows, late rows, state, lag, requests and cost of the newest epochs, here or as SVG."""
+    """Draw phases, rows, state, lag, requests and cost of the newest epochs, on the terminal or as SVG."""
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
     output: Output = ctx.obj
@@ -98,7 +96,7 @@ def _print(figures: Sequence[EpochFigures]) -> None:
 
 
 def _svg(figures: Sequence[EpochFigures], job: str) -> str:
-    """Return the charts as a picture that asks no server for a font."""
+    """Return the charts as an SVG that loads no fonts from a server."""
     from rich.console import Console
 
     console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, highlight=False)
@@ -167,7 +165,7 @@ def _seconds(ms: float) -> str:
 
 
 def _age(ms: float) -> str:
-    """Return a time in the largest unit of which it has two."""
+    """Return a time in the largest unit of which it has at least two."""
     for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
         if ms >= 2 * length_ms:
             return f"{ms / length_ms:,.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The command that prints a page of the runbook: runbook."""
+"""The command `runbook`, which prints a page of the runbook."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def runbook(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="Of a page, as an error or `status` names it; none: list them.",
+            help="Name of a page, as in an error or in `status`. Default: list all pages.",
             autocompletion=_names,
         ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Print what an error, or a state of a job, means, what is true then, and what to do."""
+    """Print what an error or a condition of a job means, and what to do."""
     from milepost.runbook.addresses import address
     from milepost.runbook.pages import page_files, read_page
 

@@ -1,4 +1,4 @@
-"""The command that shows one checkpoint: in sections for a person, whole as JSON."""
+"""The command `show`, which shows one checkpoint, in sections or as JSON."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def show(
     job: Job,
     checkpoint_id: Annotated[
         int | None,
-        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="The checkpoint; default: the head."),
+        typer.Argument(metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="A checkpoint. Default: the head."),
     ] = None,
-    spec: Annotated[bool, typer.Option("--spec", help="Also the spec that it ran by.")] = False,
-    tasks: Annotated[bool, typer.Option("--tasks", help="Also each subtask: rows, state, milliseconds.")] = False,
+    spec: Annotated[bool, typer.Option("--spec", help="Also show the checkpoint's spec.")] = False,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Also show rows, state and times of each subtask.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show one checkpoint: what came in, what went out, state, time, quality, who ran it; --json has all."""
+    """Show one checkpoint: input, output, state, times, quality and its run. `--json` shows everything."""
     from milepost.jobmaster.jobmaster import CheckpointDetails
 
     output: Output = ctx.obj
@@ -90,7 +90,7 @@ def _fact(name: str, text: str, output: Output) -> None:
 
 
 def _show_head(report: CheckpointReport, output: Output) -> None:
-    """Print what it is, of which epoch and when, what became of it, and what it carries."""
+    """Print id, epoch, times, outcome and contents."""
     word = output.paint(report.status)
     left = "" if report.live is not False or report.status == "aborted" else ", not live: the head does not continue it"
     output.text(f"{report.kind} {report.checkpoint_id}: {word}{left}")
@@ -188,7 +188,7 @@ def _show_operators(report: CheckpointDetails, output: Output) -> None:
 
 
 def _show_measurements(report: CheckpointDetails, output: Output) -> None:
-    """Print where the time went, what was asked of S3, and what that costs."""
+    """Print times, S3 requests and their cost."""
     measured = report.phases["total_ms"] is not None
     _section("Time, from its plan before the trigger to its last step after the commit" if measured else "Time", output)
     show_phases(report.phases, output)
@@ -203,7 +203,7 @@ def _show_measurements(report: CheckpointDetails, output: Output) -> None:
 
 
 def _show_verdict(report: CheckpointDetails, output: Output) -> None:
-    """Print what the quality gate said."""
+    """Print the quality verdict."""
     _section("Quality", output)
     output.text(f"  {'verdict'.ljust(_NAMES)}  {output.paint(report.verdict.status.value)}")
     for verdict in report.verdict.verdicts:
@@ -220,7 +220,7 @@ def _sink_row(report: CheckpointDetails, name: str, published: str) -> list[obje
 
 
 def _source_note(source: Any) -> str:
-    """Return what of a source's input does not count as it stands; "" for nothing."""
+    """Return the input of a source that was skipped or is unreadable; "" if there is none."""
     parts = [f"{show_count(source.ahead.rows)} rows too far ahead to move the watermark"] if source.ahead.rows else []
     if source.bad.records:
         objects = f", {counted(source.bad.objects, 'whole object')} among them" if source.bad.objects else ""
@@ -241,7 +241,7 @@ def _source_note(source: Any) -> str:
 
 
 def _named(source: Any, why: str) -> str:
-    """Return the first objects that were left out for a reason, of those reasons that have their names recorded."""
+    """Return the first skipped objects per reason, for reasons that record object names."""
     first = {"empty": source.empty, "bad_names": source.bad_names}.get(why, ())
     return f" ({', '.join(first)})" if first else ""
 
@@ -254,7 +254,7 @@ def _pinned(source: StaticSourceDetails) -> str:
 
 
 def _show_origin(report: CheckpointReport, output: Output) -> None:
-    """Print who led it, by which code and spec, and on what it was built."""
+    """Print session, code, spec and base checkpoint."""
     from milepost.jobmaster.jobmaster import CheckpointDetails
 
     if report.leader is None:

@@ -1,4 +1,4 @@
-"""Subtask tables show what each subtask of a source, an operator or a sink did, and how even they are."""
+"""Print tables of subtasks, and how evenly their work is distributed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OFTEN_READ = (
     *("process", "state", "exchange wait", "rows out", "read", "late", "slices", "stage", "restore", "async wait"),
     *("emit", "written", "sync", "async", "files", "in flight", "alignment"),
 )
-"""What a narrow terminal leaves out, the last one first."""
+"""Columns that a narrow terminal omits, the last one first."""
 
 
 def show_subtasks(report: CheckpointDetails, output: Output) -> None:
-    """Print a line for each subtask of each node, then the spread of those that are several."""
+    """Print a line per subtask of each node, then the spread for nodes with several subtasks."""
     rows = list(_rows(report))
     names = ["operator", "subtask", *_COUNTS.values(), *_BYTES.values(), *("ms" if n == "total" else n for n in _TIMES)]
     names = [name.replace("_", " ") for name in names]
@@ -67,5 +67,5 @@ def _cells(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _figure(value: float | None) -> str:
-    """Return a count; the median of an even number of them may lie between two."""
+    """Return a count as text. The median of an even number of counts may be a fraction."""
     return show_count(int(value) if value is not None and value == int(value) else value)

@@ -1,4 +1,4 @@
-"""Time tables show where an epoch's time and its requests went, phase by phase."""
+"""Print an epoch's times and requests by phase."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _bar(part: int, total: int) -> str:
 
 
 def show_requests(requests: Mapping[str, StoreRequests], output: Output) -> None:
-    """Print the requests of each phase that made some, by the classes that providers bill, and their sum."""
+    """Print the requests of each phase that has any, by billing class, and their sum."""
     made = {phase: one for phase, one in requests.items() if one.total}
     first, *others = made.values()
     made["total"] = sum(others, first)

@@ -1,4 +1,4 @@
-"""The veto view shows on a terminal for which rows the quality gate refused an epoch."""
+"""Print the rows for which the quality gate refused an epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milepost.epoch.quantities import observed
 
 
 def show_veto(veto: dict[str, Any], output: Output) -> None:
-    """Print each refusal with its observed value and its failing rows; text from data is made printable."""
+    """Print each refusal with its observed value and failing rows. Text from data is escaped."""
     if "problem" in veto:
         output.paragraph(veto["problem"], "    ", "  ")
     for refusal in veto["refusals"]:

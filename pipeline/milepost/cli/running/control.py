@@ -1,4 +1,4 @@
-"""Control commands end an epoch or a job, and let it run again: abort, cancel, start, resume."""
+"""The commands that stop and restart epochs and jobs: abort, cancel, start, resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from milepost.protocol.records.ids import checkpoint_name
 if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import CanceledJob, StartedFromSavepoint
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -27,20 +27,22 @@ def register(app: typer.Typer) -> None:
 
 
 def confirmed(question: str, yes: bool, output: Output) -> bool:
-    """Ask on the terminal whether to go on; without one, or with `--json`, only `--yes` says so.
+    """Ask on the terminal for confirmation. Without a terminal, or with `--json`, `--yes` is required.
 
     Raises:
-        InvalidRequest: nobody can be asked and `--yes` is not given.
+        InvalidRequest: there is no terminal and `--yes` is not given.
     """
     if yes:
         return True
     if output.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidRequest(f"{question} Nobody can be asked here. Nothing was changed.", hint="add --yes to go on")
+        raise InvalidRequest(
+            f"{question} There is no terminal to ask on. Nothing was changed.", hint="add --yes to continue"
+        )
     return typer.confirm(question, err=True)
 
 
 def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Give up the running epoch, whoever runs it; nothing of it will be visible, and the job goes on with the next."""
+    """Abort the running epoch. None of its rows become visible; the next epoch reads its input again."""
     from milepost.jobmaster.jobmaster import AbortedCheckpoint
 
     output: Output = ctx.obj
@@ -59,16 +61,16 @@ def cancel(
     job: Job,
     yes: Yes = False,
     savepoint: Annotated[
-        bool, typer.Option("--savepoint", help="First save the checkpoint that the job ends at; else it goes on.")
+        bool, typer.Option("--savepoint", help="First save the last checkpoint. If that fails, the job continues.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """End this incarnation of the job: its epoch is given up, what is completed is published, nothing runs again."""
+    """End the job: abort its epoch and publish completed checkpoints. No epoch runs until `start`."""
     output: Output = ctx.obj
     master = open_job(job)
     name = master.job.spec.name
-    if not confirmed(f"End this incarnation of {name}? Its running epoch is given up.", yes, output):
+    if not confirmed(f"End this incarnation of {name}? Its running epoch is aborted.", yes, output):
         return output.note("nothing was changed")
     result = master.cancel(savepoint=savepoint)
     if output.json:
@@ -76,11 +78,11 @@ def cancel(
     if result.savepoint is not None:
         output.text(f"savepoint {result.savepoint.name} holds checkpoint {result.savepoint.checkpoint_id}")
     for line in result.published:
-        output.text(f"published {line}, which had waited")
+        output.text(f"published {line}, which was waiting")
     if result.outcome != "canceled":
         return output.text(f"nothing to cancel: job {name} is {_shown(result)}")
-    given_up = result.aborted_checkpoint
-    epoch = f"; its running epoch, checkpoint {given_up}, is given up" if given_up is not None else ""
+    aborted = result.aborted_checkpoint
+    epoch = f"; its running epoch, checkpoint {aborted}, is aborted" if aborted is not None else ""
     return output.text(f"job {name} is {_shown(result)}{epoch}")
 
 
@@ -92,22 +94,22 @@ def start(
         typer.Option(
             "--from",
             metavar="ID|SAVEPOINT",
-            help="A checkpoint of this job, a savepoint of it by name, or any savepoint by its location: a URL, or a "
-            "path with a / relative to the spec. Default: the head.",
+            help="A checkpoint id of this job, the name of one of its savepoints, or the location of any savepoint: a "
+            "URL, or a path that contains a / and is relative to the spec. Default: the head.",
         ),
     ] = None,
     claim: Annotated[
         bool,
         typer.Option(
             "--claim",
-            help="The savepoint becomes the job's: it is deleted once all is restored; tables of its job at the sinks' "
-            "paths are taken over.",
+            help="Take ownership of the savepoint: it is deleted after the restore, and the job adopts existing tables "
+            "of the savepoint's job at the paths of its sinks.",
         ),
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Open the next incarnation of a job that has ended, or a new job from a savepoint; an epoch goes on there."""
+    """Open the next incarnation of a job that has ended, or start a new job from a savepoint."""
     from milepost.jobmaster.jobmaster import StartedFromSavepoint
 
     output: Output = ctx.obj
@@ -144,18 +146,20 @@ def _show_restored(job: str, result: StartedFromSavepoint, output: Output) -> No
         f"{counted(saved.bytes, 'byte')})"
     )
     for name in saved.not_restored:
-        output.note(f"note: the savepoint has a table of sink {name}, which the spec does not have: it was left there")
+        output.note(
+            f"note: the savepoint has a table of sink {name}, which the spec does not have: it was not restored"
+        )
     claimed = result.claimed
     if claimed is None:
-        return output.note(f"The savepoint at {saved.location} stays yours: nothing of the job needs it.")
+        return output.note(f"The savepoint at {saved.location} is still yours: the job does not depend on it.")
     if claimed.left:
         output.note(f"at {claimed.location}: {claimed.left}")
     if claimed.listed_by:
         output.note(
-            f"note: if job {claimed.listed_by} lists this savepoint, there is nothing behind its name any more: "
-            f"milepost savepoint list {claimed.listed_by}; savepoint dispose takes it off the list"
+            f"note: if job {claimed.listed_by} lists this savepoint, its objects no longer exist. To check, run "
+            f"`milepost savepoint list {claimed.listed_by}`; `milepost savepoint dispose` removes it from the list"
         )
-    return output.text(f"the savepoint was claimed: objects of it that are deleted: {claimed.deleted_objects:,}")
+    return output.text(f"the savepoint was claimed; deleted: {counted(claimed.deleted_objects, 'object')}")
 
 
 def _shown(result: CanceledJob) -> str:

@@ -1,4 +1,4 @@
-"""The command that runs epochs: run."""
+"""The command `run`, which runs epochs without Airflow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _THAW_S = 2.0
 
 _SETTLES_SOON_MS = 5_000
-"""An epoch that is asked for here and now waits, once, for input that has just landed; not for minutes."""
+"""A single epoch waits once for input that has just landed, if it settles within this time."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,26 +33,30 @@ def register(app: typer.Typer) -> None:
 def run(
     ctx: typer.Context,
     job: Job,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, metavar="N", help="How many; default 1.")] = None,
-    until_caught_up: Annotated[bool, typer.Option("--until-caught-up", help="Until there is nothing new.")] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and go on.")] = False,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, metavar="N", help="Number of epochs. Default: 1.")
+    ] = None,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Run until there is no new input.")
+    ] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Abort another session's epoch and continue.")] = False,
     allow_non_restored_state: Annotated[
         bool,
         typer.Option(
             "--allow-non-restored-state",
-            help="Forget state that no operator of the spec restores: `lint` says what, such as which rows were seen.",
+            help="Discard state that no operator of the spec restores. `lint` lists it.",
         ),
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Until there is nothing new; then fire everything and end the job.")
+        bool, typer.Option("--drain", help="Run until there is no new input, then fire all windows and finish the job.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run epochs here and now, without Airflow. Those before a failure stay published."""
+    """Run epochs now, without Airflow. After a failure, earlier epochs stay published."""
     if epochs is not None and (until_caught_up or drain):
         other = "--drain" if drain else "--until-caught-up"
-        raise InvalidRequest(f"--epochs and {other} exclude each other. Nothing was run.")
+        raise InvalidRequest(f"--epochs and {other} cannot be combined. Nothing was run.")
 
     from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
@@ -66,17 +70,17 @@ def run(
     master.look_ahead()
     check_published = master.begin_published_check()
     runner = open_runner()
-    left = None if until_caught_up or drain else epochs or 1
-    several = left is None or left > 1
+    remaining = None if until_caught_up or drain else epochs or 1
+    several = remaining is None or remaining > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)
 
-    def tell(report: list[dict[str, str]]) -> None:
+    def note_report(report: list[dict[str, str]]) -> None:
         for line in report_lines(report):
             output.note(output.as_typed(line))
 
-    # One session per epoch: a session whose checkpoint is complete is covered and runs no second one.
+    # One session per epoch, because a session whose checkpoint has completed runs no second one.
     session, waited = Session.cli(), False
-    while left is None or left > 0:
+    while remaining is None or remaining > 0:
         with EpochProgress() as progress:
             try:
                 result = master.run(
@@ -85,7 +89,7 @@ def run(
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
                     drain=drain,
-                    tell=tell,
+                    tell=note_report,
                     progress=progress,
                     restarts=recovery.failed,
                 )
@@ -102,7 +106,7 @@ def run(
         session = Session.cli()
         if isinstance(result, NothingToDo):
             settles_in_ms = result.settles_in_ms
-            if settles_in_ms is not None and (left is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
+            if settles_in_ms is not None and (remaining is None or (settles_in_ms <= _SETTLES_SOON_MS and not waited)):
                 waited = True
                 _wait_to_settle(settles_in_ms, result.settling, output)
                 continue
@@ -115,7 +119,7 @@ def run(
             _offer_server(loaded, result, output)
         if isinstance(result, CheckpointDetails) and result.final:
             break
-        left = None if left is None else left - 1
+        remaining = None if remaining is None else remaining - 1
     try:
         check_published()
     except StateCorrupt as error:
@@ -123,15 +127,15 @@ def run(
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:
-    """Wait until `min_pause`, or a freeze, is over, which the next of several epochs has to; else raise it again.
+    """Wait until `min_pause` or a freeze is over, before the next of several epochs. Raises `busy` for other reasons.
 
-    A freeze may end long before its time, so it is looked at again soon.
+    A freeze often ends long before its deadline, so this waits at most `_THAW_S` before the next attempt.
     """
     wait_ms = busy.details.get("wait_ms")
     if not isinstance(wait_ms, int):
         raise busy
     if "until_ms" in busy.details:
-        progress("waiting for a backfill to take its last step")
+        progress("waiting for a backfill to finish")
         time.sleep(min(wait_ms / 1000, _THAW_S))
         return
     progress(f"waiting {-(-wait_ms // 1000)} s for the minimum pause")
@@ -139,19 +143,19 @@ def _wait_out(busy: Busy, progress: EpochProgress) -> None:
 
 
 def _wait_to_settle(settles_in_ms: int, settling: str, output: Output) -> None:
-    """Wait until what has landed just now counts as written."""
-    output.note(f"{settling}; waiting {settles_in_ms / 1000:.1f} s before it is read")
+    """Wait until objects that have just landed count as completely written."""
+    output.note(f"{settling}; waiting {settles_in_ms / 1000:.1f} s before reading")
     time.sleep((settles_in_ms + 1) / 1000)
 
 
 def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output, progress: EpochProgress) -> None:
-    """Say what failed and wait; the epoch is then run again, from the last completed checkpoint."""
+    """Report the failure and wait. The epoch then runs again, from the last completed checkpoint."""
     decision = recovery.decision
     assert isinstance(decision, RestartAfter)
     output.note(f"the epoch failed: {error.message}")
-    words = f"{decision.description} in {decision.delay_ms / 1000:g} s"
-    output.note(words)
-    progress(f"waiting for {words}")
+    restart = f"{decision.description} in {decision.delay_ms / 1000:g} s"
+    output.note(restart)
+    progress(f"waiting for {restart}")
     time.sleep(decision.delay_ms / 1000)
 
 
@@ -180,7 +184,7 @@ def _at_a_terminal() -> bool:
 
 
 def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -> None:
-    """Suggest a Spark server after an epoch that spent most of its time on the start of its own Spark."""
+    """Suggest a Spark server after an epoch that spent most of its time starting Spark."""
     from milepost.jobmaster.jobmaster import CheckpointDetails
 
     if not isinstance(result, CheckpointDetails) or output.json or loaded.spark_server() is not None:
@@ -188,19 +192,19 @@ def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -
     start_ms, total_ms = result.phases.get("session_ms"), result.phases.get("total_ms")
     if start_ms and total_ms and 2 * start_ms > total_ms:
         output.note(
-            f"the start of Spark took {start_ms / 1000:.1f} s of it. A Spark that stays up avoids that: "
-            "`milepost spark-server`, in another terminal"
+            f"starting Spark took {start_ms / 1000:.1f} s of it. A Spark server avoids that. In another terminal, run "
+            "`milepost spark-server`"
         )
 
 
 def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
-    """Say what of a source's input does not count as it stands."""
+    """Report input of a source that was skipped, is unreadable, or does not move the watermark."""
     if source.bad_names:
         left_out = counted(source.skipped["bad_names"], "object")
-        output.note(f"source {name}: {left_out} left out for their names, such as {source.bad_names[0]}")
+        output.note(f"source {name}: {left_out} skipped because of their names, such as {source.bad_names[0]}")
     if source.empty:
         empty = counted(source.skipped["empty"], "empty object")
-        output.note(f"source {name}: {empty}, such as {source.empty[0]}: nothing was read from there")
+        output.note(f"source {name}: {empty}, such as {source.empty[0]}: they contain no rows")
     if source.bad.records:
         bad = counted(source.bad.records, "record")
         output.note(f"source {name}: {bad} in {name}.bad cannot be read, such as {source.bad.first[0].describe()}")
@@ -209,5 +213,5 @@ def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
         first = ahead.objects[0]
         output.note(
             f"source {name}: {show_count(ahead.rows)} row(s) are further ahead than max_event_time_ahead, such as "
-            f"{first.newest_event_time} in {first.object}: kept, without moving the watermark"
+            f"{first.newest_event_time} in {first.object}: processed, without moving the watermark"
         )

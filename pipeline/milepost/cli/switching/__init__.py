@@ -1,1 +1,1 @@
-"""Commands that take a job to another checkpoint, or make it anew: rollback, backfill, savepoints."""
+"""Commands that move a job to another checkpoint: rollback, backfill, savepoints."""

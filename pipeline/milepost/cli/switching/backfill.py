@@ -1,4 +1,4 @@
-"""The command that processes recorded input again: backfill."""
+"""The command `backfill`, which processes recorded input again."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def backfill(
     ctx: typer.Context,
     job: Job,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="Event time: rows from here on are processed again.")
+        str | None, typer.Option("--from", metavar="TIME", help="Process rows again from this event time on.")
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="TIME", help="Event time: what begins after it is replayed, but not judged by the gate."
+            "--to", metavar="TIME", help="Quality-check rows before this event time. Later rows are replayed unchecked."
         ),
     ] = None,
     from_checkpoint: Annotated[
@@ -40,7 +40,7 @@ def backfill(
             "--from-checkpoint",
             metavar="ID",
             min=0,
-            help="Fork there instead; 0 is the empty state.",
+            help="Fork at this checkpoint instead. 0: the empty state.",
             autocompletion=checkpoint_ids,
         ),
     ] = None,
@@ -50,33 +50,33 @@ def backfill(
             "--ranges-per-epoch",
             metavar="N",
             min=1,
-            help="Replay so many recorded epochs in one: faster, less is late.",
+            help="Replay N recorded epochs in one. Faster, and fewer rows are late.",
         ),
     ] = 1,
     allow_non_restored_state: Annotated[
         bool,
         typer.Option(
             "--allow-non-restored-state",
-            help="Forget state at the fork point that no operator of the spec restores: `--dry-run` says what.",
+            help="Discard state at the fork point that no operator of the spec restores. `--dry-run` lists it.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: Yes = False,
     dispose: Annotated[
-        bool, typer.Option("--dispose", help="Give up what unfinished backfills of this job have done, and stop them.")
+        bool, typer.Option("--dispose", help="Stop this job's unfinished backfills and discard their work.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Process recorded input again with the code and spec of now; the tables change at the end, all at once.
+    """Process recorded input again with the current code and spec. The tables change at the end, all at once.
 
-    The schedule goes on meanwhile. An interrupted backfill goes on when the same command is given again.
+    The schedule continues meanwhile. To continue an interrupted backfill, run the same command again.
     """
     from milepost.jobmaster.jobmaster import JobMaster, Session
     from milepost.jobspec.load.load import load_job
 
     output: Output = ctx.obj
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "from_": from_,
         "to": to,
         "from_checkpoint": from_checkpoint,
@@ -86,13 +86,13 @@ def backfill(
     master = JobMaster(load_job(job))
     if dispose:
         if (from_, to, from_checkpoint) != (None, None, None) or dry_run:
-            raise InvalidRequest("--dispose gives up backfills and takes none of their options. Nothing was changed.")
+            raise InvalidRequest("--dispose cannot be combined with options of a backfill. Nothing was changed.")
         if not confirmed(
-            f"Give up all unfinished backfills of {master.job.spec.name}? What they replayed is lost.", yes, output
+            f"Discard all unfinished backfills of {master.job.spec.name}? Their work is lost.", yes, output
         ):
             return output.note("nothing was changed")
         return _show_disposed(master.dispose_backfills(), output)
-    plan = output.as_typed(master.plan_backfill(**asked))
+    plan = output.as_typed(master.plan_backfill(**request))
     question = f"Backfill {plan.job}? Epochs to replay: {plan.epochs}."
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
         return None
@@ -101,17 +101,17 @@ def backfill(
     from milepost.spark.driver.open_runner import open_runner
 
     with EpochProgress() as progress:
-        # What was shown is what is done: a fork point that is gone by now is refused, not chosen anew.
-        shown = asked | {"from_": None, "from_checkpoint": plan.fork_point, "approved": plan.approved}
-        result = output.as_typed(master.backfill(Session.cli(), open_runner(), **shown, progress=progress))
+        # Carry out exactly the shown plan: if the fork point was deleted since, refuse instead of choosing another.
+        approved = request | {"from_": None, "from_checkpoint": plan.fork_point, "approved": plan.approved}
+        result = output.as_typed(master.backfill(Session.cli(), open_runner(), **approved, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 
 
 def _show_disposed(result: DisposedBackfills, output: Output) -> None:
     if output.json:
         return output.document(result)
-    gone = ", ".join(result.disposed)
-    return output.text(f"given up: {gone}" if gone else f"job {result.job} has no unfinished backfill")
+    disposed = ", ".join(result.disposed)
+    return output.text(f"discarded: {disposed}" if disposed else f"job {result.job} has no unfinished backfill")
 
 
 def _show_result(result: BackfillResult, output: Output) -> None:
@@ -120,7 +120,7 @@ def _show_result(result: BackfillResult, output: Output) -> None:
         output.text(f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, {counts}, quality {epoch.quality}")
     output.text(
         f"job {result.job} continues checkpoint {result.checkpoint_id} of timeline {result.timeline}; "
-        f"timeline {result.from_timeline} stays until retention takes it"
+        f"timeline {result.from_timeline} stays until retention removes it"
     )
     output.text(f"sinks that show it: {', '.join(result.sinks) or 'none'}")
     return output.text(f"next: {result.next_step}")

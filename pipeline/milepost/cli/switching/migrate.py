@@ -1,4 +1,4 @@
-"""The command that takes a sink's table to another place or format: migrate-table."""
+"""The command `migrate-table`, which moves a sink's table to another path or format."""
 
 from __future__ import annotations
 
@@ -46,15 +46,14 @@ def migrate_table(
     sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
     to: Annotated[
         MigratedFormat,
-        typer.Option(
-            "--to", help="Format of the new table, which may be that of the old one; parquet only from parquet."
-        ),
+        typer.Option("--to", help="Format of the new table, which may be the same. parquet: only from parquet."),
     ],
     path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="Where it is to be, as in the spec; nothing lies there yet.")
+        str,
+        typer.Option("--path", metavar="PATH", help="Path of the new table, as in the spec. Nothing may exist there."),
     ],
     table: Annotated[
-        str | None, typer.Option("--table", metavar="NS.NAME", help="Iceberg: its name in the catalog.")
+        str | None, typer.Option("--table", metavar="NS.NAME", help="Iceberg: name of the table in the catalog.")
     ] = None,
     catalog_type: Annotated[
         CatalogType | None, typer.Option("--catalog-type", help="Iceberg: kind of catalog.")
@@ -69,14 +68,14 @@ def migrate_table(
         list[str] | None,
         typer.Option("--catalog-option", metavar="KEY=TEXT", help="Iceberg: repeatable; secrets only as ${env:NAME}."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: Yes = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a sink's table once more at another path, in its format or as Delta or Iceberg; the sink goes on there.
+    """Copy a sink's table to another path, in the same or another format, and continue there.
 
-    The old table stays while a retained checkpoint is of it.
+    The old table stays as long as a retained checkpoint needs it.
     """
     output: Output = ctx.obj
     target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
@@ -90,8 +89,8 @@ def migrate_table(
     if output.json:
         return output.document(result)
     if result.outcome == "migrated":
-        output.text(f"sink {result.sink} of job {result.job} goes on at {result.target}")
-        output.text(f"{checkpoint_name(result.checkpoint_id)} is the first that is of it".capitalize())
+        output.text(f"sink {result.sink} of job {result.job} continues at {result.target}")
+        output.text(f"{checkpoint_name(result.checkpoint_id)} is the first checkpoint of the new table".capitalize())
     return output.text(f"next: {result.next_step}")
 
 
@@ -112,7 +111,7 @@ def _target(
             )
         return TableAddress(to.value, path)
     missing = [
-        name for name, said in (("--table", table), ("--catalog-type", kind), ("--catalog-uri", uri)) if said is None
+        name for name, value in (("--table", table), ("--catalog-type", kind), ("--catalog-uri", uri)) if value is None
     ]
     if kind is None or uri is None or table is None:
         raise InvalidRequest(f"--to iceberg needs {', '.join(missing)}. Nothing was changed.")
@@ -120,11 +119,11 @@ def _target(
 
 
 def _options(texts: list[str]) -> dict[str, str]:
-    """Return the options of a catalog by name, ascending."""
-    found = {}
+    """Parse KEY=TEXT options. Returns them sorted by key."""
+    options = {}
     for text in texts:
-        name, equals, said = text.partition("=")
+        name, equals, value = text.partition("=")
         if not name or not equals:
             raise InvalidRequest(f"--catalog-option {name}: expected KEY=TEXT. Nothing was changed.")
-        found[name] = said
-    return dict(sorted(found.items()))
+        options[name] = value
+    return dict(sorted(options.items()))

@@ -1,4 +1,4 @@
-"""The command that lets the job's head count for one table: realign."""
+"""The command `realign`, which sets one table back to the job's head."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def realign(
     ctx: typer.Context,
     job: Job,
     sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: Yes = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Bring back a table that a restore, a failover or a hand has moved: it shows what the job's head says."""
+    """Set a table back to the job's head, after a restore, a failover or a manual change."""
     from milepost.jobmaster.jobmaster import Session
 
     output: Output = ctx.obj
     master = open_job(job)
     plan = output.as_typed(master.plan_realign(sink))
-    question = f"Let sink {plan.sink} show {checkpoint_name(plan.head)} of job {plan.job}?"
+    question = f"Set sink {plan.sink} of job {plan.job} to {checkpoint_name(plan.head)}?"
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.fault is None):
         return None
     result = master.realign(Session.cli(), plan, detail=f"by a person: milepost realign {plan.job} {plan.sink}")

@@ -1,4 +1,4 @@
-"""The list of what a job can go back to, and what going back would change."""
+"""Print the rewind points of a job, and what each rollback would change."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def show_rewind_points(points: Sequence[RewindPoint], output: Output) -> None:
     if output.json:
         return output.document({"points": points})
     if not points:
-        return output.note("there are none: the job has not run yet")
+        return output.note("there are no rewind points: the job has not run yet")
     rows = [
         [
-            one.checkpoint_id,
-            "-" if one.trigger_time is None else show_time(one.trigger_time),
-            one.epoch,
-            "-" if one.timeline is None else one.timeline if one.live else f"{one.timeline} (not live)",
-            one.epochs,
+            point.checkpoint_id,
+            "-" if point.trigger_time is None else show_time(point.trigger_time),
+            point.epoch,
+            "-" if point.timeline is None else point.timeline if point.live else f"{point.timeline} (not live)",
+            point.epochs,
         ]
-        for one in points
+        for point in points
     ]
-    notes = ["; ".join(_changes(one)) for one in points]
+    notes = ["; ".join(_changes(point)) for point in points]
     return output.table(["checkpoint", "triggered", "epoch", "timeline", "epochs discarded"], rows, notes=notes)
 
 

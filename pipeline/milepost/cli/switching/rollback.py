@@ -1,4 +1,4 @@
-"""The command that takes a job back: rollback."""
+"""The command `rollback`, which returns a job to a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.jobmaster import RollbackResult
 
 
-_NEWEST = 50
-"""So many points are listed."""
+_MAX_POINTS = 50
+"""Number of rewind points that `--points` lists."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,14 +36,15 @@ def rollback(
         typer.Option(
             "--to",
             metavar="ID|TIME",
-            help="A retained checkpoint, 0 for the empty state, or a time: the newest checkpoint triggered by then.",
+            help="A retained checkpoint, 0 for the empty state, or a time, which means the newest checkpoint triggered "
+            "at or before it.",
             autocompletion=checkpoint_ids,
         ),
     ] = None,
     points: Annotated[
-        bool, typer.Option("--points", help="Only list what the job can go back to, and what each would change.")
+        bool, typer.Option("--points", help="List the rewind points, and what each rollback would change.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: Yes = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Abort a running epoch and fence its session.")
@@ -51,15 +52,15 @@ def rollback(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Return state, source positions, rows in flight and every table to a checkpoint; nothing is deleted."""
+    """Return state, source positions, rows in flight and every table to a checkpoint. Nothing is deleted."""
     from milepost.jobmaster.jobmaster import Session
 
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
     if points:
-        return show_rewind_points(output.as_typed(master.rewind_points(_NEWEST)), output)
+        return show_rewind_points(output.as_typed(master.rewind_points(_MAX_POINTS)), output)
     if to is None:
-        raise typer.BadParameter("say which one: --to ID|TIME; --points lists them", param_hint="--to")
+        raise typer.BadParameter("--to ID|TIME is required; --points lists the checkpoints", param_hint="--to")
     plan = output.as_typed(master.plan_rollback(to))
     target = plan.target.checkpoint_id
     question = f"Roll {plan.job} back to {checkpoint_name(target)}?"
@@ -81,9 +82,9 @@ def _show_result(result: RollbackResult, output: Output) -> None:
     if result.aborted_checkpoint is not None:
         output.text(f"checkpoint {result.aborted_checkpoint} is aborted; the session that ran it is fenced")
     if result.outcome == "nothing_to_roll_back":
-        followed = f"; sinks that had yet to follow: {', '.join(result.followed)}" if result.followed else ""
+        followed = f"; reconciled sinks: {', '.join(result.followed)}" if result.followed else ""
         return output.text(f"nothing to roll back: job {result.job} is at {at}{followed}")
-    left = ", ".join(map(str, result.discarded)) or "none"
-    output.text(f"job {result.job} is back at {at}, on timeline {result.timeline}; discarded: {left}")
+    discarded = ", ".join(map(str, result.discarded)) or "none"
+    output.text(f"job {result.job} is back at {at}, on timeline {result.timeline}; discarded: {discarded}")
     output.text(f"sinks that are back: {', '.join(result.sinks) or 'none'}")
     return output.text(f"next: {result.next_step}")

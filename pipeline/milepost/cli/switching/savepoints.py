@@ -1,4 +1,4 @@
-"""Commands about copies of checkpoints that a person owns: savepoint create, list, dispose; export; bootstrap."""
+"""The commands savepoint create, list and dispose, export, and bootstrap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MEGABYTE = 1_000_000
 
 Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="The savepoint's name.", autocompletion=savepoint_names)
+    str, typer.Option("--name", metavar="NAME", help="Name of the savepoint.", autocompletion=savepoint_names)
 ]
 
 
@@ -46,17 +46,17 @@ def create(
     at: At = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="URL", help="Write it to <URL>/<name>; default: below the job's storage."),
+        typer.Option("--target", metavar="URL", help="Write it to <URL>/<name>. Default: below the job's storage."),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Copy a completed checkpoint, state, positions, rows in flight and tables, so that it stands by itself."""
+    """Create a self-contained copy of a completed checkpoint: state, positions, rows in flight and tables."""
     output: Output = ctx.obj
     master = open_job(job)
-    wanted = checkpoint_at(master, at)
+    checkpoint_id = checkpoint_at(master, at)
     with _copying() as copied:
-        result = master.create_savepoint(name, at=wanted, target=target, copied=copied)
+        result = master.create_savepoint(name, at=checkpoint_id, target=target, copied=copied)
     if output.json:
         return output.document(result)
     _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
@@ -75,28 +75,31 @@ def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose 
         return output.text(f"job {master.job.spec.name} has no savepoint")
     return output.table(
         ["name", "checkpoint", "epoch", "timeline", "created"],
-        [[one.name, one.checkpoint_id, one.epoch, one.timeline, show_time(one.created)] for one in savepoints],
+        [
+            [savepoint.name, savepoint.checkpoint_id, savepoint.epoch, savepoint.timeline, show_time(savepoint.created)]
+            for savepoint in savepoints
+        ],
         optional=("timeline", "epoch"),
-        notes=[one.location for one in savepoints],
+        notes=[savepoint.location for savepoint in savepoints],
     )
 
 
 def dispose(
     ctx: typer.Context, job: Job, name: Name, yes: Yes = False, as_json: Json = False, verbose: Verbose = False
 ) -> None:
-    """Take a savepoint off the list and delete its objects; the job, its checkpoints and its tables stay."""
+    """Remove a savepoint from the list and delete its objects. The job, its checkpoints and tables stay."""
     output: Output = ctx.obj
     master = open_job(job)
     found = master.find_savepoint(name)
-    what = f"savepoint {name} of {master.job.spec.name}, a copy of checkpoint {found.checkpoint_id} at {found.location}"
-    if not confirmed(f"Delete {what}?", yes, output):
+    copy = f"a copy of checkpoint {found.checkpoint_id} at {found.location}"
+    if not confirmed(f"Delete savepoint {name} of {master.job.spec.name}, {copy}?", yes, output):
         return output.note("nothing was changed")
     result = master.dispose_savepoint(name)
     if output.json:
         return output.document(result)
     if result.left:
         output.note(f"at {result.location}: {result.left}")
-    return output.text(f"savepoint {name} is disposed of; deleted: {counted(result.deleted_objects, 'object')}")
+    return output.text(f"savepoint {name} is removed; deleted: {counted(result.deleted_objects, 'object')}")
 
 
 def export(
@@ -106,12 +109,13 @@ def export(
         int, typer.Argument(metavar="ID", min=1, help="A retained checkpoint.", autocompletion=checkpoint_ids)
     ],
     target: Annotated[
-        str, typer.Option("--target", metavar="URL", help="Where: s3://…, file:///… or a path relative to the spec.")
+        str,
+        typer.Option("--target", metavar="URL", help="Destination: s3://…, file:///… or a path relative to the spec."),
     ],
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write a self-contained copy of a checkpoint to a place the job then forgets; `start --from` reads it."""
+    """Write a self-contained copy of a checkpoint that the job does not track. `start --from` reads it."""
     output: Output = ctx.obj
     with _copying() as copied:
         result = open_job(job).export(checkpoint_id, target, copied=copied)
@@ -125,12 +129,14 @@ def bootstrap(
     job: Job,
     tables: Annotated[
         list[str],
-        typer.Argument(metavar="UID=FILE…", help="Per operator a .parquet or .csv file (or its URL) with its state."),
+        typer.Argument(
+            metavar="UID=FILE…", help="For each operator, the path or URL of a .parquet or .csv file with its state."
+        ),
     ],
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Begin a job with the state of some operators taken from tables, as `milepost state --stored` writes them."""
+    """Start a job with operator state from tables, in the format of `milepost state --stored`."""
     output: Output = ctx.obj
     files: dict[str, str] = {}
     for text in tables:
@@ -143,21 +149,21 @@ def bootstrap(
     if output.json:
         return output.document(result)
     output.text(f"job {master.job.spec.name}: incarnation {result.incarnation} is open at checkpoint {result.head}")
-    for uid, one in result.operators.items():
-        output.text(f"{uid}: {counted(one.rows, 'row')} of {one.file}")
-    return output.note("Its first epoch reads what `start` of each source says; tables of sinks begin empty.")
+    for uid, operator in result.operators.items():
+        output.text(f"{uid}: {counted(operator.rows, 'row')} of {operator.file}")
+    return output.note("Its first epoch reads from the `start` of each source. The tables of its sinks are empty.")
 
 
 def _show_copy(what: str, result: CheckpointCopy, output: Output) -> None:
     output.text(f"{what}: {counted(result.objects, 'object')}, {counted(result.bytes, 'byte')}")
     output.text(f"at {result.location}")
     for name in result.left_out:
-        output.note(f"note: sink {name} is not in the spec any more: its table was left out")
+        output.note(f"note: sink {name} is no longer in the spec: its table was not copied")
 
 
 @contextmanager
 def _copying() -> Iterator[Callable[[int], None]]:
-    """Show how much was copied so far; yields what is told the bytes of each object."""
+    """Show the progress of a copy. Yields a function to call with the bytes of each copied object."""
     objects = size = 0
 
     def copied(more: int) -> None:

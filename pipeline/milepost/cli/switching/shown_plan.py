@@ -1,4 +1,4 @@
-"""A plan is shown, and a person agrees to it, before it is carried out."""
+"""Show a plan and ask for confirmation before it is carried out."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ class Plan(Protocol):
 
     @property
     def text(self) -> Sequence[str]:
-        """It in words, line by line."""
+        """The plan as lines of text."""
 
 
 def agreed(plan: Plan, question: str, output: Output, *, dry_run: bool, yes: bool, idle: bool = False) -> bool:
-    """Show a plan, and return whether to carry it out; where not, it is said that nothing was changed.
+    """Show a plan, and return whether to carry it out. If not, report that nothing was changed.
 
     Args:
-        question: asked of a person, unless `--yes` answers it. idle: there is nothing to ask about; it is carried out.
-    Raises: InvalidRequest: nobody can be asked.
+        question: shown to the user, unless `--yes` is given.
+        idle: whether the plan has nothing to do. Then it needs no confirmation.
+    Raises: InvalidRequest: there is no terminal, and no `--yes`.
     """
     if dry_run or idle or not yes:
         for line in plan.text:

@@ -1,1 +1,1 @@
-"""The terminal's side of a command: options, output, progress, failures, tables."""
+"""Terminal input and output of commands: options, output, progress, failures, tables."""

@@ -1,4 +1,4 @@
-"""Charts of characters: a column per value, in eighths of a character, or in parts by glyph and colour."""
+"""Draw column charts with characters, in eighths of a character or as stacked parts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rich.text import Text
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _WIDEST = 4
 _GAP_FROM = 2
-"""Columns of so many characters and more have one of them empty, to be told apart."""
+"""A column of at least this many characters leaves one of them empty as a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of stacked columns: how it is drawn."""
+    """How to draw a part of stacked columns."""
 
     glyph: str
     style: str
 
 
 def column_width(columns: int, width: int) -> int:
-    """Return how many characters each of so many columns may have."""
+    """Return the width of each column in characters."""
     return max(1, min(_WIDEST, width // max(columns, 1)))
 
 

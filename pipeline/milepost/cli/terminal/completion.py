@@ -19,7 +19,7 @@ Complete = Callable[[typer.Context, str], list[str]]
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of specs under config/ that begin so."""
+    """Return the names of specs under config/ with this prefix."""
     from milepost.jobspec.load.load import CONFIG_FOLDER, spec_files
 
     return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd() / CONFIG_FOLDER)))
@@ -65,11 +65,11 @@ def _beginning(incomplete: str, offered: Iterable[object]) -> list[str]:
 
 
 def _typed_job(ctx: typer.Context) -> LoadedJob | None:
-    """Return the job of the words before; None when there is none that can be read."""
+    """Return the job on the command line; None if there is none, or it cannot be read."""
     from milepost.errors import CheckpointError
     from milepost.jobspec.load.load import load_job
 
-    # Behind an option whose value is yet to come the words before it are left unparsed.
+    # After an option that still lacks its value, Typer leaves the earlier words unparsed.
     typed = ctx.params.get("job") or next((word for word in ctx.args if not word.startswith("-")), None)
     try:
         return load_job(typed) if typed else None
@@ -78,7 +78,7 @@ def _typed_job(ctx: typer.Context) -> LoadedJob | None:
 
 
 def _listed(ctx: typer.Context, listing: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return what a listing of the typed job has, when its storage is a folder of this machine; else nothing."""
+    """Return names from a listing of the job's storage, if that is a local folder; else nothing."""
     from milepost.errors import CheckpointError
     from milepost.jobmaster.jobmaster import JobMaster
 

@@ -1,4 +1,4 @@
-"""The failure report turns an exception into what happened, what is true now, what to do, and an exit code."""
+"""Report an exception: what happened, what is true now, what to do, and the exit code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def report(error: BaseException, output: Output, *, reads: bool = False) -> int:
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Return whether a person ended the process; what a library made of that on its way up is nobody's fault."""
+    """Return whether the user interrupted the process, also if a library wrapped that in its own error."""
     at: BaseException | None = error
     while at is not None and not isinstance(at, KeyboardInterrupt):
         at = at.__cause__ or at.__context__
@@ -67,7 +67,7 @@ def usage(message: str, hint: str, output: Output) -> int:
 
 
 def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
-    """Return the lines of an error; what to type next is the last one."""
+    """Return the lines of an error. The last one is the command to type."""
     lines = [line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…" for line in message.splitlines()]
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"… and {len(lines) - _LINES + 1} more lines (--json has all)"]
@@ -76,6 +76,6 @@ def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
 
 
 def _sentence(hint: str) -> str:
-    """Return a hint as a line of its own; one that begins with a command keeps its first letter."""
+    """Return a hint as a sentence. A hint that begins with a command keeps its lower-case letter."""
     line = " ".join(hint.split())
     return line if line.startswith("milepost ") else line[:1].upper() + line[1:]

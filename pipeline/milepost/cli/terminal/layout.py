@@ -1,4 +1,4 @@
-"""The layout of a table fits it to a width: columns are left out, else one is wrapped, else rows become blocks."""
+"""Fit a table to a width: omit columns, else wrap one, else print rows as blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import zip_longest
 _GAP = "  "
 _INDENT = "    "
 _LEAST = 20
-"""Characters that a wrapped text gets at least, however narrow the terminal is."""
+"""Minimum width of wrapped text in characters, however narrow the terminal is."""
 
 Paint = Callable[[str, str], str]
 """(text of the cell, the cell as it is padded) -> what is sent to the terminal."""
@@ -73,7 +73,7 @@ def wrapped(text: str, width: int, indent: str, first: str | None = None, *, bre
 
 
 def _without_optional(grid: Grid, widths: Sequence[int], width: int) -> list[int]:
-    """Return the positions of the columns that stay: optional ones go, the last one first, until the others fit."""
+    """Return the positions of the columns to show. Drops optional ones, the last first, until the rest fits."""
     shown, droppable = list(range(len(grid.columns))), [grid.columns.index(name) for name in grid.optional]
     while droppable and _total(widths, shown) > width:
         shown.remove(droppable.pop())
@@ -112,7 +112,7 @@ def _widths(grid: Grid) -> list[int]:
 
 
 def _cells(text: str) -> int:
-    """Return how many characters wide a terminal shows a text: one of East Asia takes two, an accent none."""
+    """Return the width of a text in terminal cells: an East Asian character takes two, a combining accent none."""
     if text.isascii():
         return len(text)
     return sum((unicodedata.east_asian_width(one) in "WF") + (not unicodedata.combining(one)) for one in text)
@@ -128,7 +128,7 @@ def _line(cells: Sequence[tuple[str, int, bool]], paint: Paint | None = None) ->
 
 
 def _blocks(grid: Grid, width: int, paint: Paint) -> Iterator[str]:
-    """Yield each row as a block: a line per column, its name and its value; blocks are a blank line apart."""
+    """Yield each row as a block with one line per column, name and value. A blank line separates blocks."""
     names = max(len(name) for name in grid.columns)
     for number, row in enumerate(grid.rows):
         if number:

@@ -1,4 +1,4 @@
-"""Metrics as a command prints them: the text that a scrape reads, in place of what a person reads."""
+"""Print metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Form(Enum):
-    """What a command prints."""
+    """Output formats of a command."""
 
     TEXT = "text"
     PROMETHEUS = "prometheus"
@@ -28,7 +28,7 @@ Format = Annotated[
 
 
 def check_form(output: Output, *, watch: bool = False) -> None:
-    """Raises InvalidRequest: metrics are asked for, and another form as well."""
+    """Raise InvalidRequest if metrics are combined with another output format."""
     other = "--json" if output.json else "--watch" if watch else None
     if other is not None:
         raise InvalidRequest(f"--format prometheus prints metrics once, and no {other}: leave one of the two out.")

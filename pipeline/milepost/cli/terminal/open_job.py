@@ -1,4 +1,4 @@
-"""A job is opened when a command needs it: what its job master imports is not loaded before."""
+"""Open a job lazily, so that commands that fail early do not import the job master."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def open_job(job: str, *, ahead: bool = False) -> JobMaster:
     """Return the job master of a spec file, or of a name under config/.
 
     Args:
-        ahead: the command begins with the head: it is on its way while the rest is imported.
+        ahead: prefetch the head while the remaining modules are imported.
     """
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.jobspec.load.load import load_job
@@ -24,7 +24,7 @@ def open_job(job: str, *, ahead: bool = False) -> JobMaster:
 
 
 def checkpoint_at(master: JobMaster, at: str | None) -> int | None:
-    """Return the checkpoint that `--at` means: an id as it is, a time as `rollback --to` takes it; None for the head.
+    """Return the checkpoint id of `--at`; None for the head. A time means the same as in `rollback --to`.
 
     Raises: NotFound, InvalidRequest.
     """

@@ -9,14 +9,14 @@ import typer
 from milepost.cli.terminal.completion import checkpoint_ids, job_names
 
 Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON document.")]
-"""Read from the command line by `main`, so that usage errors obey it as well."""
+"""`main` reads it from the command line, so that it also applies to usage errors."""
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show a stack trace with errors.")]
-"""Read from the command line by `main`, as Json."""
+"""`main` reads it from the command line, like `Json`."""
 
 
 def _remember(ctx: typer.Context, job: str | None) -> str | None:
-    """Keep how the user names the job: commands that are shown to be typed name it so, too."""
+    """Remember how the user typed the job, so that suggested commands name it the same way."""
     if ctx.obj is not None:
         ctx.obj.typed = job
     return job
@@ -33,7 +33,7 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="ID|TIME",
-        help="As of this checkpoint, or the newest one triggered by then; default: the head.",
+        help="This checkpoint, or the newest one triggered at or before this time. Default: the head.",
         autocompletion=checkpoint_ids,
     ),
 ]

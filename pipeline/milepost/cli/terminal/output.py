@@ -1,4 +1,4 @@
-"""Output goes to stdout as data or one `--json` document; everything else goes to stderr."""
+"""Print data or one `--json` document to stdout, and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from milepost.protocol.records.cached_property import cached_property
 SCHEMA = "milepost/v1"
 
 WIDTH = 80
-"""Characters of a line where no terminal says another number."""
+"""Characters per line without a terminal."""
 
 _GOOD, _BAD, _BUSY, _PAST = {"fg": "green"}, {"fg": "red"}, {"fg": "yellow"}, {"dim": True}
 _STYLES: dict[str, dict[str, Any]] = {
@@ -29,17 +29,17 @@ _STYLES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("pending", "no success yet", "initializing", "frozen", "warned", "warn"), _BUSY),
     **dict.fromkeys(("subsumed", "ended", "canceled", "skipped"), _PAST),
 }
-"""Word of a state -> how a terminal shows it."""
+"""Word of a state -> its terminal style."""
 
 T = TypeVar("T")
 
 _STREAMED = "\0rows"
-"""Where a document's streamed rows stand in its JSON."""
+"""Placeholder for streamed rows in the JSON of a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedRows:
-    """A list in a document whose rows are printed as they come: the JSON of each."""
+    """A list in a document whose rows, each as JSON, are printed while they are read."""
 
     rows: Iterable[str]
 
@@ -112,7 +112,7 @@ class Output:
             self._write_line(line)
 
     def note(self, line: str) -> None:
-        """Print a line that is no data."""
+        """Print a line to stderr."""
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 
@@ -183,7 +183,7 @@ def _each_text(value: object, change: Callable[[str], str]) -> object:
 
 
 def _json(value: object) -> object:
-    """Return the JSON of a record; of what JSON does not have, its text."""
+    """Return the JSON of a record. A value without a JSON type becomes text."""
     return to_json(value) if is_dataclass(value) else str(value)
 
 
@@ -209,7 +209,7 @@ def show_time(time: object) -> str:
 
 
 def show_bytes(size: object) -> str:
-    """Return a number of bytes in the unit in which people read it."""
+    """Return a number of bytes in a readable unit."""
     if not isinstance(size, (int, float)) or isinstance(size, bool):
         return printable(size)
     for unit in ("B", "kB", "MB", "GB"):
@@ -220,7 +220,7 @@ def show_bytes(size: object) -> str:
 
 
 def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
-    """Return what an epoch took, gave and left out as late, as far as it is known."""
+    """Return the known numbers of rows in, rows out and late rows."""
     parts = []
     for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
         if isinstance(figure, int):
@@ -236,7 +236,7 @@ def late_by_operator(report: object) -> str:
 
 
 def terminal_width() -> int:
-    """Return the characters of a line: COLUMNS, else what the terminal has, else 80."""
+    """Return the width of a line in characters: COLUMNS, else the terminal's width, else 80."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)

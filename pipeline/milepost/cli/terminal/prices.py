@@ -1,4 +1,4 @@
-"""Prices of upsert, an epoch and a month, as a person reads them."""
+"""Print the cost of upserts, of an epoch and of a month."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_prices(prices: Iterable[UpsertPrice], output: Output) -> None:
-    """Print a line for each table of the latest rows, and what would be cheaper."""
+    """Print a line for each upsert table, and cheaper alternatives."""
     for price in prices:
         output.paragraph(price_text(price), "  ", "")
         if price.advice is not None:
@@ -21,7 +21,7 @@ def show_prices(prices: Iterable[UpsertPrice], output: Output) -> None:
 
 
 def price_text(price: UpsertPrice) -> str:
-    """Return what a table costs in one sentence."""
+    """Return the cost of a table in one sentence."""
     table = f"upsert of {price.sink}: {counted(price.files, 'file')}, {show_bytes(price.table_bytes)}"
     if not price.epochs:
         return f"{table}; what an epoch writes is known after the next one"
@@ -36,17 +36,17 @@ def price_text(price: UpsertPrice) -> str:
 
 
 def show_money(currency: str, amount: float) -> str:
-    """Return an amount: to cents from 1 on, below it two digits that count."""
+    """Return an amount: with two decimals from 1 on, below that with two significant digits."""
     return f"{currency} {amount:,.2f}" if amount >= 1 or not amount else f"{currency} {amount:.2g}"
 
 
 def epoch_cost_text(cost: EpochCost) -> str:
-    """Return what an epoch cost in one line."""
+    """Return the cost of an epoch on one line."""
     return f"{show_money(cost.currency, cost.total)} ({_parts(cost)})"
 
 
 def month_cost_text(month: MonthCost) -> str:
-    """Return what a month costs in one sentence, and what that is reckoned from."""
+    """Return the cost of a month in one sentence, and the basis of the estimate."""
     stored = f"{show_bytes(month.stored_bytes)} kept"
     if month.epochs is None:
         return f"{show_money(month.currency, month.total)} for {stored}; how many epochs it has is not known yet"

@@ -1,4 +1,4 @@
-"""Progress of an epoch on stderr: a moving bar on a terminal, a line every 5 s otherwise."""
+"""Show the progress of an epoch on stderr: a bar on a terminal, else a line every 5 s."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_S = 1.0
 """How long the end of an epoch waits for a pending estimate."""
 
 _MOST_PERCENT = 99
-"""Of a step that is not over yet."""
+"""Highest percentage of a step that is still running."""
 
 
 class EpochProgress:

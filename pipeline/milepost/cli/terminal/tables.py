@@ -1,4 +1,4 @@
-"""A table on a terminal, or as csv, json (one array of rows) or parquet."""
+"""Write a table to the terminal, or as csv, json (one array of rows) or parquet."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Rows(Protocol):
 
     @property
     def num_kept(self) -> int:
-        """How many there are here."""
+        """Number of rows."""
 
     def __iter__(self) -> Iterator[pa.Table]: ...
 
@@ -146,13 +146,13 @@ def _write(rows: Rows, format_: str, stream: BinaryIO) -> None:
 
 
 def _few_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows in tables of few enough that they may become Python's objects."""
+    """Yield the rows in tables that are small enough to become Python objects."""
     for table in tables:
         yield from (table.slice(start, _ROWS_AT_ONCE) for start in range(0, table.num_rows, _ROWS_AT_ONCE))
 
 
 def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows in tables that are worth a row group each."""
+    """Yield the rows in tables that are large enough for a row group each."""
     import pyarrow as pa
 
     waiting, size = list[pa.Table](), 0
@@ -204,7 +204,7 @@ def _is_far(column: pa.ChunkedArray) -> bool:
 
 
 def _time(item: pa.Scalar) -> str | None:
-    """Return a time as Arrow's CSV has those of nearer years."""
+    """Return a time in the format of Arrow's CSV writer, for years that Arrow does not support."""
     return zoned_text(item).replace("T", " ") if item.is_valid else None
 
 

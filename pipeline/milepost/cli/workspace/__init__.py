@@ -1,1 +1,1 @@
-"""Commands about specs, the machine, and what a job has stored."""
+"""Commands for specs, the machine, and a job's storage."""

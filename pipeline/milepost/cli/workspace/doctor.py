@@ -1,4 +1,4 @@
-"""The doctor checks what a machine needs for an epoch, without starting anything heavy."""
+"""Checks of `milepost doctor`: what an epoch needs, without starting anything heavy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Check:
 
 
 def environment_checks() -> list[Check]:
-    """Return a check per precondition of an epoch."""
+    """Return one check per precondition of an epoch."""
     return [
         _python(),
         _java(),
@@ -57,7 +57,7 @@ def environment_checks() -> list[Check]:
 
 
 def job_checks(job: LoadedJob) -> list[Check]:
-    """Return the same of one job: what its stores guarantee, what its sources name, whether its expectations exist."""
+    """Return the checks of one job: guarantees of its stores, its sources, and its expectations."""
     from milepost.jobmaster.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_problems
 
     try:
@@ -92,7 +92,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
 
 
 def _new_tables(master: JobMaster) -> Iterator[Check]:
-    """Yield a warning for each new table that is another's: `start --claim` may take it over, `run` does not."""
+    """Yield a warning for each new table that another job owns: `start --claim` can adopt it, `run` does not."""
     try:
         for error in master.refused_tables():
             if isinstance(error, InvalidRequest):
@@ -142,7 +142,7 @@ def _libraries() -> Check:
 
 
 def _extras() -> Iterator[Check]:
-    """Without Spark no epoch runs; the others are for the jobs that use them."""
+    """Spark is required. The other libraries are needed only by the jobs that use them."""
     for extra, libraries in EXTRAS.items():
         versions = {name: _version(name) for name in libraries.values()}
         missing = [name for name, version in versions.items() if version is None]
@@ -174,7 +174,7 @@ def _free(folder: str) -> tuple[int, str]:
 
 
 def _disks_of(master: JobMaster) -> Iterator[Check]:
-    """Yield a check per disk of this machine with state or tables of the job; one that fills up is a warning."""
+    """Yield one check per local disk with state or tables of the job. A nearly full disk is a warning."""
     from milepost.jobmaster.jobmaster import local_disks
 
     for name, folder in local_disks(master.context).items():

@@ -1,4 +1,4 @@
-"""Example jobs that come with the package: what `milepost init --example` writes."""
+"""Write the example jobs of the package, for `milepost init --example`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _below(folder: Traversable, path: Path) -> dict[Path, bytes]:
 
 
 def _is_there(root: Path, path: Path, body: bytes) -> bool:
-    """Return whether a data file is there already. Raises InvalidRequest: something else is."""
+    """Return whether a data file already exists. Raises InvalidRequest: a different file has its path."""
     place = root / path
     if not place.exists() and not place.is_symlink():
         return False

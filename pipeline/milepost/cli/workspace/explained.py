@@ -1,4 +1,4 @@
-"""An explained graph as a person reads it: what each edge is, what bounds each state, where late rows go."""
+"""Print an explained graph: edges, bounds of states, and late rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIGURES = ("rows", "size", "rows a day")
 
 
 def add_sizes(report: dict[str, Any], sizes: Mapping[str, StateSize]) -> None:
-    """Add to each state of a report of `lint_report` its size at the head, null where none is known."""
+    """Add the size at the head to each state of a `lint_report`; null if unknown."""
     for state in _states(report):
         size = sizes.get(state["name"])
         state["size"] = None if size is None else to_json(size)
@@ -33,7 +33,7 @@ def write_picture(report: Mapping[str, Any], file: Path) -> None:
 
 
 def show_graph(report: Mapping[str, Any], output: Output) -> None:
-    """Print the nodes with what they give; then, where there are some, states and late rows."""
+    """Print the nodes with their outputs, then states and late rows, if there are any."""
     nodes = report["nodes"]
     rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), _output(node)] for node in nodes]
     notes = ["; ".join(_remarks(node)) for node in nodes]

@@ -1,4 +1,4 @@
-"""Commands that look after what a job has stored: fsck, gc."""
+"""The commands that maintain a job's storage: fsck, gc."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
 
 
 def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Find missing and unreachable objects, with proof: exit 7 when something needed is missing or unreadable.
+    """Find missing and unreachable objects. Exit code 7: a needed object is missing or unreadable.
 
-    What is merely unreachable is no damage (exit 0): it costs space until it is collected.
+    Unreachable objects are not damage (exit code 0). They cost space until `gc` collects them.
     """
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.jobspec.load.load import load_job
@@ -45,11 +45,11 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 def gc(
     ctx: typer.Context,
     job: Job,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Delete what is provably unreachable: listed first, deleted once it has been listed for the grace period."""
+    """Delete unreachable objects. An object is listed first, and deleted after the grace period."""
     from milepost.jobmaster.jobmaster import JobMaster
     from milepost.jobspec.load.load import load_job
 
@@ -96,14 +96,14 @@ def _show_report(report: Audit, output: Output) -> None:
     _show_list("missing", chains, output)
     _show_unreadable(report.unreadable_lists, output)
     for line in report.unasked:
-        output.text(f"not asked: {line}")
+        output.text(f"not checked: {line}")
     if any(item.where.startswith("savepoint ") for item in report.missing):
         output.text(
-            f"a savepoint that was moved, or is lost, is taken off the list by: milepost savepoint dispose "
-            f"{report.job} --name NAME"
+            f"to remove a moved or lost savepoint from the list, run: milepost savepoint dispose {report.job} "
+            "--name NAME"
         )
     if not report.complete:
-        output.text("unreachable: not judged, because not every root could be read")
+        output.text("unreachable: not determined, because not every root could be read")
     else:
         _show_list("unreachable", [_line(item) for item in report.unreachable], output)
     _show_list("foreign", [_line(item) for item in report.foreign], output)
@@ -116,7 +116,7 @@ def _show_report(report: Audit, output: Output) -> None:
 
 def _show_unreadable(lines: Sequence[str], output: Output) -> None:
     if lines:
-        _show_list("unreadable lists of garbage: delete them, what they name is judged and listed anew", lines, output)
+        _show_list("unreadable garbage lists: delete them, and `gc` lists their objects again", lines, output)
 
 
 def _line(item: StoredObject) -> str:

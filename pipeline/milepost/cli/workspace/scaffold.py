@@ -1,4 +1,4 @@
-"""`milepost init`: a job that really runs, on files, with a little data of its own."""
+"""Write the new job of `milepost init`, which runs on sample files."""
 
 from __future__ import annotations
 

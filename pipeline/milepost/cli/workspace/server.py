@@ -1,4 +1,4 @@
-"""The command that serves Spark: a Connect server of this machine, so that no epoch waits for a Spark to start."""
+"""The command `spark-server`, which runs a local Spark Connect server."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def register(app: typer.Typer) -> None:
 
 def spark_server(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Of loopback.")] = DEFAULT_PORT,
-    cores: Annotated[int, typer.Option("--cores", min=1, metavar="N", help="How many tasks run at once.")] = 2,
+    port: Annotated[int, typer.Option("--port", min=1, max=65_535, help="Port on loopback.")] = DEFAULT_PORT,
+    cores: Annotated[
+        int, typer.Option("--cores", min=1, metavar="N", help="Number of tasks that run concurrently.")
+    ] = 2,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", metavar="FILE", help="Holds the clients' token; made when it is not there."),
+        typer.Option(
+            "--token-file", metavar="FILE", help="File with the clients' token. Created if it does not exist."
+        ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,

@@ -1,4 +1,4 @@
-"""Commands about specs and the machine: init, lint, schema, doctor."""
+"""The commands init, lint, schema and doctor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _examples(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of the examples that begin so."""
+    """Return the names of the examples with this prefix."""
     from milepost.cli.workspace.example_files import example_names
 
     return [name for name in example_names() if name.startswith(incomplete)]
@@ -54,7 +54,7 @@ def init(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write config/NAME.yaml and a little sample data, ready to run; or an example of the how-tos."""
+    """Write config/NAME.yaml with sample data, ready to run, or an example of the how-to guides."""
     from milepost.cli.workspace.scaffold import table_of, write_job
 
     output: Output = ctx.obj
@@ -107,7 +107,7 @@ def lint(
     ctx: typer.Context,
     job: Job,
     file: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw the graph to a file that does not exist.")
+        Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw the graph to a new file.")
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -169,7 +169,7 @@ def lint(
 
 @dataclass(frozen=True, slots=True)
 class _WithHead:
-    """What a spec is to what is stored.
+    """How a spec relates to the stored job.
 
     Attributes:
         rows: verdicts against the job's head. unknown: why what is stored could not be asked; None: it was.
@@ -201,7 +201,7 @@ def _compared(loaded: LoadedJob) -> _WithHead:
 
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:
-    """Print the JSON Schema of a spec, for editors: only what works."""
+    """Print the JSON Schema of a spec, for editors."""
     from milepost.jobspec.load.lint import json_schema
 
     output: Output = ctx.obj
@@ -215,13 +215,13 @@ def doctor(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="[JOB]", autocompletion=job_names, help="Also this job's stores, sources and expectations."
+            metavar="[JOB]", autocompletion=job_names, help="Also check this job's stores, sources and expectations."
         ),
     ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check Python, Java, Spark, disk and host name; of a job, its stores' guarantees, sources and expectations."""
+    """Check Python, Java, Spark, disk and host name, and a job's stores, sources and expectations."""
     from milepost.cli.workspace.doctor import environment_checks
 
     output: Output = ctx.obj

@@ -1,4 +1,4 @@
-"""The command that tests a job: test."""
+"""The command `test`, which runs the test cases of jobs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def test(
     ctx: typer.Context,
     places: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH…]", help="Case files, or folders that have some; default: tests/."),
+        typer.Argument(metavar="[PATH…]", help="Case files, or folders of case files. Default: tests/."),
     ] = None,
     record: Annotated[
-        bool, typer.Option("--record", help="Write what came into the files, as what is expected; for you to review.")
+        bool,
+        typer.Option("--record", help="Write the actual output into the files as the expected output, for review."),
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run the cases of jobs: rows in, rows out, in this process; only SQL goes to Spark."""
+    """Run the test cases of jobs in this process. Only SQL runs on Spark."""
     from milepost.spark.local.local_runner import LocalRunner
     from milepost.testing.case_file import find_case_files, load_cases
     from milepost.testing.case_run import run_case

@@ -62,7 +62,7 @@ def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
     assert job.master.history() == history
 
 
-def test_a_plan_that_was_edited_on_its_way_is_refused(job: BackfillJob) -> None:
+def test_a_plan_that_was_edited_in_xcom_is_refused(job: BackfillJob) -> None:
     """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
     history = job.master.history()
     approved = dag_run(job, **FROM)

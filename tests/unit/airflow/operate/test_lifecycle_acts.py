@@ -86,7 +86,7 @@ def test_a_cancel_of_an_incarnation_that_has_ended_since_ends_no_other(job: Spar
     assert job.master.job_state().incarnation == 2
 
 
-def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: SparklessJob) -> None:
+def test_an_abort_aborts_only_the_planned_epoch(job: SparklessJob) -> None:
     job.land("c.csv")
     other = Session.cli()
     pending = job.master.trigger(other).checkpoint_id
@@ -102,5 +102,5 @@ def test_an_abort_gives_up_the_epoch_that_was_looked_at_and_no_other(job: Sparkl
     assert job.master.show(newer).status == "pending"
 
 
-def test_where_no_epoch_runs_nobody_is_asked_to_abort_one(job: SparklessJob) -> None:
+def test_without_a_running_epoch_an_abort_needs_no_approval(job: SparklessJob) -> None:
     assert planned_run(job, "abort").skipped == {"approve", "act", "reconcile"}

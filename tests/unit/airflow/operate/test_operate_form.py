@@ -23,7 +23,7 @@ def presets(job: SparklessJob) -> dict[str, Any]:
     return {name: param.value for name, param in operate_form(job.master.job).items() if name != "what"}
 
 
-def test_the_act_comes_first_then_a_section_for_each_and_last_how(job: SparklessJob) -> None:
+def test_the_form_has_the_choice_of_act_then_sections_then_run_options(job: SparklessJob) -> None:
     form = operate_form(job.master.job)
     assert next(iter(form)) == "what" and list(form)[-2:] == ["dry_run", "approve"]
     assert form["what"].schema["enum"] == list(ACTS) == list(form["what"].schema["values_display"])
@@ -55,7 +55,7 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
         {"what": "verify", "verify_depth": 1},
     ],
 )
-def test_what_does_not_belong_together_is_refused_by_name(job: SparklessJob, form: dict[str, Any]) -> None:
+def test_fields_of_another_act_are_refused_by_name(job: SparklessJob, form: dict[str, Any]) -> None:
     with wording.raises(InvalidRequest):
         parse_form(presets(job) | form, job.master.job)
 

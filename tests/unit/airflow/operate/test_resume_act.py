@@ -58,7 +58,7 @@ def test_a_veto_that_fails_the_job_names_the_dag_that_resumes_it_and_so_does_eve
         vetoed(job)
 
 
-def test_who_is_told_of_a_veto_that_failed_the_job_is_told_of_its_resume(job: SparklessJob) -> None:
+def test_the_notification_of_a_veto_that_failed_the_job_names_resume(job: SparklessJob) -> None:
     left: dict[tuple[str, str], Any] = {}
     vetoed(job, left=left)
     facts = run_facts("small__epoch", True, left)

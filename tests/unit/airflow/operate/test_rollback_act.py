@@ -52,7 +52,7 @@ def asked(job: SparklessJob, **form: Any) -> InProcessRun:
     return InProcessRun(job_dags(job.folder / "config")["small__operate"], what="rollback", **own)
 
 
-def test_an_approved_plan_is_carried_out_and_the_table_tells_who_follows_it(job: SparklessJob) -> None:
+def test_an_approved_plan_is_carried_out_and_emits_asset_events(job: SparklessJob) -> None:
     run = asked(job, to="1")
     plan = run.execute("plan")
     assert (plan["checkpoint_id"], plan["approved"]["head"], run.skipped) == (1, 3, set())
@@ -91,7 +91,7 @@ def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -
     assert job.master.history() == history
 
 
-def test_without_an_approval_only_the_question_is_skipped(job: SparklessJob) -> None:
+def test_without_approval_the_plan_is_carried_out_at_once(job: SparklessJob) -> None:
     run = asked(job, to="0", approve=False)
     run.execute("plan")
     assert run.skipped == {"approve"}
@@ -162,7 +162,7 @@ def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, ed
     assert job.master.history() == history
 
 
-def test_without_an_answer_on_record_nothing_is_done(job: SparklessJob) -> None:
+def test_without_a_recorded_approval_nothing_is_done(job: SparklessJob) -> None:
     """A task marked as successful by hand, or an XCom that was cleared."""
     run = asked(job, to="1")
     run.execute("plan")
@@ -195,7 +195,7 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
         "2026-02-31",
     ],
 )
-def test_what_is_no_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str) -> None:
+def test_an_unknown_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str) -> None:
     history = job.master.history()
     with wording.raises(AirflowFailException) as failed:
         asked(job, to=to).execute("plan")

@@ -38,7 +38,7 @@ def test_a_savepoint_is_made_of_the_head_or_of_the_given_checkpoint_and_disposed
     assert names(job) == [("checkpoint-2", 2)]
 
 
-def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> None:
+def test_creating_a_savepoint_needs_no_approval_and_disposing_does(job: SparklessJob) -> None:
     dag = job_dags(job.folder / "config")["small__operate"]
     made = InProcessRun(dag, what="savepoint_create", savepoint_create_name="v1")
     made.execute("plan")
@@ -69,7 +69,9 @@ def test_making_one_asks_nobody_and_disposing_of_one_does(job: SparklessJob) -> 
         ("dispose", {"name": "v2"}),
     ],
 )
-def test_what_cannot_be_done_is_refused_at_once_in_one_line(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
+def test_an_impossible_act_is_refused_by_the_plan_in_one_line(
+    job: SparklessJob, what: str, form: dict[str, Any]
+) -> None:
     run(job, "create", name="v1")
     history = job.master.history()
     with wording.raises(AirflowFailException) as failed:
@@ -78,7 +80,7 @@ def test_what_cannot_be_done_is_refused_at_once_in_one_line(job: SparklessJob, w
     assert job.master.history() == history
 
 
-def test_a_savepoint_that_was_replaced_since_it_was_looked_at_stays(job: SparklessJob) -> None:
+def test_a_savepoint_that_was_replaced_after_the_plan_stays(job: SparklessJob) -> None:
     """What is approved is what is done."""
     run(job, "create", name="v1")
     dag = job_dags(job.folder / "config")["small__operate"]

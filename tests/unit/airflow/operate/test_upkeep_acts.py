@@ -37,7 +37,7 @@ def damaged(job: SparklessJob) -> None:
         ("fsck", {}),
     ],
 )
-def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
+def test_read_only_acts_need_no_approval_and_change_nothing(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
     history = job.master.history()
     run = asked(job, what, **form)
     assert run.skipped == {"approve"}
@@ -46,7 +46,7 @@ def test_looking_asks_nobody_and_changes_nothing(job: SparklessJob, what: str, f
     assert job.master.history() == history
 
 
-def test_damage_is_a_red_run_that_says_what_is_broken(job: SparklessJob) -> None:
+def test_damage_fails_the_run_and_is_listed(job: SparklessJob) -> None:
     damaged(job)
     for what in ("verify", "fsck"):
         with wording.raises(AirflowFailException):
@@ -69,7 +69,7 @@ def test_garbage_is_listed_in_the_plan_before_it_is_collected(job: SparklessJob)
     assert asked(job, "gc").skipped == {"approve", "act", "reconcile"}, "there is nothing more to do"
 
 
-def test_a_table_that_is_as_the_head_says_is_left_and_nobody_is_asked(job: SparklessJob) -> None:
+def test_a_table_at_the_head_needs_no_realignment(job: SparklessJob) -> None:
     assert asked(job, "realign", sink="table").skipped == {"approve", "act", "reconcile"}
 
 
@@ -91,7 +91,7 @@ def test_a_table_that_was_moved_shows_the_head_again(job: SparklessJob) -> None:
     wording.matches("realign", run.execute("act", try_number=2)["text"])
 
 
-def test_a_table_that_is_elsewhere_since_it_was_looked_at_is_left(job: SparklessJob) -> None:
+def test_a_table_that_moved_after_the_plan_is_not_touched(job: SparklessJob) -> None:
     """What is approved is what is done."""
     taken_back(job)
     run = asked(job, "realign", sink="table", approve=False)

@@ -78,7 +78,7 @@ def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeyp
     assert f'<a href="/jobs/small__epoch/checkpoints/{report.base}?job=small">' in page.text
 
 
-def test_a_vetoed_one_says_why_and_what_to_do_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vetoed_checkpoint_shows_the_reason_and_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the rows that failed, as the gate keeps them, escaped."""
     job = SparklessJob.create(tmp_path, {"checkpointing:": GATE})
     job.land("a.csv", "k,v\n1,a\n99,b\n")
@@ -89,7 +89,7 @@ def test_a_vetoed_one_says_why_and_what_to_do_first(tmp_path: Path, monkeypatch:
     wording.matches("page_checkpoint", page_text(page, ".banner", "h2", ".empty"))
 
 
-def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
+def test_an_aborted_checkpoint_has_its_remedy_in_the_document_and_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = SparklessJob.create(tmp_path)
@@ -105,7 +105,9 @@ def test_an_aborted_one_has_its_remedy_in_the_document_and_on_the_page(
     wording.matches("page_checkpoint", shown)
 
 
-def test_of_a_damaged_one_the_page_tells_what_the_log_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_a_damaged_checkpoint_shows_what_the_log_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2).small
     next((job.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
     answer = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")

@@ -30,7 +30,7 @@ def next_page(page: str) -> str:
     return link[1].replace("&amp;", "&") if link else ""
 
 
-def test_they_tell_the_live_timeline_and_fold_what_a_rollback_has_left(
+def test_the_live_timeline_is_listed_and_abandoned_checkpoints_are_folded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
@@ -82,7 +82,7 @@ def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch
     assert client.get(f"{CHECKPOINTS}?following=%3Cb%3E").status_code == 422
 
 
-def test_checkpoints_are_chosen_by_status_and_timeline_in_the_address_also_of_every_further_page(
+def test_filters_by_status_and_timeline_are_in_the_url_of_every_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("milepost.airflow.page.routes.checkpoints.SHOWN_CHECKPOINTS", 2)
@@ -128,7 +128,7 @@ def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
     assert '<a href="/dags/small__epoch/runs/manual__%3Cb%3E%2F1" data-airflow>manual</a>' in page
 
 
-def test_the_log_tells_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_page_lists_transitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     job.rollback(1, detail="<b>wrong</b>")
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/log").text
@@ -137,7 +137,7 @@ def test_the_log_tells_what_happened(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_a_checkpoint_has_a_page_of_where_its_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_has_a_page_with_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one that is retained; of others the page says why there is nothing to see, and nothing fails."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 1": "last: 2"})
     client = client_of(job, monkeypatch)

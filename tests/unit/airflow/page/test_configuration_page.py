@@ -29,7 +29,7 @@ def row_of(page: str, setting: str) -> str:
     return found[0]
 
 
-def test_what_differs_from_its_default_is_marked_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_differs_from_its_default_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = SparklessJob.create(
         tmp_path, {"timeout: 10m": "timeout: 25m", "path: ../landing/*.csv": 'path: "../landing/<b>*.csv"'}
     )
@@ -51,7 +51,7 @@ def test_what_differs_from_its_default_is_marked_beside_it(tmp_path: Path, monke
     wording.matches("page_configuration", page_text(page, ".facts"))
 
 
-def test_what_is_code_in_our_prose_is_told_as_such_and_the_rest_is_escaped() -> None:
+def test_backticks_become_code_and_the_rest_is_escaped() -> None:
     assert prose("`a<b>` and <i> `c`, `d") == "<code>a&lt;b&gt;</code> and &lt;i&gt; <code>c</code>, `d"
     assert prose("") == "" and prose("it's") == "it&#39;s"
 

@@ -51,7 +51,7 @@ def order_of(page: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="/jobs/[^"]+">([^<]+)</a>', page)
 
 
-def test_each_job_is_there_once_with_its_freshness_and_its_next_step(
+def test_each_job_is_listed_once_with_freshness_and_suggested_action(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reached through the DAG of its epochs, although each of its DAGs documents its spec."""
@@ -64,7 +64,7 @@ def test_each_job_is_there_once_with_its_freshness_and_its_next_step(
     wording.matches("page_deployment", page_text(page, "#main"), replace=FIGURES)
 
 
-def test_jobs_in_trouble_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_problems_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed one, those that nobody can read, then those that somebody should look at, then the others by name."""
     calm, failed, lost, torn = (job_named(tmp_path, name, epochs=1) for name in ("calm", "failed", "lost", "torn"))
     fail(failed, "<b>broken</b>")
@@ -89,7 +89,7 @@ def fail(job: SparklessJob, detail: str) -> None:
     master.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", detail)
 
 
-def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is asked once, however often the page is: the second page tells what the first one's question has found."""
     from milepost.airflow.page.jobs import job_reader
 
@@ -120,7 +120,7 @@ def test_a_store_that_does_not_answer_holds_up_no_other_job(tmp_path: Path, monk
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
 
 
-def test_an_outage_is_told_in_the_line_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_shows_in_the_line_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     down, up = job_named(tmp_path, "down", epochs=1), job_named(tmp_path, "up", epochs=1)
 
     def refuse(operation: str, key: str) -> None:
@@ -133,7 +133,7 @@ def test_an_outage_is_told_in_the_line_of_its_job(tmp_path: Path, monkeypatch: p
     assert "the store is &lt;i&gt;down&lt;/i&gt;.</div>" in page and ">Wait.</td>" in page and HEALTHY in page
 
 
-def test_a_user_sees_the_jobs_of_the_dags_that_are_open_to_him(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_sees_only_jobs_of_readable_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a job of which only the form is open, that one leads to it."""
     jobs = [job_named(tmp_path, name) for name in ("secret", "form", "seen")]
     page = client_of(monkeypatch, *jobs, readable=["seen__epoch", "form__operate"]).get("/jobs").text
@@ -144,7 +144,7 @@ def test_a_user_sees_the_jobs_of_the_dags_that_are_open_to_him(tmp_path: Path, m
     wording.matches("page_deployment", page_text(nothing, "#main"))
 
 
-def test_a_spec_that_is_refused_is_told_before_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_spec_is_shown_above_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_named(tmp_path, "fine")
     (job.folder / "config" / "wrong.yaml").write_text("name: wrong\nstorages: <b>\n")
     page = client_of(monkeypatch, job).get("/jobs").text

@@ -56,7 +56,7 @@ def finish(job: SparklessJob) -> None:
     job.master.finish(session)
 
 
-def test_what_a_task_left_in_another_shape_is_refused_by_the_next(job: SparklessJob) -> None:
+def test_an_xcom_of_another_shape_is_refused_by_the_next_task(job: SparklessJob) -> None:
     """Of another version, or of somebody who edits XCom."""
     dag_run = DagRun(job)
     dag_run.trigger()
@@ -94,7 +94,7 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
         (lambda job: job.master.abort_running(), "ABORTED_BY_USER"),
     ],
 )
-def test_a_run_whose_epoch_was_given_up_under_it_fails_as_fenced(
+def test_a_run_whose_epoch_was_aborted_meanwhile_fails_as_fenced(
     job: SparklessJob, give_up: Callable[[SparklessJob], object], reason: str
 ) -> None:
     """Rule 3: in every task that is still to come, without retries; and its abort has nothing left to discard."""

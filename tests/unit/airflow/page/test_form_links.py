@@ -34,7 +34,7 @@ def test_a_hint_of_a_command_without_a_form_stays_as_it_is() -> None:
     assert for_airflow(hint := "milepost lint small says the way out") == hint
 
 
-def test_where_airflow_says_its_address_the_hint_leads_to_the_form_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_base_url_the_hint_links_to_the_filled_in_form(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", f"{BASE}/")
     form = f"{BASE}/milepost/jobs/small__operate/form?job=small"
     told = for_airflow("milepost rollback small --to 41")

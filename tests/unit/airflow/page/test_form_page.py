@@ -65,14 +65,14 @@ def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageCli
     ],
     ids=["missing", "no id", "no name", "wrong type", "of another act", "no act"],
 )
-def test_what_the_first_task_would_refuse_is_said_beforehand(pages: PageClient, url: str, field: str) -> None:
+def test_the_page_warns_of_values_that_the_first_task_would_refuse(pages: PageClient, url: str, field: str) -> None:
     page = pages.get(at(url))
     banner = page_text(page.text, ".banner")
     assert field in banner
     wording.matches("page_form", banner)
 
 
-def test_an_act_alone_shows_its_fields_to_fill_in_and_no_alarm(pages: PageClient) -> None:
+def test_an_act_without_values_shows_its_fields_and_no_warning(pages: PageClient) -> None:
     page = pages.get(at(form_url("small", "rollback")))
     assert BANNER not in page.text and "/rewind?job=small" in page_links(page.text)
     wording.matches("page_form", page_text(page.text, "h2", "p", "table"))
@@ -85,15 +85,13 @@ def test_an_act_alone_shows_its_fields_to_fill_in_and_no_alarm(pages: PageClient
     wording.matches("page_form", page_text(page.text, "h2", "p"))
 
 
-def test_what_stands_in_an_address_is_never_markup(pages: PageClient) -> None:
+def test_text_from_the_url_is_escaped(pages: PageClient) -> None:
     page = pages.get(at(form_url("small", "rollback", to="<b>41</b>")))
     assert "<b>41" not in page.text and "&lt;b&gt;41" in page.text
 
 
 @pytest.mark.parametrize("digits", ["9" * 5_000, "9" * 4_000, "٣" * 5_000])
-def test_a_number_of_thousands_of_digits_is_refused_and_no_failure_of_the_server(
-    pages: PageClient, digits: str
-) -> None:
+def test_a_number_of_thousands_of_digits_is_refused_without_a_server_error(pages: PageClient, digits: str) -> None:
     form = pages.get(at(form_url("small", "savepoint_create", at=digits)))
     assert form.status_code == 200 and BANNER in form.text
     for address in ("/checkpoints/{}", "/checkpoints?before={}", "/rewind?to={}", "/form?what=rollback&rollback_to={}"):

@@ -25,7 +25,7 @@ JOB = "/jobs/small__epoch"
 
 
 @pytest.mark.parametrize("address", ["", *(f"/{section}" for section, _ in SECTIONS if section), "/checkpoints/1"])
-def test_no_page_waits_for_ever_for_a_store_that_hangs(
+def test_every_page_times_out_when_the_store_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     job, answers = CountedJob.with_epochs(tmp_path / "job", 1).small, Event()
@@ -44,7 +44,7 @@ def test_no_page_waits_for_ever_for_a_store_that_hangs(
     wording.matches("page_problem", banner)
 
 
-def test_where_only_the_log_hangs_the_job_is_told_and_that_its_epochs_are_not(
+def test_when_only_the_log_hangs_the_page_shows_the_job_without_its_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, answers = CountedJob.with_epochs(tmp_path / "job", 2).small, Event()
@@ -65,7 +65,7 @@ def test_where_only_the_log_hangs_the_job_is_told_and_that_its_epochs_are_not(
     wording.matches("page_overview", banner)
 
 
-def test_what_was_waited_for_in_vain_is_not_begun_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_timed_out_in_the_queue_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a store that comes back is asked at once for all that people have given up on."""
     job, answers, begun = CountedJob.with_epochs(tmp_path / "job", 1).small, Event(), list[str]()
     monkeypatch.setattr(job_reader, "_MAX_CONCURRENT_QUERIES", 1)

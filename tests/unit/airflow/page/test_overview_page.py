@@ -44,9 +44,7 @@ def overview(job: SparklessJob, patch: pytest.MonkeyPatch) -> str:
     return answer.text
 
 
-def test_a_healthy_job_tells_its_freshness_its_epochs_and_its_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_healthy_job_shows_freshness_epochs_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     job.land([3, 4])
     page = overview(job.small, monkeypatch)
@@ -84,7 +82,7 @@ def respecified(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("happens", [refused, respecified])
-def test_why_the_next_epoch_would_be_refused_is_told_once(
+def test_the_reason_to_refuse_the_next_epoch_is_shown_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[SparklessJob, pytest.MonkeyPatch], None]
 ) -> None:
     job = SparklessJob.create(tmp_path)
@@ -109,7 +107,7 @@ def test_why_the_next_epoch_would_be_refused_is_told_once(
         (refused, "a.csv"),
     ],
 )
-def test_what_is_wrong_stands_above_all_with_its_reason(
+def test_a_problem_is_shown_at_the_top_with_its_reason(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     happens: Callable[[SparklessJob, pytest.MonkeyPatch], None],
@@ -133,7 +131,7 @@ def test_what_is_wrong_stands_above_all_with_its_reason(
     assert ('what=start"' in page) is (happens is canceled)
 
 
-def test_sinks_that_have_yet_to_follow_a_rollback_are_named_above_all_and_in_their_lines(
+def test_unreconciled_sinks_are_named_at_the_top_and_in_their_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
@@ -150,7 +148,7 @@ def test_sinks_that_have_yet_to_follow_a_rollback_are_named_above_all_and_in_the
     wording.matches("page_overview", [banner, *badges])
 
 
-def test_a_job_that_never_ran_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_never_ran_shows_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = overview(SparklessJob.create(tmp_path), monkeypatch)
     wording.matches("page_overview", page_text(page, ".banner", ".empty", ".badge"))
 
@@ -172,7 +170,7 @@ def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
     assert "milepost-graph" not in page and 'class="picture"' not in page and "completed" in page
 
 
-def test_a_head_that_cannot_be_read_is_told_with_the_way_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And with all that is known without it; the form of the way back is filled in."""
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     next((job.small.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
@@ -187,7 +185,7 @@ def test_a_head_that_cannot_be_read_is_told_with_the_way_back(tmp_path: Path, mo
     assert 'class="picture"' in below
 
 
-def test_a_source_that_does_not_answer_hides_nothing_of_what_the_manifest_says(
+def test_a_source_that_does_not_answer_hides_nothing_from_the_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2).small
@@ -206,7 +204,7 @@ def test_a_source_that_does_not_answer_hides_nothing_of_what_the_manifest_says(
 
 
 @pytest.mark.parametrize("slow", ["store", "sources"])
-def test_while_a_job_is_not_answered_for_its_page_says_who_is_waited_for_and_what_to_do(
+def test_after_a_timeout_the_page_names_the_slow_system_and_the_action(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
     job, answers = CountedJob.with_epochs(tmp_path / "job", 2).small, Event()

@@ -18,7 +18,7 @@ from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
-def test_every_route_asks_airflow_who_reads_and_only_reads() -> None:
+def test_every_route_is_read_only_and_checks_permissions() -> None:
     from milepost.airflow.page.frame.access import may_read_dag, may_read_docs, readable_dags
     from milepost.airflow.page.pages import pages
 
@@ -55,7 +55,7 @@ def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.Monke
         assert client.get(address).status_code in (200, 404), address
 
 
-def test_a_page_runs_no_code_but_the_one_file_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_runs_only_our_one_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither inline script nor inline style, but the style of the graph, which the policy names by its digest."""
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
@@ -84,7 +84,7 @@ def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
 
 
 @pytest.mark.parametrize("base", ["", "/airflow/one"])
-def test_links_lead_to_where_airflow_lies(base: str) -> None:
+def test_links_include_the_path_prefix_of_airflow(base: str) -> None:
     """Also below a path of its own; names are escaped as a part of an address."""
     from milepost.airflow.page.frame.rendering import Links
 
@@ -96,7 +96,7 @@ def test_links_lead_to_where_airflow_lies(base: str) -> None:
     )
 
 
-def test_an_address_that_is_none_is_answered_by_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_url_gets_an_error_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
     for address, status in (
         ("/nowhere", 404),

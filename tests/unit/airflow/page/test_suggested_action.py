@@ -33,7 +33,9 @@ def status(job: SparklessJob) -> Status:
 
 
 @pytest.mark.parametrize("condition", Condition)
-def test_each_condition_has_one_that_needs_no_shell(job: SparklessJob, status: Status, condition: Condition) -> None:
+def test_each_condition_has_an_action_that_needs_no_shell(
+    job: SparklessJob, status: Status, condition: Condition
+) -> None:
     """The command is told apart; what the step is done with stands first among the acts."""
     found = replace(status, condition=condition, next_step="milepost run small", last_failure="SUBTASK_DECLINED")
     action = suggested_action(found)
@@ -50,19 +52,19 @@ def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
     assert suggested_action(replace(status, in_flight_bytes=9)).act == EPOCH
 
 
-def test_a_path_that_never_matched_anything_is_a_reason_to_look_at_it(tmp_path: Path, status: Status) -> None:
+def test_a_path_that_never_matched_is_a_reason_to_check_it(tmp_path: Path, status: Status) -> None:
     missing_input = suggested_action(SparklessJob.create(tmp_path / "missing_input").master.status()).text
     assert "../landing/*.csv" in missing_input and "rows" in missing_input
     wording.matches("suggested_action", [suggested_action(status).text, missing_input])
 
 
-def test_a_job_that_failed_for_damage_is_looked_at_before_it_is_resumed(status: Status) -> None:
+def test_a_job_that_failed_for_damage_is_verified_before_it_is_resumed(status: Status) -> None:
     action = suggested_action(replace(status, condition=Condition.FAILED, last_failure="STATE_CORRUPT"))
     assert action.act == "verify"
     wording.matches("suggested_action", action.text)
 
 
-def test_an_error_has_a_step_by_what_it_says_to_do() -> None:
+def test_the_action_for_an_error_follows_its_hint() -> None:
     back = action_after_error(StateCorrupt("torn", hint="milepost rollback small --to 3", rollback_to=3))
     assert (back.act, back.fields, back.command) == ("rollback", {"to": 3}, "milepost rollback small --to 3")
     assert action_after_error(StateCorrupt("torn")).act == "verify"
@@ -72,7 +74,7 @@ def test_an_error_has_a_step_by_what_it_says_to_do() -> None:
     wording.matches("suggested_action", action_after_error(None).text)
 
 
-def test_in_a_dag_of_others_there_is_that_dag_alone(job: SparklessJob, status: Status) -> None:
+def test_a_job_in_a_users_dag_offers_only_that_dag(job: SparklessJob, status: Status) -> None:
     (act,) = offered_acts(
         JobReading(DagJob("theirs", job.loaded()), job.master.job_state(), replace(status, unread_objects=1))
     )

@@ -54,7 +54,7 @@ BACK = history(
 )
 
 
-def test_one_timeline_alone_is_not_drawn() -> None:
+def test_a_single_timeline_is_not_drawn() -> None:
     assert timeline_graph(history(report(1, "main"), report(2, "main"), live="main"), str) == ""
 
 
@@ -100,7 +100,7 @@ def test_states_have_shapes_of_their_own() -> None:
     ]
 
 
-def test_a_backfill_that_took_over_is_told_where_the_old_line_ends() -> None:
+def test_a_backfill_that_took_over_is_shown_where_the_old_line_ends() -> None:
     svg = drawn(
         history(
             report(1, "main"),
@@ -114,7 +114,7 @@ def test_a_backfill_that_took_over_is_told_where_the_old_line_ends() -> None:
     wording.matches("timeline_graph", [end, str(svg.findtext(f"{SVG}desc"))])
 
 
-def test_what_is_seen_is_told_in_words() -> None:
+def test_the_graph_has_a_text_description() -> None:
     described = str(drawn(BACK).findtext(f"{SVG}desc"))
     assert {*re.findall(r"\bmain\b|\bt2\b|\b\d\b", described)} == {"main", "1", "4", "t2", "2", "5", "7"}
     wording.matches("timeline_graph", described)
@@ -151,7 +151,7 @@ def test_many_checkpoints_on_many_timelines_fit_and_no_two_numbers_touch(lengths
             assert own and all((after - before) / 100 * pixels >= 34 for before, after in pairwise(own))
 
 
-def test_a_few_checkpoints_lie_near_each_other_on_any_screen() -> None:
+def test_a_few_checkpoints_are_close_together_on_any_screen() -> None:
     svg = drawn(BACK)
     assert place_of(svg, 7)[0] < PLANE / 3
 

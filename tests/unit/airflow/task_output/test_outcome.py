@@ -63,7 +63,7 @@ def test_every_action_has_a_reaction() -> None:
 
 
 @pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
-def test_airflow_retries_only_what_asks_for_it(kind: type[CheckpointError]) -> None:
+def test_airflow_retries_only_errors_whose_action_is_retry(kind: type[CheckpointError]) -> None:
     """DESIGN 4.2: retry loops do not multiply. Fenced, a failed gate, bad input: asking again cannot help."""
     raised, pushed = told(kind("what happened", hint="do this"))
     reaction = REACTIONS[kind.action]
@@ -92,7 +92,7 @@ def test_the_message_tells_what_to_do() -> None:
     assert str(raised) == str(fenced), "said once"
 
 
-def test_a_try_that_a_newer_one_replaced_asks_nobody_for_anything() -> None:
+def test_a_try_that_a_newer_one_replaced_requires_no_action() -> None:
     """I3: two schedulers may start a task twice; its run goes on by itself, so no new run is asked for."""
     raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 8.", hint=errors.NEWER_TRY))
     assert errors.NEWER_TRY in str(raised)
@@ -100,7 +100,7 @@ def test_a_try_that_a_newer_one_replaced_asks_nobody_for_anything() -> None:
     assert errors.NEW_RUN not in str(raised)
 
 
-def test_a_task_whose_worker_is_told_to_stop_is_left_to_airflow_to_try_again() -> None:
+def test_airflow_may_retry_a_task_whose_worker_was_stopped() -> None:
     """A worker that is drained tells its tasks; Airflow itself would fail them for good, whatever `retries` says."""
     raised, pushed = told(AirflowTaskTerminated("run_epoch was told to stop"))
     assert isinstance(raised, AirflowException) and not isinstance(raised, AirflowFailException)
@@ -154,12 +154,12 @@ def test_a_request_to_airflow_is_not_a_failure() -> None:
     assert not pushed
 
 
-def test_what_a_task_leaves_behind_is_bounded() -> None:
+def test_the_failure_xcom_has_a_bounded_size() -> None:
     _, pushed = told(RuntimeError("x" * 100_000))
     assert len(pushed[FAILURE_KEY]["detail"]) == MAX_DETAIL_CHARACTERS
 
 
-def test_a_task_that_was_killed_left_nothing_and_the_abort_says_so() -> None:
+def test_the_abort_reports_a_killed_task_without_an_xcom() -> None:
     failure = Failure.from_xcom(None, "run_epoch")
     assert failure.reason == "TASK_FAILURE"
     assert "run_epoch" in failure.detail

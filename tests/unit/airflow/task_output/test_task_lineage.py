@@ -86,7 +86,7 @@ def test_airflows_section_says_whether_and_by_what_file(
         assert lineage_settings() is None
 
 
-def test_a_configuration_that_is_no_mapping_is_named_in_the_log_and_nothing_is_sent(
+def test_a_configuration_that_is_not_a_mapping_is_logged_and_nothing_is_sent(
     receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Airflow's section goes before OpenLineage's own variables: they do not stand in for one that is wrong."""

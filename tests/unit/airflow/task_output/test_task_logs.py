@@ -45,13 +45,13 @@ def messages(log: list[logging.LogRecord]) -> list[str]:
     return [record.getMessage() for record in log if record.name.startswith("milepost.")]
 
 
-def test_the_log_of_an_epoch_says_what_it_did_in_words(log: list[logging.LogRecord]) -> None:
+def test_the_log_of_an_epoch_has_its_figures(log: list[logging.LogRecord]) -> None:
     wording.matches("task_log", messages(log), replace=VARYING)
     reprs = ("{'", "['", "=<", "=(")
     assert not [record for record in log if any(mark in record.getMessage() for mark in reprs)]
 
 
-def test_a_later_try_says_what_it_means_for_the_earlier_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retry_logs_what_it_means_for_earlier_tries(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of two that Airflow started for one task, each log says who acts, and that nothing is done twice."""
     job, pushed = SparklessJob.create(tmp_path), dict[tuple[str, str], Any]()
     job.land("a.csv")
@@ -125,7 +125,7 @@ HINT = "milepost resume small"
     ],
     ids=["veto", "bad record", "decline", "fenced", "newer try", "asked again", "told to stop"],
 )
-def test_a_foreseen_error_is_logged_by_its_words_without_frames(error: BaseException, runner_log: io.BytesIO) -> None:
+def test_an_expected_error_is_logged_without_a_stack_trace(error: BaseException, runner_log: io.BytesIO) -> None:
     event = logged(error, runner_log)
     assert str(error.args[0]) in event["event"]
     wording.matches("task_log", event["event"])

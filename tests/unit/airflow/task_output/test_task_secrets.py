@@ -75,9 +75,7 @@ def test_what_a_spec_takes_from_the_environment_and_aws_secrets_are_masked(
     assert printed == [*["value=***"] * len(values), "value=not-a-secret-default"]
 
 
-def test_credentials_that_cannot_be_read_keep_no_task_from_running(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unreadable_credentials_do_not_stop_a_task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_bytes(b"\xff no = ini\n")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     assert Printing(task_id="prints", spec_path="none.yaml").execute({"ti": None, "values": []}) == []

@@ -67,6 +67,6 @@ def test_a_task_s_telemetry_is_in_airflow_s_stats_and_in_the_trace_of_its_run(tm
     assert (whole.status.code, aborted.status.code) == (0, 2)
 
 
-def test_where_airflow_tells_nobody_neither_do_we(tmp_path: Path) -> None:
+def test_without_airflow_metrics_there_is_no_telemetry(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "job")
     assert run_task(job.folder, "http://127.0.0.1:1", on=False) == 3

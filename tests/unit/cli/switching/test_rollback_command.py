@@ -35,7 +35,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     assert job.small.context.head().version == version
 
 
-def test_it_needs_a_yes_where_nobody_can_be_asked(job: CountedJob) -> None:
+def test_without_a_terminal_it_requires_yes(job: CountedJob) -> None:
     for options in ([], ["--json"]):
         refused = milepost("rollback", job.spec_path, "--to", "2", *options)
         assert refused.exit_code == 2

@@ -1,4 +1,4 @@
-"""The picture of a figure over epochs: a bar for each, stacked of parts where it has some, as SVG without a style."""
+"""Draw a figure over epochs as an SVG bar chart with stacked parts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from xml.etree.ElementTree import Element, SubElement
 WIDTH, HEIGHT = 400, 168
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 6, 10, 24
 _GAP, _CHARACTER = 6, 6.5
-"""Between a label of the axis and the chart; the width of one of its characters, at most, at the size of the style."""
+"""Gap between an axis label and the chart; maximum width of a label's character, in page.css's font size."""
 _STEPS = (1, 2, 5, 10)
 _LABELED = (0.0, 0.5, 1.0)
-"""Parts of the axis that have a label."""
+"""Fractions of the axis that have a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Bar:
     """An epoch's bar.
 
     Attributes:
-        parts: class of each part -> its value, from the ground up; {}: the figure is not known.
-        tooltip: for who points at it. href: where it leads.
+        parts: CSS class of each part -> its value, from the bottom up; {}: the figure is unknown.
+        href: target of the bar's link.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure over epochs, oldest first; in_words: how a value of it is written."""
+    """A figure over epochs, oldest first. format_value: returns a value as text."""
 
     title: str
     bars: Sequence[Bar]
-    in_words: Callable[[float], str]
+    format_value: Callable[[float], str]
 
     @property
     def is_known(self) -> bool:
@@ -50,25 +50,24 @@ class Chart:
     @property
     def newest(self) -> str:
         known = [bar for bar in self.bars if bar.parts]
-        return self.in_words(known[-1].total) if known else ""
+        return self.format_value(known[-1].total) if known else ""
 
 
 def bar_chart(chart: Chart, ident: str) -> str:
-    """Return the SVG of a chart, in which texts are escaped; told as one image to those who do not see it.
+    """Return the SVG of a chart, with texts escaped. Its title describes it for screen readers.
 
     Args:
-        ident: of the title's element: no other one of the page has it.
+        ident: id of the title element, unique on the page.
     """
     attributes = {"class": "chart", "viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "group", "aria-labelledby": ident}
     svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **attributes})
     most = max((bar.total for bar in chart.bars), default=0.0)
-    SubElement(
-        svg, "title", {"id": ident}
-    ).text = (
-        f"{chart.title} of {len(chart.bars)} epochs, at most {chart.in_words(most)}, {chart.newest} in the newest one"
+    SubElement(svg, "title", {"id": ident}).text = (
+        f"{chart.title} of {len(chart.bars)} epochs, at most {chart.format_value(most)}, "
+        f"{chart.newest} in the newest one"
     )
     top = ceiling(most)
-    labels = [chart.in_words(part * top) for part in _LABELED]
+    labels = [chart.format_value(part * top) for part in _LABELED]
     left = max(_LEFT, _GAP + _CHARACTER * max(map(len, labels)))
     _draw_grid(svg, labels, left, top)
     step = (WIDTH - left - _RIGHT) / max(1, len(chart.bars))
@@ -83,7 +82,10 @@ def bar_chart(chart: Chart, ident: str) -> str:
 
 
 def ceiling(value: float) -> float:
-    """Return the least of 1, 2, 5, 10, 20, … that is not below a value; 1 for what is not above 0."""
+    """Return the smallest of …, 0.5, 1, 2, 5, 10, 20, … that is at least a value; 1 for a value of at most 0.
+
+    The top of the axis for a maximum of 137 is 200, for 0.03 it is 0.05.
+    """
     if value <= 0:
         return 1.0
     power = 1.0

@@ -1,11 +1,14 @@
-"""The picture of a job's timelines: a lane for each, checkpoints from left to right by id, what is live as one line.
+"""Draw a job's timelines as SVG: one lane per timeline, checkpoints by id from left to right.
 
-It is drawn as a history of revisions is: where a timeline leaves another one a curve goes down from the checkpoint that
-it continues; a lane that was left ends with what became of it. Shapes tell states apart, not colours alone, and the
-same is told in words for those who do not see it. Made of what the history of the page says, and of nothing else.
+It looks like a version control graph. After a rollback from checkpoint 4 to 2, the new timeline starts below 2:
 
-It is as wide as the page: lines are drawn in an inner picture that stretches, and checkpoints lie at shares of its
-width, so that neither texts nor shapes grow with it.
+    main   1 --- 2 --- 3 --- 4   back to 2
+                  \\
+    t5             `---------------- 5 --- 6
+
+The live checkpoints form one line. Shapes, not only colours, distinguish states, and a description has the same content
+for screen readers. The graph fills the width of the page: its lines are in an inner SVG that stretches, and checkpoints
+are at percentages of the width, so that texts and shapes keep their size.
 """
 
 from __future__ import annotations
@@ -19,31 +22,31 @@ from xml.etree.ElementTree import Element, SubElement
 from milepost.jobmaster.jobmaster import CheckpointReport, TimelineReport, TimelineSwitch
 
 LANES = (44, 30)
-"""Height of a lane, and of one of more than `_FEW`."""
+"""Height of a lane, for at most `_FEW` lanes and for more."""
 
 _FEW = 6
 TOP = 26
 BOTTOM = 20
 NAMES = -104
-"""Where names of lanes begin: on the left of the picture, in a margin that page.css gives it."""
+"""x of the names of lanes, in a left margin that page.css adds."""
 
 PLANE = 1000
-"""Of the lanes, in units of the inner picture, however wide it is shown."""
+"""Width of the lanes in units of the inner SVG, independent of the page's width."""
 
 _COLUMNS = 24
-"""Of a plane at least: a few checkpoints do not lie far from each other on a wide screen."""
+"""Minimum number of columns, so that a few checkpoints are not far apart on a wide screen."""
 
 _NARROW, _WIDE = 52, 23
-"""Room between two numbers below checkpoints: 34 px where the plane is 660 px wide, as in a tab of 1280, or 1,500."""
+"""Minimum distance of two ids below checkpoints: 34 px if the lanes are 660 px wide (a tab of 1280 px), or 1,500 px."""
 
 _BEND = 45
 _NAME = 14
-"""Characters of a timeline's name beside its lane; the whole is told where the pointer rests."""
+"""Most characters of a timeline's name next to its lane. A tooltip has the full name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A checkpoint where it is drawn; x: on the plane; css: what it is, which is its shape."""
+    """A checkpoint at its position. x: in units of `PLANE`. css: classes of its state, which select its shape."""
 
     report: CheckpointReport
     x: float
@@ -53,7 +56,7 @@ class Dot:
 
     @property
     def share(self) -> str:
-        """Where it lies in the width of the plane."""
+        """Its x as a percentage of the width."""
         return f"{100 * self.x / PLANE:.2f}%"
 
     @property
@@ -67,7 +70,7 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class TimelineHistory:
-    """What the picture is made of: checkpoints and switches, newest first, and the timelines that are known."""
+    """The input of the graph: checkpoints and switches, newest first, and the known timelines."""
 
     checkpoints: Sequence[CheckpointReport]
     switches: Sequence[TimelineSwitch]
@@ -76,11 +79,11 @@ class TimelineHistory:
 
     def lanes(self) -> list[str]:
         """Return the timelines that have a checkpoint here, in the order in which they began."""
-        ascending = sorted(self.checkpoints, key=lambda one: one.checkpoint_id)
-        return list(dict.fromkeys(one.timeline for one in ascending if one.timeline is not None))
+        ascending = sorted(self.checkpoints, key=lambda report: report.checkpoint_id)
+        return list(dict.fromkeys(report.timeline for report in ascending if report.timeline is not None))
 
     def origin(self, timeline: str) -> int | None:
-        """Return the checkpoint that a timeline continues; None: not known, or of the first one."""
+        """Return the checkpoint that a timeline continues; None: unknown, or it is the first timeline."""
         for switch in self.switches:
             if switch.timeline == timeline and switch.kind == "rollback":
                 return switch.at_checkpoint
@@ -90,7 +93,7 @@ class TimelineHistory:
         return None
 
     def role(self, timeline: str) -> str:
-        """Return what a timeline is now, in a word."""
+        """Return the role of a timeline: live, beside the live one (a fork), or abandoned."""
         if timeline == self.live:
             return "live"
         roles = {known.timeline: known.role for known in self.timelines}
@@ -98,10 +101,10 @@ class TimelineHistory:
 
 
 def timeline_graph(history: TimelineHistory, address: Callable[[int], str]) -> str:
-    """Return the SVG, in which names are escaped; "" where there is one timeline only.
+    """Return the SVG, with names escaped; "" if there is only one timeline.
 
     Args:
-        address: of a checkpoint's page, by its id.
+        address: returns the URL of a checkpoint's page.
     """
     lanes = history.lanes()
     if len(lanes) < 2:
@@ -129,7 +132,7 @@ def timeline_graph(history: TimelineHistory, address: Callable[[int], str]) -> s
 
 
 def _placed(history: TimelineHistory, lanes: Sequence[str], lane_height: int) -> list[Dot]:
-    """Return the checkpoints whose timeline is known, ascending by id, each in a column of its own."""
+    """Return the checkpoints with a known timeline, ascending by id, each in its own column."""
     known = sorted((one for one in history.checkpoints if one.timeline is not None), key=lambda one: one.checkpoint_id)
     step = PLANE / max(_COLUMNS, len(known))
     place = {name: lane for lane, name in enumerate(lanes)}
@@ -148,7 +151,7 @@ def _css(report: CheckpointReport) -> str:
 
 
 def _lines(history: TimelineHistory, lanes: Sequence[str], dots: Sequence[Dot]) -> Iterator[tuple[str, str]]:
-    """Yield the path and the class of each line: those that are not live first, so that the live one lies above."""
+    """Yield path and class of each line. The live line comes last, so that it is drawn on top."""
     completed = [dot for dot in dots if dot.completed]
     by_id = {dot.report.checkpoint_id: dot for dot in completed}
     live = [dot for dot in completed if dot.live]
@@ -166,14 +169,14 @@ def _lines(history: TimelineHistory, lanes: Sequence[str], dots: Sequence[Dot]) 
 
 
 def _from(origin: Dot | None, first: Dot, checkpoint_id: int) -> str:
-    """Return the path into the first checkpoint of a line: from what it continues, else from the left edge."""
+    """Return the path into the first checkpoint of a line: from its origin, else from the left edge."""
     if origin is not None:
         return _between(origin, first)
     return f"M 0 {first.y} H {first.x:.1f}" if checkpoint_id > 1 else f"M {first.x:.1f} {first.y} h 0"
 
 
 def _between(one: Dot, other: Dot) -> str:
-    """Return the path between two checkpoints: straight in one lane, else a curve out of the first one."""
+    """Return the path between two checkpoints: straight within a lane, else a curve from the first one."""
     if one.y == other.y:
         return f"M {one.x:.1f} {one.y} H {other.x:.1f}"
     bend = min(other.x - one.x, _BEND) if other.x > one.x else 0
@@ -185,9 +188,10 @@ def _between(one: Dot, other: Dot) -> str:
 
 
 def _numbered(history: TimelineHistory, dots: Sequence[Dot]) -> dict[int, str]:
-    """Return the ids that are written out, each with its class: on every screen, or on a wide one.
+    """Return the ids that are shown, each with its CSS class: `id` on every screen, `id wide` only on a wide one.
 
-    Those are ends and forks, and of the others as many as there is room for.
+    Ends and forks come first, then as many others as there is room for. A column of 24 is 41.7 units wide. At least 52
+    units on a narrow screen: every second id of a lane is shown; 23 on a wide one: every id.
     """
     marks = {switch.left_at for switch in history.switches} | {switch.at_checkpoint for switch in history.switches}
     marks |= {dots[-1].report.checkpoint_id} if dots else set()
@@ -211,7 +215,7 @@ def _draw_name(svg: Element, name: str, role: str, y: int) -> None:
 
 
 def _draw_end(svg: Element, switch: TimelineSwitch, dots: Sequence[Dot]) -> None:
-    """Write behind the last checkpoint of a timeline that was left what became of it."""
+    """Write the switch that ended a timeline after its last checkpoint."""
     own = [dot for dot in dots if dot.report.timeline == switch.left]
     if not own:
         return
@@ -222,7 +226,7 @@ def _draw_end(svg: Element, switch: TimelineSwitch, dots: Sequence[Dot]) -> None
 
 
 def _draw_dot(svg: Element, dot: Dot, address: Callable[[int], str], number: str | None) -> None:
-    """Args: number: the class of its number; None: it is not written out."""
+    """Draw a checkpoint. number: CSS class of its id; None: the id is not shown."""
     report = dot.report
     link = SubElement(svg, "a", {"href": address(report.checkpoint_id), "tabindex": "-1"})
     title = f"checkpoint {report.checkpoint_id}, {report.status}, timeline {report.timeline}"
@@ -238,7 +242,7 @@ _PATHS = {"aborted": "M -4 -4 l 8 8 m 0 -8 l -8 8", "savepoint": "M 0 -7 l 7 7 l
 
 
 def _draw_shape(parent: Element, css: str, x: str, y: int) -> None:
-    """Draw what stands for a state; a picture of its own, for a path has no place that is a share of a width."""
+    """Draw the shape of a state, in a nested SVG, because a path cannot be at a percentage of the width."""
     kind = css.split()[0]
     at = SubElement(parent, "svg", {"x": x, "y": str(y)})
     if kind in _PATHS:
@@ -265,7 +269,7 @@ def _draw_legend(svg: Element, y: int) -> None:
 
 
 def _sentences(history: TimelineHistory, lanes: Iterable[str]) -> Iterator[str]:
-    """Yield the picture in sentences."""
+    """Yield the description of the graph as sentences."""
     for name in lanes:
         own = sorted(one.checkpoint_id for one in history.checkpoints if one.timeline == name)
         origin = history.origin(name)
