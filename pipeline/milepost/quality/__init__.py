@@ -1,1 +1,1 @@
-"""The quality gate: expectations that may veto an epoch before anything is visible."""
+"""The quality gate: expectations that can veto an epoch before it is published."""

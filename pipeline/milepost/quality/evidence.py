@@ -1,4 +1,4 @@
-"""Evidence is what a person needs to see of an expectation that is not met: refused rows, and the observed value."""
+"""Evidence for an expectation that is not met: failing rows and the observed value."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow as pa
 from milepost.jobspec.values.times.any_year import zoned_text
 
 _MAX_TEXT = 200
-"""Of a value: what is longer ends in an ellipsis."""
+"""Longer values are cut and end in an ellipsis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What refused an epoch, as JSON.
+    """Evidence for one expectation, as JSON values.
 
     Attributes:
-        rows: some of the failing ones, in the order of the table: columns of the expectation and the sink's key.
-        observed_value: of an aggregate or the whole table; None for one that looks at single rows.
+        rows: some of the failing rows, in table order: the columns of the expectation and the sink's key.
+        observed_value: value of an aggregate or table expectation; None for one that checks single rows.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
@@ -29,18 +29,15 @@ class Evidence:
 
 
 def rows_at(table: pa.Table, positions: Sequence[int], columns: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Return some rows of a table, as JSON, with those of the columns that it has."""
+    """Return some rows of a table as JSON values, with those columns that the table has."""
     shown = [name for name in columns if name in table.column_names]
     return tuple({name: json_value(_value(table[name][at])) for name in shown} for at in positions)
 
 
 def json_value(value: Any) -> Any:
-    """Return the value as JSON has it.
-
-    A number or truth value as it is, NaN and all else as text, cut where it is long.
-    """
+    """Convert a value for JSON: finite numbers and booleans unchanged, everything else as text, cut if it is long."""
     if getattr(value, "ndim", None) == 0:
-        value = value.item()  # of numpy
+        value = value.item()  # a numpy scalar
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float) and math.isfinite(value):
@@ -50,7 +47,7 @@ def json_value(value: Any) -> Any:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """Return the value as Python has it; where Python has none, such as for a year beyond 9999, as text."""
+    """Return the Python value, or text if Python cannot represent it, such as a year beyond 9999."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, LookupError):

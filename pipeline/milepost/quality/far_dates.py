@@ -1,4 +1,4 @@
-"""Dates beyond the years 1 to 9999, which Python lacks, in the frames that the gate judges."""
+"""Represent dates outside the years 1 to 9999, which Python lacks, for the gate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FIRST, _LAST = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class FarDate:
-    """A date that is before or after every date of Python, and compares with those.
+    """A date before or after every Python date, which can be compared with those.
 
     Attributes:
-        days: since 1970.
+        days: days since 1970-01-01.
 
     >>> date(2024, 1, 1) < FarDate(3_000_000), FarDate(3_000_000) < date(2024, 1, 1), str(FarDate(3_000_000))
     (True, False, '10183-09-21')
@@ -39,7 +39,7 @@ class FarDate:
 
 
 def far_values(column: pa.ChunkedArray) -> list[Any] | None:
-    """Return the values of a column that has a date beyond Python's years; None: it has none."""
+    """Return a column's values if it has a date outside Python's years, else None."""
     return python_values(column, _far) if _has_far_date(column) else None
 
 

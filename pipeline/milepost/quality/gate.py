@@ -1,15 +1,15 @@
-"""The gate: Great Expectations over the rows an epoch would publish, before the commit point.
+"""Evaluate expectations on the rows of an epoch, before the commit point.
 
-Rules: a critical expectation that is not met vetoes; a warning or info one is recorded and published; one that raises
-vetoes whatever its severity (Great Expectations itself would report such a warning as a mere warning); an epoch that
-publishes no row is skipped (on an empty frame null checks pass, which would look like a proof).
+Rules:
+- A critical expectation that is not met vetoes the epoch. A warning or info one is recorded, and the epoch published.
+- An expectation that raises vetoes whatever its severity. (Great Expectations would report a warning as a warning.)
+- An epoch without rows is skipped. On an empty frame null checks pass, which would look like a proof.
 
-When what is checked: lint and DAG parsing look at types, arguments and columns by their names, in a list that a test
-compares with the library, whose import takes seconds; `resolve_suite` (before the first epoch of a spec is triggered,
-and by `doctor JOB`) builds every expectation with the installed library, so that a value it refuses is refused before
-anything runs.
+Lint and DAG parsing check types, arguments and columns against a list of names, because importing Great Expectations
+takes seconds. A test compares that list with the library. `resolve_suite` builds every expectation with the installed
+library, before the first epoch of a spec and in `doctor JOB`, so that a bad argument is refused before anything runs.
 
-Rows that one process may hold are judged as one table, here; more of them in parts, as `partial_results.py` has it.
+This module judges rows that fit into one process. `partial_results.py` judges larger epochs in parts.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _COUNTS = ("element_count", "missing_count", "missing_percent", "unexpected_coun
 
 
 def check_suite(spec: QualitySpec) -> None:
-    """Refuse a suite whose shape is wrong; loads nothing heavy. Columns are the spec's graph to check.
+    """Check the shape of a suite without importing Great Expectations. The job graph checks the columns.
 
     Raises:
-        InvalidRequest: no expectation, or an argument that the gate sets itself.
+        InvalidRequest: there is no expectation, or an argument is one that the gate sets itself.
     """
     if not spec.expectations:
         raise InvalidRequest(
@@ -50,7 +50,7 @@ def check_suite(spec: QualitySpec) -> None:
 
 
 def resolve_suite(spec: QualitySpec) -> None:
-    """Build every expectation with the installed Great Expectations. Takes its import time once per process.
+    """Build every expectation with the installed Great Expectations. The first call in a process imports it.
 
     Raises:
         InvalidRequest: an unknown type (naming the nearest known one), a missing, unknown or ill-typed argument.
@@ -64,56 +64,57 @@ def resolve_suite(spec: QualitySpec) -> None:
 def evaluate(spec: QualitySpec, table: pa.Table) -> Verdict:
     """Judge the rows that this epoch would publish to one sink.
 
-    Raises: InvalidRequest, EnvironmentUnusable, as `resolve_suite`; never for what the rows contain.
+    Raises: InvalidRequest, EnvironmentUnusable, as `resolve_suite`. The contents of rows never make it raise.
     """
     check_suite(spec)
     if table.num_rows == 0:
         return Verdict(spec.sink, VerdictStatus.SKIPPED, 0, ())
     with silence_library():
-        found = validate_rows(build_expectations(spec), table, COUNTS)
-    results = tuple(result_from_answer(expectation, found.get(i)) for i, expectation in enumerate(spec.expectations))
+        answers = validate_rows(build_expectations(spec), table, COUNTS)
+    results = tuple(result_from_answer(expectation, answers.get(i)) for i, expectation in enumerate(spec.expectations))
     return Verdict(spec.sink, status_of(results), table.num_rows, results)
 
 
 def collect_evidence(
-    spec: QualitySpec, wanted: Sequence[int], table: pa.Table, key: Sequence[str]
+    spec: QualitySpec, numbers: Sequence[int], table: pa.Table, key: Sequence[str]
 ) -> dict[int, Evidence]:
-    """Look again at rows that were judged: return what refused them.
+    """Evaluate expectations again, to collect the rows that they refuse.
 
     Args:
-        wanted: places in the suite of expectations that are not met. key: columns of the sink's key.
-    Returns: by place; no rows for one that does not look at single rows, or raises.
+        numbers: positions in the suite of the expectations that are not met.
+        key: columns of the sink's key.
+    Returns: evidence by position. It has no rows if the expectation does not check single rows, or raises.
     """
-    if not wanted:
+    if not numbers:
         return {}
     with silence_library():
-        chosen = [one for one in build_expectations(spec) if one.meta["number"] in wanted]
-        found = validate_rows(chosen, table, POSITIONS)
+        chosen = [expectation for expectation in build_expectations(spec) if expectation.meta["number"] in numbers]
+        answers = validate_rows(chosen, table, POSITIONS)
     return {
         number: Evidence(
             rows_at(table, refused_positions(answer)[: spec.rows], shown_columns(spec.expectations[number], key)),
             json_value(answer.result.get("observed_value")),
         )
-        for number, answer in found.items()
+        for number, answer in answers.items()
     }
 
 
 def refused_positions(answer: Any) -> list[int]:
-    """Return the positions of the rows that an expectation refuses, where it was asked for them."""
-    return [int(one) for one in answer.result.get("unexpected_index_list") or ()]
+    """Return the positions of the refused rows. Needs the result format `POSITIONS`."""
+    return [int(position) for position in answer.result.get("unexpected_index_list") or ()]
 
 
-def result_from_answer(expectation: Expectation, found: Any) -> ExpectationResult:
-    """Return the outcome of an expectation by what the library answered; None: nothing."""
-    exception = exception_of(found)
-    counts = {} if found is None else {name: found.result.get(name) for name in _COUNTS}
-    return expectation_result(expectation, exception is None and bool(found.success), counts, exception)
+def result_from_answer(expectation: Expectation, answer: Any) -> ExpectationResult:
+    """Convert an answer of the library. answer: None if it gave none."""
+    exception = exception_of(answer)
+    counts = {} if answer is None else {name: answer.result.get(name) for name in _COUNTS}
+    return expectation_result(expectation, exception is None and bool(answer.success), counts, exception)
 
 
 def expectation_result(
     expectation: Expectation, success: bool, counts: Mapping[str, Any], exception: str | None = None
 ) -> ExpectationResult:
-    """Return the outcome of an expectation with those of its counts that it has: a percentage of no rows is None."""
+    """Return the result of an expectation, leaving out counts that are None, such as a percentage of no rows."""
     columns = ", ".join(columns_of(expectation)) or None
     observed = {name: _number(value) for name, value in counts.items() if value is not None}
     return ExpectationResult(expectation.type, columns, expectation.severity, success, observed, exception)
@@ -124,7 +125,7 @@ def _number(value: Any) -> int | float:
 
 
 def columns_of(expectation: Expectation) -> list[str]:
-    """Return the columns that an expectation looks at; none for one of the whole table."""
+    """Return the columns that an expectation checks; none for an expectation on the whole table."""
     arguments = expectation.arguments
     named = [arguments[name] for name in ("column", "column_A", "column_B") if name in arguments]
     listed = arguments.get("column_list", [])
@@ -132,5 +133,5 @@ def columns_of(expectation: Expectation) -> list[str]:
 
 
 def shown_columns(expectation: Expectation, key: Sequence[str]) -> list[str]:
-    """Return the columns of a refused row that a person sees: those that it was judged by, and the sink's key."""
+    """Return the columns to show of a refused row: those it was judged by, and the sink's key."""
     return list(dict.fromkeys([*columns_of(expectation), *key]))

@@ -1,9 +1,9 @@
-"""Great Expectations: how it is loaded, what it is given, and what it answers. Nothing else knows the library.
+"""The only module that uses Great Expectations: import it, pass it rows, read its answers.
 
-How rows reach it: whole numbers and booleans stay exact (a null would turn int64 into float64, where 2^60 + 1 passes
-for 2^60); the bounds of range checks are floats in the library itself. NaN counts as null, as pandas has it: a range
-check passes over it, `expect_column_values_to_not_be_null` finds it. Comparing two columns where one is null raises;
-say `ignore_row_if: either_value_is_missing`.
+Integers and booleans stay exact on their way into a frame. (In pandas a null turns int64 into float64, in which
+2^60 + 1 equals 2^60.) The library itself converts the bounds of range checks to floats. NaN counts as null, as in
+pandas: a range check skips it, `expect_column_values_to_not_be_null` refuses it. Comparing two columns raises if one
+value is null, unless the expectation sets `ignore_row_if: either_value_is_missing`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _EXCEPTION_LENGTH = 200
 NO_ANSWER = "gave no answer"
 
 COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
-"""Result format that holds counts and no value of a row."""
+"""Result format with counts, and no value of a row."""
 POSITIONS = {"result_format": "COMPLETE", "partial_unexpected_count": 0}
-"""Result format that says which rows are refused."""
+"""Result format with the positions of refused rows."""
 
 _OF_FLOATS = (
     "expect_column_mean_to_be_between",
@@ -44,14 +44,14 @@ _OF_FLOATS = (
 )
 
 _IMPORT_ERRORS = (ImportError, AttributeError, TypeError, ValueError)
-"""What the import of a library raises that does not fit to the others that are installed."""
+"""Errors that an import raises if installed packages are incompatible."""
 
 
 def start_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
-    """Import Great Expectations in a thread beside what comes before the gate: seconds, most of which is waited for.
+    """Import Great Expectations on a background thread, because it takes seconds and the gate comes late in an epoch.
 
-    Why it cannot be imported is told by the gate, whose own import fails for the same reason.
-    Returns: the thread; None when there is nothing to judge, or it is imported already.
+    An import error is only logged: the gate's own import fails for the same reason and reports it.
+    Returns: the thread; None if there is nothing to judge, or the library is already imported.
     """
     if not specs or _LOADED in sys.modules:
         return None
@@ -61,7 +61,7 @@ def start_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
 
 
 def preload() -> None:
-    """Import Great Expectations ahead of its use; that it cannot be is told by the gate."""
+    """Import Great Expectations early. The gate reports an import error."""
     with silence_library():
         _load()
 
@@ -74,14 +74,14 @@ def _load() -> None:
 
 
 def _import() -> None:
-    """What judging needs, in the order in which `build_expectations` and `validate_rows` need it."""
+    """Import the modules that judging needs, in the order in which `build_expectations` and `validate_rows` do."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read at import
     import great_expectations.data_context.types.base
     import great_expectations.expectations  # noqa: F401  (registers the expectation types)
 
 
 def build_expectations(spec: QualitySpec) -> list[Any]:
-    """Return the library's expectations, numbered in `meta`: it answers in an order of its own."""
+    """Build the library's expectations, numbered in `meta` because it does not answer in the given order."""
     require("quality", f"the quality gate of sink {spec.sink}")
     try:
         _import()
@@ -92,7 +92,7 @@ def build_expectations(spec: QualitySpec) -> list[Any]:
             f"the quality gate cannot load Great Expectations: {error}. Nothing was published.",
             hint=f"install what fits together: {install_command('quality')}",
         ) from error
-    every = []
+    expectations = []
     for number, expectation in enumerate(spec.expectations):
         where = f"quality of sink {spec.sink}, {expectation.type}"
         try:
@@ -105,15 +105,15 @@ def build_expectations(spec: QualitySpec) -> list[Any]:
                 hint=f"did you mean {close}?" if close else "",
             ) from None
         try:
-            every.append(kind(**expectation.arguments, severity=expectation.severity, meta={"number": number}))
+            expectations.append(kind(**expectation.arguments, severity=expectation.severity, meta={"number": number}))
         except (ValueError, TypeError) as error:  # pydantic's ValidationError is a ValueError
             problem = _first_problem(error).rstrip(".")
             raise InvalidRequest(f"{where}: {problem}. Nothing was published.") from error
-    return every
+    return expectations
 
 
 def build_expectation(type_: str, arguments: Mapping[str, Any], number: int) -> Any:
-    """Return an expectation of the library that stands for the one with this number in a suite; it is loaded."""
+    """Build an expectation to use in place of the one with this number. The library must be imported."""
     from great_expectations.expectations import registry
 
     return registry.get_expectation_impl(type_)(**arguments, meta={"number": number})
@@ -125,29 +125,28 @@ def validate_rows(
     result_format: Mapping[str, Any],
     nullable: Collection[str] | None = None,
 ) -> dict[int, Any]:
-    """Return what the library answers about rows, by the numbers of the expectations.
+    """Evaluate expectations on rows; return the library's answers by the numbers of the expectations.
 
-    Those for which it makes floats of decimals are asked about floats. It would make them in the frame itself, in the
-    middle of other questions about the same column, and it cannot where one is null.
+    Expectations that convert decimals to floats run last, on a frame with floats. The library would convert the shared
+    frame in place, while other expectations use the same column, and its conversion fails on nulls.
 
     Args:
-        nullable: as `to_pandas` has it.
+        nullable: see `to_pandas`.
     """
     if not expectations:
         return {}
     frame = to_pandas(rows, nullable)
-    of_floats = [one for one in expectations if one.expectation_type in _OF_FLOATS]
-    found = _validate_frame(
-        [one for one in expectations if one.expectation_type not in _OF_FLOATS], frame, result_format
-    )
+    exact = [expectation for expectation in expectations if expectation.expectation_type not in _OF_FLOATS]
+    of_floats = [expectation for expectation in expectations if expectation.expectation_type in _OF_FLOATS]
+    answers = _validate_frame(exact, frame, result_format)
     if of_floats:
         for name in [field.name for field in rows.schema if pa.types.is_decimal(field.type)]:
             frame[name] = frame[name].map(float, na_action="ignore").astype("float64")
-        found |= _validate_frame(of_floats, frame, result_format)
-    # The library's objects refer to one another and to the frame: they stay until a collection of all garbage, which is
-    # rare where much is imported. The rows of epoch after epoch would stay with them.
+        answers |= _validate_frame(of_floats, frame, result_format)
+    # The library's objects form cycles that refer to the frame. Only a full garbage collection frees them, and it is
+    # rare in a process with many imports. Without this line the rows of every epoch would stay in memory.
     frame.drop(columns=frame.columns, inplace=True)
-    return found
+    return answers
 
 
 def _validate_frame(expectations: list[Any], frame: Any, result_format: Mapping[str, Any]) -> dict[int, Any]:
@@ -173,10 +172,10 @@ def _validate_frame(expectations: list[Any], frame: Any, result_format: Mapping[
 
 
 def to_pandas(table: pa.Table, nullable: Collection[str] | None = None) -> Any:
-    """Return a frame of the rows.
+    """Convert rows to a frame.
 
     Args:
-        nullable: columns that have a null, maybe in rows that are not here; None: those that have one here.
+        nullable: columns with a null in any row of the epoch; None: those with a null in these rows.
     """
     import pandas as pd
 
@@ -191,8 +190,8 @@ def to_pandas(table: pa.Table, nullable: Collection[str] | None = None) -> Any:
         pa.uint64(): pd.UInt64Dtype(),
         pa.bool_(): pd.BooleanDtype(),
     }
-    having = columns_with_nulls(table) if nullable is None else nullable
-    with_nulls = [name for name in table.column_names if name in having]
+    nullable = columns_with_nulls(table) if nullable is None else nullable
+    with_nulls = [name for name in table.column_names if name in nullable]
     far = {name: values for name in table.column_names if (values := far_values(table.column(name))) is not None}
     nullables = table.select([name for name in with_nulls if name not in far]).to_pandas(types_mapper=exact.get)
     full = table.drop_columns([*{*with_nulls, *far}]).to_pandas()
@@ -204,20 +203,20 @@ def columns_with_nulls(table: pa.Table) -> list[str]:
     return [name for name in table.column_names if table.column(name).null_count]
 
 
-def exception_of(found: Any) -> str | None:
-    """Return one line of what an expectation raised: the library gives one record, or one per metric, or none.
+def exception_of(answer: Any) -> str | None:
+    """Return the first line of the exception that an expectation raised, or None.
 
-    An expectation without an answer counts as one that raised.
+    The library returns one record, one per metric, or none. An expectation without an answer counts as raised.
     """
-    if found is None:
+    if answer is None:
         return NO_ANSWER
-    info = found.exception_info
+    info = answer.exception_info
     records = [info] if info and "raised_exception" in info else list((info or {}).values())
     for record in records:
         if record["raised_exception"]:
             lines = str(record["exception_message"] or "").strip().splitlines()
             return (lines[0] if lines else "an exception without a message")[:_EXCEPTION_LENGTH]
-    return NO_ANSWER if found.success is None else None
+    return NO_ANSWER if answer.success is None else None
 
 
 def _first_problem(error: Exception) -> str:
@@ -231,7 +230,7 @@ def _first_problem(error: Exception) -> str:
 
 @contextmanager
 def silence_library() -> Iterator[None]:
-    """Keep the library's warnings and log lines off stderr; what matters is in its answer."""
+    """Keep the library's warnings and log lines off stderr. Its answers contain everything that matters."""
     logger = logging.getLogger("great_expectations")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,7 +1,10 @@
-"""The merged verdict: what partial results say of all rows, without any of them.
+"""Decide the verdict on all rows from partial results, without the rows.
 
-Where rows were counted the library's own rule follows, on the sums. Else the library is asked again, about rows for
-which its answer is that for all: the one sum, the least values of all parts, each value once, the number of rows.
+If the parts counted rows, the library's rule is applied to the sums. Otherwise the library evaluates a small table for
+which its answer is the same as for all rows.
+
+Example: `expect_column_max_to_be_between(v, max_value=9)` over the parts [3, 7], [8] and [2, 5]. Each part records its
+largest value, 7, 8 and 5. The library then evaluates the expectation on a table with these three rows, and observes 8.
 """
 
 from __future__ import annotations
@@ -22,52 +25,56 @@ from milepost.quality.verdict import SAMPLED, ExpectationResult, Verdict, Verdic
 
 _RANGE = ("min_value", "max_value", "strict_min", "strict_max")
 _RANGED = "expect_column_max_to_be_between"
-"""Asked about the one value that a proportion or a number of rows is: ranges are alike in all expectations."""
+"""Evaluated on a single number, such as a proportion or a row count: every expectation has the same range rules."""
 
-Seen = tuple[ExpectationResult, Evidence]
+Judgement = tuple[ExpectationResult, Evidence]
 
 
 def decide_verdict(
     suite: QualitySpec, part: PartialResult, schema: pa.Schema, key: tuple[str, ...]
 ) -> tuple[Verdict, dict[int, Evidence]]:
-    """Return the verdict on the rows of a part that all parts were joined to, and what refused them, by place.
+    """Return the verdict on all rows, and the evidence by position in the suite.
 
     Args:
-        schema: of the rows. key: columns of the sink's key.
+        part: all parts merged.
+        schema: schema of the rows.
+        key: columns of the sink's key.
     """
     if not part.rows:
         return Verdict(suite.sink, VerdictStatus.SKIPPED, 0, ()), {}
-    hows = {number: combination_for(one, schema) for number, one in enumerate(suite.expectations)}
-    seen = _of_sample(suite, [number for number, how in hows.items() if how is Combination.ALL], part, key)
+    hows = {number: combination_for(expectation, schema) for number, expectation in enumerate(suite.expectations)}
+    judgements = _judge_sample(suite, [number for number, how in hows.items() if how is Combination.ALL], part, key)
     with silence_library():
-        own = build_expectations(suite)
+        library_expectations = build_expectations(suite)
         for number, how in hows.items():
             if how is not Combination.ALL:
-                found = part.metrics.get(number, ExpectationMetrics(exception="was not asked of any rows"))
-                mostly = float(getattr(own[number], "mostly", 1))
-                seen[number] = _settled(suite.expectations[number], how, found, mostly, part, schema)
-    results = tuple(seen[number][0] for number in hows)
-    return Verdict(suite.sink, status_of(results), part.rows, results), {n: seen[n][1] for n in hows}
+                metrics = part.metrics.get(number, ExpectationMetrics(exception="was not asked of any rows"))
+                mostly = float(getattr(library_expectations[number], "mostly", 1))
+                judgements[number] = _judge_metrics(suite.expectations[number], how, metrics, mostly, part, schema)
+    results = tuple(judgements[number][0] for number in hows)
+    return Verdict(suite.sink, status_of(results), part.rows, results), {n: judgements[n][1] for n in hows}
 
 
-def _of_sample(suite: QualitySpec, numbers: list[int], part: PartialResult, key: tuple[str, ...]) -> dict[int, Seen]:
-    """Return the answers of expectations that need all rows in one place: of the sample, if there is to be one."""
+def _judge_sample(
+    suite: QualitySpec, numbers: list[int], part: PartialResult, key: tuple[str, ...]
+) -> dict[int, Judgement]:
+    """Judge expectations that need all rows at once on the sample. Without a sample they are not met."""
     if not numbers:
         return {}
-    every = [suite.expectations[number] for number in numbers]
+    expectations = [suite.expectations[number] for number in numbers]
     sample = part.sample
     if suite.sample is None or sample is None or not sample.num_rows:
         why = f"needs all rows at once, and {part.rows} are too many; write `sample: 100000` beside `expectations`"
         return {
             number: (expectation_result(one, False, {}, why), Evidence())
-            for number, one in zip(numbers, every, strict=True)
+            for number, one in zip(numbers, expectations, strict=True)
         }
-    asked = suite.model_copy(update={"expectations": tuple(every)})
-    verdict = evaluate(asked, sample)
-    shown = collect_evidence(asked, verdict.vetoing, sample, key)
+    sampled = suite.model_copy(update={"expectations": tuple(expectations)})
+    verdict = evaluate(sampled, sample)
+    evidence = collect_evidence(sampled, verdict.vetoing, sample, key)
     size = {SAMPLED: sample.num_rows}
     return {
-        number: (_with_counts(verdict.expectations[at], size), shown.get(at, Evidence()))
+        number: (_with_counts(verdict.expectations[at], size), evidence.get(at, Evidence()))
         for at, number in enumerate(numbers)
     }
 
@@ -77,73 +84,76 @@ def _with_counts(result: ExpectationResult, more: Mapping[str, int]) -> Expectat
     return ExpectationResult(result.type, result.column, result.severity, result.success, observed, result.exception)
 
 
-def _settled(
+def _judge_metrics(
     expectation: Expectation,
     how: Combination,
-    found: ExpectationMetrics,
+    metrics: ExpectationMetrics,
     mostly: float,
     part: PartialResult,
     schema: pa.Schema,
-) -> Seen:
-    if found.exception is not None:
-        return expectation_result(expectation, False, {}, found.exception), Evidence()
-    if found.counted:
-        success, counts = _by_counts(found, mostly)
-        return expectation_result(expectation, success, counts), Evidence(found.rows)
+) -> Judgement:
+    if metrics.exception is not None:
+        return expectation_result(expectation, False, {}, metrics.exception), Evidence()
+    if metrics.counted:
+        success, counts = _judge_counts(metrics, mostly)
+        return expectation_result(expectation, success, counts), Evidence(metrics.rows)
     if how is Combination.ROWS:
-        return expectation_result(expectation, found.met, {}), Evidence()
-    one, rows = _question(expectation, how, found, schema)
-    answer = validate_rows([one], rows, COUNTS, part.nullable).get(0)
+        return expectation_result(expectation, metrics.met, {}), Evidence()
+    equivalent, rows = _equivalent_check(expectation, how, metrics, schema)
+    answer = validate_rows([equivalent], rows, COUNTS, part.nullable).get(0)
     result = result_from_answer(expectation, answer)
     observed = None if answer is None else json_value(answer.result.get("observed_value"))
     return result, Evidence(observed_value=observed)
 
 
-def _by_counts(found: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
-    """Return the library's answer about so many rows: it asks for a share of those that have a value."""
-    considered = found.elements - (found.missing or 0)
-    counts: dict[str, int | float] = {"element_count": found.elements, "unexpected_count": found.refused}
-    if found.missing is not None:
-        counts |= {"missing_count": found.missing}
-        if found.elements:
-            counts |= {"missing_percent": found.missing / found.elements * 100}
+def _judge_counts(metrics: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
+    """Apply the library's rule to counts of rows.
+
+    Of 10 elements, 2 missing and 1 refused: 8 are considered, and the accepted share is 7/8. It meets `mostly` 0.85.
+    """
+    considered = metrics.elements - (metrics.missing or 0)
+    counts: dict[str, int | float] = {"element_count": metrics.elements, "unexpected_count": metrics.refused}
+    if metrics.missing is not None:
+        counts |= {"missing_count": metrics.missing}
+        if metrics.elements:
+            counts |= {"missing_percent": metrics.missing / metrics.elements * 100}
     if not considered:
         return True, counts
-    counts |= {"unexpected_percent": found.refused / considered * 100}
-    return (float(considered) - float(found.refused)) / float(considered) >= mostly, counts
+    counts |= {"unexpected_percent": metrics.refused / considered * 100}
+    return (float(considered) - float(metrics.refused)) / float(considered) >= mostly, counts
 
 
-def _question(
-    expectation: Expectation, how: Combination, found: ExpectationMetrics, schema: pa.Schema
+def _equivalent_check(
+    expectation: Expectation, how: Combination, metrics: ExpectationMetrics, schema: pa.Schema
 ) -> tuple[Any, pa.Table]:
-    """Return what to ask the library, and about which rows."""
+    """Return an expectation and a small table for which the library's answer is that for all rows."""
     arguments = {k: v for k, v in expectation.arguments.items() if k not in ("row_condition", "condition_parser")}
-    own, column = build_expectation(expectation.type, arguments, 0), str(arguments.get("column"))
+    same, column = build_expectation(expectation.type, arguments, 0), str(arguments.get("column"))
     if how is Combination.COLUMNS:
-        return own, schema.empty_table()
+        return same, schema.empty_table()
     if how in (Combination.ENDS, Combination.VALUES):
-        if found.values is not None:
-            return own, found.values.rename_columns([column])
-        return own, schema.empty_table().select([column])
+        if metrics.values is not None:
+            return same, metrics.values.rename_columns([column])
+        return same, schema.empty_table().select([column])
     if how is Combination.SUM:
-        return own, _one_value(column, found.total)
+        return same, _one_value(column, metrics.total)
     if how is Combination.MEAN:
-        return own, _one_value(column, found.total / found.present if found.present else math.nan)
+        return same, _one_value(column, metrics.total / metrics.present if metrics.present else math.nan)
     bounds = {name: arguments[name] for name in _RANGE if name in arguments}
-    if "value" in arguments:  # the number of rows is to be this
+    if "value" in arguments:  # expect_table_row_count_to_equal
         bounds = {"min_value": arguments["value"], "max_value": arguments["value"]}
     return build_expectation(_RANGED, {"column": "number", **bounds}, 0), _one_value(
-        "number", _number(expectation, how, found)
+        "number", _number(expectation, how, metrics)
     )
 
 
-def _number(expectation: Expectation, how: Combination, found: ExpectationMetrics) -> int | float:
-    """Return the number that has to be in a range: of rows, of distinct values, or a proportion of one to another."""
+def _number(expectation: Expectation, how: Combination, metrics: ExpectationMetrics) -> int | float:
+    """Return the number to check: a row count, a count of distinct values, or a proportion."""
     if how is Combination.PRESENT:
-        return found.present / found.total if found.total else 0
+        return metrics.present / metrics.total if metrics.total else 0
     if expectation.type == "expect_column_proportion_of_unique_values_to_be_between":
-        return found.total / found.present if found.present else 0
-    return found.total
+        return metrics.total / metrics.present if metrics.present else 0
+    return metrics.total
 
 
 def _one_value(column: str, value: int | float) -> pa.Table:

@@ -1,11 +1,13 @@
-"""Partial results: what expectations find in a part of an epoch's rows, so that nobody needs to hold all of them.
+"""Evaluate expectations on parts of an epoch's rows, so that no process needs all of them.
 
-Great Expectations stays the judge. Of a part it says how many rows are refused, or what the sum, the least or the
-greatest value is, or how many values there are; `merged_verdict.py` has it judge what follows from all parts.
+Great Expectations evaluates each part. It counts refused rows, or returns the sum, the extremes or the number of
+values. `merged_verdict.py` then judges the merged results, again with the library.
 
-A part is cut anywhere, but for expectations of uniqueness, whose rows are cut by value (`partitioning.py`). Parts are
-joined in the order of the rows, and what comes of them does not depend on where they were cut; sums of floats excepted,
-whose last digits do.
+Parts can be cut anywhere, except that expectations of uniqueness need parts by value (`partitioning.py`). Parts are
+merged in row order. The result does not depend on where they were cut, except for the last digits of float sums.
+
+Example: `expect_column_values_to_not_be_null(v)` over the parts [1, null] and [null, 4, 5]. Their metrics are
+(elements 2, refused 1) and (elements 3, refused 1), which merge to (elements 5, refused 2).
 """
 
 from __future__ import annotations
@@ -38,12 +40,12 @@ from milepost.quality.gx import (
 from milepost.quality.partitioning import can_partition_by
 
 MAX_VALUES = 10_000
-"""So many distinct values of a column are held, where an expectation is about the set of them."""
+"""Limit on the distinct values collected for an expectation on the set of values."""
 _NAME = "value"
 
 
 def encode_rows(rows: pa.Table) -> bytes:
-    """Return rows as an Arrow stream."""
+    """Encode rows as an Arrow stream."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, rows.schema) as writer:
         writer.write_table(rows)
@@ -68,15 +70,16 @@ RowsText = Annotated[pa.Table | None, StoredAs(str | None, _text, _rows)]
 
 @dataclass(frozen=True, slots=True)
 class ExpectationMetrics:
-    """What one expectation found in some rows.
+    """The result of one expectation on some rows.
 
     Attributes:
-        counted: whether it counted rows; else `met` is its answer.
-        elements, missing, refused: numbers of rows; missing None: it does not tell them.
-        total: a sum, or a number of rows or of distinct values. present: how many values are not missing.
-        values: that occur, or least and greatest ones, in one column.
-        rows: some of those that are refused, as people see them.
-        exception: one line, when it raised.
+        counted: whether it counted rows; otherwise `met` is its answer.
+        elements, missing, refused: numbers of rows. missing: None if the expectation does not count them.
+        total: a sum, a row count or a number of distinct values.
+        present: number of values that are not missing.
+        values: distinct values, or least and greatest ones, as one column.
+        rows: some of the refused rows, in the form shown to a person.
+        exception: one line, if it raised.
     """
 
     counted: bool = False
@@ -91,7 +94,7 @@ class ExpectationMetrics:
     exception: str | None = None
 
     def with_next(self, other: ExpectationMetrics, shown: int) -> ExpectationMetrics:
-        """Return what is found in these rows and those that follow. `shown`: so many refused rows are kept."""
+        """Merge with the result on the rows that follow. shown: limit on the refused rows in the result."""
         if self.exception is not None:
             return self
         if other.exception is not None:
@@ -100,16 +103,16 @@ class ExpectationMetrics:
             counted=self.counted or other.counted,
             met=self.met and other.met,
             elements=self.elements + other.elements,
-            missing=_sum(self.missing, other.missing),
+            missing=_add(self.missing, other.missing),
             refused=self.refused + other.refused,
             total=self.total + other.total,
             present=self.present + other.present,
-            values=_united(self.values, other.values),
+            values=_union(self.values, other.values),
             rows=(self.rows + other.rows)[:shown],
         ).bounded()
 
     def bounded(self) -> ExpectationMetrics:
-        """Return it, as one that raised where it has more values than are held."""
+        """Return it unchanged, or as one that raised if it has more than `MAX_VALUES` values."""
         if self.values is None or self.values.num_rows <= MAX_VALUES:
             return self
         return ExpectationMetrics(exception=f"more than {MAX_VALUES} distinct values, too many to compare with a set")
@@ -117,11 +120,13 @@ class ExpectationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class PartialResult:
-    """What a suite found in some rows.
+    """The results of a suite on some rows.
 
     Attributes:
-        rows: how many there are. nullable: columns of which one is null.
-        metrics: by place in the suite. sample: some of the rows, for expectations that need all in one place.
+        rows: number of rows.
+        nullable: columns with a null in these rows.
+        metrics: by position in the suite.
+        sample: some of the rows, for expectations that need all rows at once.
     """
 
     rows: int = 0
@@ -130,20 +135,20 @@ class PartialResult:
     sample: RowsText = None
 
     def with_next(self, other: PartialResult, shown: int) -> PartialResult:
-        """Return what is found in these rows and those that follow; args as of `ExpectationMetrics.with_next`."""
-        found = dict(self.metrics)
-        for number, one in other.metrics.items():
-            found[number] = found[number].with_next(one, shown) if number in found else one
-        samples = [one for one in (self.sample, other.sample) if one is not None]
+        """Merge with the results on the rows that follow. shown: see `ExpectationMetrics.with_next`."""
+        merged = dict(self.metrics)
+        for number, metrics in other.metrics.items():
+            merged[number] = merged[number].with_next(metrics, shown) if number in merged else metrics
+        samples = [sample for sample in (self.sample, other.sample) if sample is not None]
         nullable = tuple(sorted({*self.nullable, *other.nullable}))
-        return PartialResult(self.rows + other.rows, nullable, found, pa.concat_tables(samples) if samples else None)
+        return PartialResult(self.rows + other.rows, nullable, merged, pa.concat_tables(samples) if samples else None)
 
 
 def combination_for(expectation: Expectation, schema: pa.Schema) -> Combination:
-    """Return what parts must say of an expectation on rows with these columns."""
+    """Return how the results of parts are combined for an expectation on rows with this schema."""
     how = combination_of(expectation.type, expectation.arguments)
     types = [schema.field(name).type for name in columns_of(expectation) if name in schema.names]
-    if how is Combination.MEAN and any(map(pa.types.is_temporal, types)):  # which have no sum
+    if how is Combination.MEAN and any(map(pa.types.is_temporal, types)):  # temporal values have no sum
         return Combination.ALL
     if how in (Combination.KEYS, Combination.DISTINCT) and not can_partition_by(types):
         return Combination.ALL
@@ -151,39 +156,46 @@ def combination_for(expectation: Expectation, schema: pa.Schema) -> Combination:
 
 
 def required_columns(expectation: Expectation, key: Sequence[str], schema: pa.Schema) -> list[str]:
-    """Return the columns by which an expectation judges rows, and those that are shown of them."""
-    wanted = shown_columns(expectation, key)
-    every = not columns_of(expectation) or expectation.arguments.get("row_condition") is not None
-    return [name for name in schema.names if every or name in wanted]
+    """Return the columns that an expectation needs: those it checks, and those shown of refused rows."""
+    shown = shown_columns(expectation, key)
+    needs_all = not columns_of(expectation) or expectation.arguments.get("row_condition") is not None
+    return [name for name in schema.names if needs_all or name in shown]
 
 
 class Tally:
-    """Counts what expectations find in rows that come piece by piece. The library is loaded by the first one.
+    """Evaluates expectations on rows that arrive in pieces. Creating one imports the library.
 
     Args:
-        numbers: places of the expectations that it asks. key: columns of the sink's key.
+        numbers: positions in the suite of the expectations to evaluate.
+        key: columns of the sink's key.
     """
 
     def __init__(self, suite: QualitySpec, key: Sequence[str], schema: pa.Schema, numbers: Collection[int]) -> None:
         self._suite, self._key = suite, key
         self._hows = {number: combination_for(suite.expectations[number], schema) for number in numbers}
         with silence_library():
-            every = build_expectations(suite)
-            self._own = {number: every[number] for number in numbers}
-            asked = (self._asked(number, how) for number, how in self._hows.items())
-            self._asks = {one.meta["number"]: one for one in asked if one is not None}
+            expectations = build_expectations(suite)
+            self._own = {number: expectations[number] for number in numbers}
+            of_pieces = (self._of_piece(number, how) for number, how in self._hows.items())
+            self._of_pieces = {
+                expectation.meta["number"]: expectation for expectation in of_pieces if expectation is not None
+            }
 
     def part(self, rows: pa.Table) -> PartialResult:
-        """Return what the expectations find in one piece, which has rows."""
+        """Evaluate the expectations on one piece, which must not be empty."""
         with silence_library():
-            answered = validate_rows(list(self._asks.values()), rows, COUNTS)
-            found = {number: self._metrics(number, answered.get(number), rows) for number in self._hows}
-            seen = self._refused([number for number, one in found.items() if one.refused], rows)
-        found |= {number: replace(found[number], rows=shown) for number, shown in seen.items()}
-        return PartialResult(rows.num_rows, tuple(columns_with_nulls(rows)), found)
+            answers = validate_rows(list(self._of_pieces.values()), rows, COUNTS)
+            metrics = {number: self._metrics(number, answers.get(number), rows) for number in self._hows}
+            refused = self._refused_rows([number for number, result in metrics.items() if result.refused], rows)
+        metrics |= {number: replace(metrics[number], rows=shown) for number, shown in refused.items()}
+        return PartialResult(rows.num_rows, tuple(columns_with_nulls(rows)), metrics)
 
-    def _asked(self, number: int, how: Combination) -> Any:
-        """Return what the library is asked of each piece; None: nothing."""
+    def _of_piece(self, number: int, how: Combination) -> Any:
+        """Return the library's expectation to evaluate on each piece, or None.
+
+        It differs from the expectation itself where a piece must report a number: for a mean, each piece reports its
+        sum, so that the mean of [1, 2] and [6] is (3 + 6) / 3 = 3.
+        """
         expectation = self._suite.expectations[number]
         column = {"column": expectation.arguments.get("column"), "min_value": 0}
         if how is Combination.MEAN:
@@ -196,7 +208,7 @@ class Tally:
     def _metrics(self, number: int, answer: Any, rows: pa.Table) -> ExpectationMetrics:
         how, column = self._hows[number], str(self._suite.expectations[number].arguments.get("column"))
         if how in (Combination.VALUES, Combination.PRESENT):
-            return _own_look(how, rows, column)
+            return _measure_directly(how, rows, column)
         if how is Combination.COLUMNS:
             return ExpectationMetrics()
         exception = exception_of(answer)
@@ -215,29 +227,29 @@ class Tally:
             )
         value = result.get("observed_value")
         if how is Combination.ENDS:
-            return ExpectationMetrics(values=_end(value, rows.schema.field(column).type))
-        present = _present(rows, column) if how in (Combination.MEAN, Combination.DISTINCT) else 0
+            return ExpectationMetrics(values=_extreme_table(value, rows.schema.field(column).type))
+        present = _count_present(rows, column) if how in (Combination.MEAN, Combination.DISTINCT) else 0
         return ExpectationMetrics(total=math.nan if value is None else _number(value), present=present)
 
-    def _refused(self, numbers: list[int], rows: pa.Table) -> dict[int, tuple[Mapping[str, Any], ...]]:
+    def _refused_rows(self, numbers: list[int], rows: pa.Table) -> dict[int, tuple[Mapping[str, Any], ...]]:
         """Return some of the rows that critical expectations refuse."""
         suite = self._suite
-        wanted = [one for one in numbers if suite.expectations[one].severity == "critical" and suite.rows]
-        found = validate_rows([self._asks[number] for number in wanted], rows, POSITIONS)
+        critical = [number for number in numbers if suite.expectations[number].severity == "critical" and suite.rows]
+        answers = validate_rows([self._of_pieces[number] for number in critical], rows, POSITIONS)
         return {
             number: rows_at(
                 rows, refused_positions(answer)[: suite.rows], shown_columns(suite.expectations[number], self._key)
             )
-            for number, answer in found.items()
+            for number, answer in answers.items()
         }
 
 
-def _own_look(how: Combination, rows: pa.Table, column: str) -> ExpectationMetrics:
-    """Return what the library has no words for: values that occur, and how many rows have one."""
+def _measure_directly(how: Combination, rows: pa.Table, column: str) -> ExpectationMetrics:
+    """Compute metrics that the library does not return: the distinct values, and how many rows have a value."""
     if column not in rows.column_names:
         return ExpectationMetrics(exception=f'Error: The column "{column}" in BatchData does not exist.')
     if how is Combination.PRESENT:
-        return ExpectationMetrics(present=_present(rows, column), total=rows.num_rows)
+        return ExpectationMetrics(present=_count_present(rows, column), total=rows.num_rows)
     try:
         values = pc.unique(rows.column(column)).drop_null()
     except pa.ArrowException as error:
@@ -249,13 +261,13 @@ def _own_look(how: Combination, rows: pa.Table, column: str) -> ExpectationMetri
     return ExpectationMetrics(values=pa.table({_NAME: values})).bounded()
 
 
-def _present(rows: pa.Table, column: str) -> int:
+def _count_present(rows: pa.Table, column: str) -> int:
     values = rows.column(column)
     return rows.num_rows - int(pc.sum(pc.is_null(values, nan_is_null=True), min_count=0).as_py())
 
 
-def _end(value: Any, type_: pa.DataType) -> pa.Table | None:
-    """Return a least or greatest value as a table; None: the part has none."""
+def _extreme_table(value: Any, type_: pa.DataType) -> pa.Table | None:
+    """Return a least or greatest value as a table; None: the part has no value."""
     import pandas as pd
 
     if value is None or value is pd.NaT:
@@ -270,12 +282,12 @@ def _number(value: Any) -> int | float:
     return number if isinstance(number, int) else float(number)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)
+def _add(left: int | None, right: int | None) -> int | None:
+    return None if left is None and right is None else (left or 0) + (right or 0)
 
 
-def _united(one: pa.Table | None, other: pa.Table | None) -> pa.Table | None:
-    """Return values of both, each once."""
-    if one is None or other is None:
-        return one if other is None else other
-    return pa.table({_NAME: pc.unique(pa.concat_tables([one, other]).column(_NAME))})
+def _union(left: pa.Table | None, right: pa.Table | None) -> pa.Table | None:
+    """Return the distinct values of both."""
+    if left is None or right is None:
+        return left if right is None else right
+    return pa.table({_NAME: pc.unique(pa.concat_tables([left, right]).column(_NAME))})

@@ -1,7 +1,7 @@
-"""A verdict holds what the gate found: counts, never rows.
+"""The verdict of the quality gate: counts, never values of rows.
 
-A verdict is stored beside the checkpoint's metadata and shown by `milepost show`, so it holds no value of a row: of
-each expectation only how many rows it looked at and how many it refused.
+A verdict is stored with the checkpoint's metadata and printed by `milepost show`. So for each expectation it has only
+the number of rows checked and the number refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
 class VerdictStatus(Enum):
-    """In rising order of gravity. FAILED (a critical expectation) and ERROR (one that could not be decided) veto."""
+    """In ascending order of severity. FAILED (a critical expectation is not met) and ERROR (one raised) veto."""
 
     SKIPPED = "skipped"
     PASSED = "passed"
@@ -40,12 +40,12 @@ class ExpectationResult:
     """One expectation's outcome.
 
     Attributes:
-        column: the column (or columns, comma-separated) it looks at, None for the whole table.
+        column: the column (or columns, comma-separated) it checks; None for the whole table.
         severity: critical, warning or info.
-        success: False also when it raised.
-        observed: counts by name: element_count, missing_count, unexpected_count, unexpected_percent; those it has.
-            sampled_rows: it was asked of a sample of so many rows.
-        exception: one line when it raised; a veto whatever the severity.
+        success: whether it is met. False if it raised.
+        observed: counts by name, if it has them: element_count, missing_count, unexpected_count, unexpected_percent,
+            and sampled_rows, the size of the sample that it was evaluated on.
+        exception: one line if it raised, which vetoes whatever the severity.
     """
 
     type: str
@@ -60,7 +60,7 @@ class ExpectationResult:
         return f"{self.type}({self.column})" if self.column else self.type
 
     def describe(self) -> str:
-        """Return one clause for a person."""
+        """Return the result as one clause of text."""
         subject = self.subject
         if self.exception is not None:
             return f"{subject} raised: {self.exception}"
@@ -77,7 +77,7 @@ class Verdict:
     """The gate's answer for one sink in one epoch.
 
     Attributes:
-        rows: how many rows the epoch would publish to it.
+        rows: number of rows that the epoch would publish to it.
         expectations: in the order of the spec; empty when skipped.
     """
 
@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def vetoing(self) -> list[int]:
-        """Places of the expectations that veto: critical ones that are not met, and all that raised."""
+        """Positions of the expectations that veto: critical ones that are not met, and all that raised."""
         return [
             number
             for number, result in enumerate(self.expectations)
@@ -97,7 +97,7 @@ class Verdict:
 
 
 def status_of(results: Sequence[ExpectationResult]) -> VerdictStatus:
-    """Return what the outcomes of a suite come to."""
+    """Return the status of a suite with these results."""
     if any(result.exception is not None for result in results):
         return VerdictStatus.ERROR
     broken = [result.severity for result in results if not result.success]
@@ -108,7 +108,7 @@ def status_of(results: Sequence[ExpectationResult]) -> VerdictStatus:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The gate's answer for one epoch: as grave as the gravest of its sinks; skipped when there is nothing to judge."""
+    """The gate's answer for one epoch: the most severe status of its sinks, or SKIPPED without any."""
 
     status: VerdictStatus
     verdicts: tuple[Verdict, ...]
@@ -124,12 +124,12 @@ class GateVerdict:
         return self.status.vetoes
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
-        sum_up = GateVerdict.of(self.verdicts).status
-        return None if self.status is sum_up else f"says {self.status.value}, its verdicts say {sum_up.value}"
+        """Return why the status does not fit the verdicts, or None."""
+        expected = GateVerdict.of(self.verdicts).status
+        return None if self.status is expected else f"says {self.status.value}, its verdicts say {expected.value}"
 
     def summary(self) -> str:
-        """Return one line for a person: the status, and of what is not met up to three."""
+        """Return one line of text: the status, and up to three expectations that are not met."""
         broken = [
             f"sink {verdict.sink}: {result.describe()} ({result.severity})"
             for verdict in self.verdicts
@@ -140,7 +140,7 @@ class GateVerdict:
         return f"{self.status.value}: {shown}" if shown else self.status.value
 
     def raise_if_vetoed(self, job: str, checkpoint_id: int) -> None:
-        """Raises QualityGateFailed when the epoch must not be published."""
+        """Raise QualityGateFailed if the epoch must not be published."""
         if self.vetoes:
             undecided = self.status is VerdictStatus.ERROR
             reason = (

@@ -1,8 +1,8 @@
-"""A veto holds what a person needs to see of a refused epoch: failing rows and observed values.
+"""The veto object of a refused epoch: failing rows and observed values.
 
-Rows of data are in no verdict, manifest, log or message. They are in one object per vetoed checkpoint, which `show` and
-the Checkpoints page read: at most `MAX_BYTES`, of each row only the columns that the expectation looks at and the
-sink's key.
+Verdicts, manifests, logs and messages never contain rows. Failing rows are stored in one object per vetoed checkpoint,
+which `show` and the Checkpoints page read. It has at most `MAX_BYTES`, and of each row only the columns that the
+expectation checks and the sink's key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_BYTES = 64_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(ExpectationResult):
-    """One expectation that vetoed an epoch: its result, with the counts, and what it is about.
+    """One expectation that vetoed an epoch: its result, and the evidence for it.
 
     Attributes:
-        observed_value: of an aggregate or the whole table, as JSON; None for one that looks at single rows.
-        rows: some of the failing ones, in the order of the table: columns of the expectation and the sink's key.
+        observed_value: value of an aggregate or table expectation, as JSON; None for one that checks single rows.
+        rows: some of the failing rows, in table order: the columns of the expectation and the sink's key.
     """
 
     sink: str
@@ -36,10 +36,10 @@ class Refusal(ExpectationResult):
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """All that vetoed one checkpoint.
+    """Every expectation that vetoed one checkpoint.
 
     Attributes:
-        shortened: rows or observed values were left out, because the object would have been too large.
+        shortened: rows or observed values were left out because the object would have been too large.
     """
 
     stored_format: ClassVar[str] = "milepost.veto/1"
@@ -49,15 +49,19 @@ class Veto:
     shortened: bool = False
 
     def encode(self) -> bytes:
-        """Return its JSON, at most `MAX_BYTES`: with fewer rows of each expectation, and at last without values."""
+        """Return its JSON, at most `MAX_BYTES`.
+
+        If it is too large, the limit of rows per expectation is halved (20, 10, 5, 2, 1, 0) until it fits. Then the
+        observed values are left out, and then half of the refusals.
+        """
         fitting = self
         limit = max((len(refusal.rows) for refusal in self.refusals), default=0)
         while len(body := _dumps(to_json(fitting))) > MAX_BYTES:
             if limit:
                 limit //= 2
-                shorter = tuple(replace(one, rows=one.rows[:limit]) for one in fitting.refusals)
-            elif any(one.observed_value is not None for one in fitting.refusals):
-                shorter = tuple(replace(one, observed_value=None) for one in fitting.refusals)
+                shorter = tuple(replace(refusal, rows=refusal.rows[:limit]) for refusal in fitting.refusals)
+            elif any(refusal.observed_value is not None for refusal in fitting.refusals):
+                shorter = tuple(replace(refusal, observed_value=None) for refusal in fitting.refusals)
             else:
                 shorter = fitting.refusals[: len(fitting.refusals) // 2]
             fitting = replace(fitting, refusals=shorter, shortened=True)
@@ -68,24 +72,25 @@ def build_veto(
     checkpoint_id: int,
     verdict: GateVerdict,
     specs: Sequence[QualitySpec],
-    found: Mapping[str, Mapping[int, Evidence]],
+    evidence: Mapping[str, Mapping[int, Evidence]],
 ) -> Veto:
-    """Return what refused a vetoed epoch.
+    """Build the veto of an epoch.
 
     Args:
-        specs: the suites that the verdict is of. found: what was seen, by sink and place in its suite.
+        specs: the suites that were judged, in the order of the verdicts.
+        evidence: by sink and position in its suite.
     """
     refusals = []
     for spec, answer in zip(specs, verdict.verdicts, strict=True):
         for number in answer.vetoing:
-            seen = found[spec.sink].get(number, Evidence())
+            shown = evidence[spec.sink].get(number, Evidence())
             result = to_json(answer.expectations[number])
-            refusals.append(Refusal(**result, sink=spec.sink, observed_value=seen.observed_value, rows=seen.rows))
+            refusals.append(Refusal(**result, sink=spec.sink, observed_value=shown.observed_value, rows=shown.rows))
     return Veto(checkpoint_id, tuple(refusals))
 
 
 def decode_veto(body: bytes, what: str) -> dict[str, Any]:
-    """Return the document of a veto, for people and programs. Raises StateCorrupt, naming `what`."""
+    """Return a stored veto as a JSON document. Raises StateCorrupt, naming `what`."""
     document: Any = load(body, what)
     from_json(Veto, document, what)
     return dict(document)
