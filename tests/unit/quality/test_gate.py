@@ -59,7 +59,7 @@ def test_one_bad_row_among_300_000_vetoes() -> None:
     assert "987654321" not in json.dumps(to_json(verdict))
 
 
-def test_rows_that_were_judged_do_not_stay_with_what_the_library_leaves_behind() -> None:
+def test_judged_rows_are_freed_although_the_library_leaves_reference_cycles() -> None:
     """Its objects refer to one another, so that only a collection takes them: here there is none."""
     table = pa.table({"k": np.arange(200_000), "v": np.ones(200_000, np.int64)})
     spec = suite(IN_RANGE, NOT_NULL, {"type": "expect_column_values_to_be_unique", "column": "k"})
@@ -78,14 +78,14 @@ def test_rows_that_were_judged_do_not_stay_with_what_the_library_leaves_behind()
     assert (held[-1] - held[0]) / 4 < table.nbytes, "of each judgement less stays than its rows"
 
 
-def test_rows_that_meet_everything_pass() -> None:
+def test_rows_that_meet_every_expectation_pass() -> None:
     verdict = evaluate(suite(IN_RANGE, NOT_NULL), GOOD)
     assert verdict.status is VerdictStatus.PASSED and not verdict.status.vetoes
     assert [(result.column, result.success) for result in verdict.expectations] == [("v", True), ("v", True)]
 
 
 @pytest.mark.parametrize("severity", ["warning", "info"])
-def test_what_is_not_critical_is_recorded_and_published(severity: str) -> None:
+def test_an_expectation_that_is_not_critical_is_recorded_and_the_epoch_published(severity: str) -> None:
     verdict = evaluate(suite({**IN_RANGE, "severity": severity}, NOT_NULL), BAD)
     assert verdict.status is VerdictStatus.WARNING and not verdict.status.vetoes
     assert [(result.severity, result.success) for result in verdict.expectations] == [
@@ -108,7 +108,7 @@ def test_an_expectation_that_raises_vetoes_whatever_its_severity(severity: str) 
     assert verdict.expectations[1].success
 
 
-def test_a_column_that_is_not_there_vetoes() -> None:
+def test_a_missing_column_vetoes() -> None:
     verdict = evaluate(suite({**NOT_NULL, "column": "gone", "severity": "warning"}), GOOD)
     assert verdict.status is VerdictStatus.ERROR
     assert '"gone"' in (verdict.expectations[0].exception or "")
@@ -150,7 +150,7 @@ print(evaluate(spec, pa.table({"v": [1, 2, 3]})).status.value)
     assert (done.stdout, done.stderr) == ("failed\n", "")
 
 
-def test_whole_numbers_stay_exact_beside_a_null() -> None:
+def test_integers_stay_exact_in_a_column_with_a_null() -> None:
     """int64 with a null becomes float64 in pandas, where 2^60 + 1 equals 2^60."""
     table = pa.table({"v": pa.array([None, 2**60 + 1], pa.int64())})
     for allowed, status in ((2**60, VerdictStatus.FAILED), (2**60 + 1, VerdictStatus.PASSED)):
@@ -171,7 +171,7 @@ def test_whole_numbers_stay_exact_beside_a_null() -> None:
         (pa.array([None, None], pa.float64()), {"type": "expect_column_values_to_be_null"}),
     ],
 )
-def test_nulls_do_not_change_what_the_other_values_are(column: pa.Array, expectation: dict[str, object]) -> None:
+def test_nulls_do_not_change_the_other_values(column: pa.Array, expectation: dict[str, object]) -> None:
     verdict = evaluate(suite({**expectation, "column": "c"}), pa.table({"c": column, "full": range(len(column))}))
     assert verdict.status is VerdictStatus.PASSED, verdict
 
@@ -223,7 +223,7 @@ def test_a_suite_that_cannot_be_built_is_a_bad_spec(expectation: dict[str, objec
         evaluate(suite(expectation), GOOD)
 
 
-def test_the_list_that_lint_looks_in_is_the_library_s() -> None:
+def test_lint_uses_the_same_list_of_expectations_as_the_library() -> None:
     """Fails when another version of the library has other expectations or arguments."""
     from great_expectations.expectations import registry
 
@@ -253,7 +253,7 @@ SAMPLES = (
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_lint_takes_the_values_that_the_library_takes(name: str) -> None:
+def test_lint_accepts_the_values_that_the_library_accepts(name: str) -> None:
     """Except: of numbers of rows or letters `lint` takes no fractions, which the library cuts off, and no times. And
     the library finds only in an epoch that a range is empty.
 
@@ -292,14 +292,14 @@ def test_an_empty_suite_is_a_bad_spec() -> None:
 
 
 @pytest.mark.parametrize("name", ["result_format", "catch_exceptions", "meta"])
-def test_what_the_gate_sets_itself_cannot_be_set_in_the_spec(name: str) -> None:
+def test_an_argument_that_the_gate_sets_cannot_be_set_in_the_spec(name: str) -> None:
     """`result_format: COMPLETE` would put rows into the verdict, `catch_exceptions: false` would lose one."""
     with wording.raises(InvalidRequest) as refused:
         check_suite(suite({**IN_RANGE, name: "COMPLETE"}))
     assert name in str(refused.value)
 
 
-def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
+def test_the_verdict_of_an_epoch_is_that_of_its_most_severe_sink() -> None:
     specs = [suite(IN_RANGE, sink="a"), suite({**IN_RANGE, "severity": "warning"}, sink="b"), suite(IN_RANGE, sink="c")]
     tables = {"a": GOOD, "b": BAD, "c": GOOD.slice(0, 0)}
     verdict = GateVerdict.of(tuple(evaluate(spec, tables[spec.sink]) for spec in specs))
@@ -310,7 +310,7 @@ def test_the_epochs_verdict_is_as_grave_as_its_gravest_sink() -> None:
     assert GateVerdict.of(()).status is VerdictStatus.SKIPPED
 
 
-def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
+def test_a_veto_names_the_expectations_that_are_not_met_and_states_that_nothing_is_published() -> None:
     verdict = GateVerdict.of((evaluate(suite(IN_RANGE, {**NOT_NULL, "column": "gone"}), BAD),))
     with wording.raises(QualityGateFailed) as refused:
         verdict.raise_if_vetoed("orders", 42)
@@ -320,7 +320,7 @@ def test_a_veto_says_what_is_not_met_and_that_nothing_is_published() -> None:
     assert "expect_column_values_to_not_be_null(gone) raised" in message
 
 
-def test_a_verdict_survives_its_journey_through_the_store() -> None:
+def test_a_verdict_survives_being_stored() -> None:
     verdict = GateVerdict.of((evaluate(suite(IN_RANGE, RAISES), BAD), evaluate(suite(IN_RANGE, sink="other"), GOOD)))
     assert from_json(GateVerdict, json.loads(json.dumps(to_json(verdict))), "gate verdict") == verdict
 
@@ -342,7 +342,7 @@ def test_a_stored_verdict_that_is_not_well_formed_is_corrupt(change: dict[str, o
         from_json(GateVerdict, {**document, **change}, "gate verdict")
 
 
-def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
+def test_only_the_gate_reports_why_the_library_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Loading it beside Spark's start saves time; it does not move, hide or repeat an error."""
@@ -358,7 +358,7 @@ def test_what_keeps_the_library_from_loading_is_told_by_the_gate_alone(
         evaluate(suite(IN_RANGE), GOOD)
 
 
-def test_the_library_is_loaded_while_the_data_plane_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_imported_while_the_data_plane_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And not for an epoch that nothing is to be asked of."""
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)

@@ -112,7 +112,7 @@ def told(result: ExpectationResult) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("nulls", [False, True])
-def test_dates_beyond_the_years_of_python_are_judged_as_the_dates_that_they_are(nulls: bool) -> None:
+def test_dates_outside_the_years_of_python_are_judged_correctly(nulls: bool) -> None:
     days = [3_000_000, 10, *([None] if nulls else [2]), 3_000_000, -2_000_000]
     far = pa.array(days, pa.int32()).cast(pa.date32())
     inside = pa.array([[day] for day in days], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
@@ -135,7 +135,7 @@ def test_dates_beyond_the_years_of_python_are_judged_as_the_dates_that_they_are(
 
 @profiles.examples(share=0.3, suppress_health_check=list(HealthCheck))
 @given(drawn=tables(), mostly=st.sampled_from([1.0, 0.5, 2 / 3]), data=st.data())
-def test_however_rows_are_cut_the_verdict_is_that_on_the_whole_table(
+def test_the_verdict_on_any_parts_is_that_on_the_whole_table(
     drawn: tuple[pa.Table, list[int]], mostly: float, data: st.DataObject
 ) -> None:
     table, cuts = drawn
@@ -180,7 +180,7 @@ def test_a_share_is_of_the_rows_that_have_a_value() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 150, 299])
-def test_what_raises_in_any_part_vetoes(at: int) -> None:
+def test_an_expectation_that_raises_in_any_part_vetoes(at: int) -> None:
     """Two columns are compared of which one is null in one row; whatever the severity."""
     rows = pa.table({"v": range(300), "w": [None if number == at else 0 for number in range(300)]})
     kind = "expect_column_pair_values_a_to_be_greater_than_b"
@@ -199,7 +199,7 @@ def test_refused_rows_are_those_that_the_whole_table_shows_first() -> None:
     assert [row["k"] for row in found[0].rows] == [2, 5, 8, 11, 14] and found[0].rows[0].keys() == {"k", "v"}
 
 
-def test_a_value_that_comes_twice_is_found_wherever_its_rows_are() -> None:
+def test_a_duplicate_value_is_found_wherever_its_rows_are() -> None:
     rows = pa.table({"k": [*range(1_000), 7], "v": [1.0] * 1_001})
     spec = suite({"type": "expect_column_values_to_be_unique", "column": "k"})
     found, seen = judged_in_parts(spec, cut(rows, [500]), ("v",), cuts=16)
@@ -208,7 +208,7 @@ def test_a_value_that_comes_twice_is_found_wherever_its_rows_are() -> None:
 
 
 @pytest.mark.parametrize("type_", CUT_TYPES, ids=str)
-def test_equal_values_are_in_one_part_whatever_stands_beside_them(type_: pa.DataType) -> None:
+def test_equal_values_are_in_one_part_whatever_the_other_rows(type_: pa.DataType) -> None:
     """A null beside a value, or another row, moves it nowhere; a null is a value of its own."""
     some = pa.array([0, 1, 1, None, 0], pa.int32())
     through = {pa.binary(): pa.string(), pa.decimal128(9, 2): pa.string(), pa.date32(): pa.int32()}
@@ -238,7 +238,7 @@ def test_both_zeros_are_in_one_part() -> None:
         ("`a b` > 1", Combination.ALL),
     ],
 )
-def test_a_condition_that_may_look_beyond_its_row_needs_all_rows(condition: str, how: Combination) -> None:
+def test_a_row_condition_that_may_depend_on_other_rows_needs_all_rows(condition: str, how: Combination) -> None:
     arguments = {"column": "i", "row_condition": condition, "condition_parser": "pandas"}
     assert combination_of("expect_column_values_to_not_be_null", arguments) is how
 
@@ -246,7 +246,7 @@ def test_a_condition_that_may_look_beyond_its_row_needs_all_rows(condition: str,
 MEDIAN = {"type": "expect_column_median_to_be_between", "column": "v", "min_value": 400, "max_value": 600}
 
 
-def test_what_needs_all_rows_vetoes_without_a_sample_and_says_what_to_write() -> None:
+def test_an_expectation_that_needs_all_rows_vetoes_without_a_sample_and_names_the_setting() -> None:
     found, _ = judged_in_parts(suite({**MEDIAN, "severity": "warning"}), cut(pa.table({"v": range(1_000)}), [500]))
     assert found.status is VerdictStatus.ERROR
     wording.matches("verdicts", str(found.expectations[0].exception))
@@ -272,7 +272,7 @@ def test_a_set_of_too_many_values_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize("again", range(3))
-def test_decimals_are_judged_as_decimals_beside_their_sum(again: int) -> None:
+def test_decimals_stay_decimals_when_their_sum_is_checked_as_well(again: int) -> None:
     """The library made floats of them amid other questions, in an order of its own; and raised where one is null."""
     rows = pa.table({"d": pa.array([Decimal("0.10"), None, Decimal("0.20")], pa.decimal128(9, 2))})
     spec = suite(

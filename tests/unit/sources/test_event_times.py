@@ -39,7 +39,7 @@ def times(*batches: tuple[SourceObject, pa.RecordBatch], ahead_us: int | None = 
     ahead_us=st.none() | st.integers(0, 36_500 * 86_400_000_000),
 )
 @example(unit="ns", batches=[], offsets=[0, 1], ahead_us=AHEAD_US)
-def test_the_newest_is_that_of_the_rows_that_count(
+def test_the_newest_event_time_ignores_rows_too_far_ahead(
     unit: str, batches: list[list[int]], offsets: list[int], ahead_us: int | None
 ) -> None:
     """By whole numbers of any size; `offsets` are rows beside the very limit, in the column's own unit."""
@@ -74,7 +74,7 @@ def test_each_object_is_judged_by_the_trigger_that_planned_it() -> None:
     assert times((unknown, far)).newest_us == LIMIT_US * 2, "an epoch of before it was recorded judged nobody"
 
 
-def test_so_many_objects_are_named_and_all_rows_counted() -> None:
+def test_a_limited_number_of_objects_is_named_and_all_rows_are_counted() -> None:
     found = times(*((planned(f"{n}.csv"), batch([LIMIT_US + 1])) for n in range(MAX_NAMED_OBJECTS + 3)))
     assert [one.key for one in found.ahead] == [f"{n}.csv" for n in range(MAX_NAMED_OBJECTS)]
     assert found.ahead_rows == MAX_NAMED_OBJECTS + 3

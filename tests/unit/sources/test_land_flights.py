@@ -35,7 +35,7 @@ def bodies() -> dict[int, list[bytes]]:
     return {day: flights.day_body(day).splitlines()[1:] for day in range(1, flights.DAYS + 1)}
 
 
-def test_the_year_holds_every_flight_and_the_feed_s_faults_are_what_the_facts_say(
+def test_the_year_has_every_flight_and_the_faults_of_the_feed_match_the_facts(
     bodies: dict[int, list[bytes]],
 ) -> None:
     counted = Counter(row for rows in bodies.values() for row in rows)
@@ -73,7 +73,7 @@ def test_an_object_depends_on_its_day_alone(store: ObjectStore, tmp_path: Path) 
         assert other.get(stat.key) == store.get(stat.key)
 
 
-def test_landing_again_leaves_every_version_as_it_was(store: ObjectStore) -> None:
+def test_landing_again_changes_no_version(store: ObjectStore) -> None:
     """A rewritten object would be a changed one, and `on_change: fail` would stop the job."""
     keys = flights.land(store, range(15, 19))
     before = list(store.list(""))
@@ -81,7 +81,7 @@ def test_landing_again_leaves_every_version_as_it_was(store: ObjectStore) -> Non
     assert list(store.list("")) == before
 
 
-def test_another_content_under_a_key_is_left_alone(store: ObjectStore) -> None:
+def test_different_content_under_a_key_is_not_overwritten(store: ObjectStore) -> None:
     store.put(flights.day_key(2), b"mine")
     with wording.raises(InvalidRequest):
         flights.land(store, [2])

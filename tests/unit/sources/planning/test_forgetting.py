@@ -72,7 +72,7 @@ def aged(epochs: int = MAX_RUNS, step: int = 50) -> Feed:
     return feed
 
 
-def test_what_is_old_and_gone_is_forgotten_when_runs_are_replaced_anyway() -> None:
+def test_old_versions_of_deleted_objects_are_forgotten_at_a_compaction() -> None:
     feed = aged()
     assert (len(feed.remembered()), feed.horizon_ms) == (MAX_RUNS, None)
     feed.now_ms += 50
@@ -84,7 +84,7 @@ def test_what_is_old_and_gone_is_forgotten_when_runs_are_replaced_anyway() -> No
     assert len(feed.handles) == 1
 
 
-def test_an_old_object_that_is_still_there_is_remembered() -> None:
+def test_an_old_object_that_is_still_listed_is_not_forgotten() -> None:
     feed = Feed()
     for number in range(MAX_RUNS + 1):
         feed.now_ms += 1_000
@@ -99,7 +99,7 @@ def test_an_old_object_that_is_still_there_is_remembered() -> None:
     assert forgets is not None and {feed.remembered()[first] for first, _ in forgets.rows} == {"03"}
 
 
-def test_nothing_is_forgotten_while_nothing_is_read_or_without_the_key() -> None:
+def test_nothing_is_forgotten_without_new_objects_or_without_the_setting() -> None:
     feed = aged()
     feed.objects.clear()  # an empty folder may be one that is not mounted
     feed.now_ms += 10_000
@@ -109,7 +109,7 @@ def test_nothing_is_forgotten_while_nothing_is_read_or_without_the_key() -> None
     assert feed.plan().forgets is not None
 
 
-def test_what_is_unread_stays_new_whatever_is_forgotten() -> None:
+def test_unread_objects_stay_new_whatever_is_forgotten() -> None:
     """An object that limits leave for later may be older than `forget_after` when its turn comes."""
     feed = aged()
     feed.objects.clear()
@@ -123,7 +123,7 @@ def test_what_is_unread_stays_new_whatever_is_forgotten() -> None:
     assert [obj.key for _ in range(2) for obj in feed.epoch(max_files=1).objects] == ["b", "c"]
 
 
-def test_an_object_that_is_older_than_what_was_forgotten_fails_the_plan_and_is_named() -> None:
+def test_an_unknown_object_older_than_the_horizon_fails_the_plan_and_is_named() -> None:
     """It may have been read: a copy that kept its time, a restored folder. It is neither lost in silence nor read."""
     feed = aged(MAX_RUNS + 1)
     assert feed.horizon_ms is not None
@@ -140,14 +140,14 @@ def test_an_object_that_is_older_than_what_was_forgotten_fails_the_plan_and_is_n
     assert [obj.key for obj in feed.plan(on_change="fail").objects] == ["late", "timely"]
 
 
-def test_what_was_forgotten_stays_so_without_the_key() -> None:
+def test_forgotten_versions_stay_forgotten_without_the_setting() -> None:
     feed = aged(MAX_RUNS + 1)
     feed.land("late", modified=10_000)
     with pytest.raises(SourceChanged):
         feed.plan(forget_after_ms=None)
 
 
-def test_a_rewritten_object_is_known_for_as_long_as_its_key_is_there() -> None:
+def test_a_rewritten_object_is_remembered_as_long_as_its_key_is_listed() -> None:
     feed = Feed()
     feed.land("kept")
     feed.epoch()
@@ -163,7 +163,7 @@ def test_a_rewritten_object_is_known_for_as_long_as_its_key_is_there() -> None:
     assert [obj.key for obj in feed.plan().changed] == ["kept"]
 
 
-def test_the_horizon_never_falls_and_a_clock_that_was_wrong_once_forgets_little() -> None:
+def test_the_horizon_never_falls_and_one_wrong_clock_forgets_little() -> None:
     feed = aged(MAX_RUNS + 1)
     reached = feed.horizon_ms
     feed.now_ms = 0  # the clock goes back
@@ -197,7 +197,7 @@ def test_many_epochs_keep_the_set_small(epochs: int) -> None:
     assert set(feed.read.values()) == {1} and len(feed.read) == epochs
 
 
-def test_no_more_ranges_than_a_record_holds_leave_at_once() -> None:
+def test_one_epoch_forgets_no_more_ranges_than_a_record_can_store() -> None:
     feed = Feed()
     for number in range(2 * MAX_RANGES + 2):
         feed.land(f"{number:05d}", modified=number)
@@ -220,7 +220,7 @@ def test_no_more_ranges_than_a_record_holds_leave_at_once() -> None:
         {"horizon_ms": 10_050},
     ],
 )
-def test_what_leaves_must_be_of_the_set(wrong: dict[str, Any]) -> None:
+def test_rows_to_forget_must_fit_the_set(wrong: dict[str, Any]) -> None:
     feed = aged()
     feed.land("new")
     forgets = feed.plan().forgets

@@ -52,7 +52,7 @@ def names(plan: SourcePlan) -> list[str]:
     return [o.key for o in plan.objects]
 
 
-def test_new_objects_are_found_whatever_their_name_order(tmp_path: Path) -> None:
+def test_new_objects_are_found_wherever_their_keys_sort(tmp_path: Path) -> None:
     done = consumed(tmp_path, [obj("b"), obj("d")])
     plan = planned(listing(obj("e"), obj("a"), obj("b"), obj("c"), obj("d")), done)
     assert names(plan) == ["a", "c", "e"]
@@ -68,7 +68,7 @@ def test_limits_leave_the_rest_for_later_epochs() -> None:
     assert names(planned(found, ConsumedSet.empty(), max_bytes=15)) == ["a", "b", "c"]
 
 
-def test_an_object_above_the_byte_limit_is_taken_alone() -> None:
+def test_an_object_above_the_byte_limit_is_planned_alone() -> None:
     """Soft at object borders: at least one object, never part of one."""
     plan = planned(listing(obj("a", size=50), obj("b", size=1)), ConsumedSet.empty(), max_bytes=10)
     assert names(plan) == ["a"]
@@ -91,19 +91,19 @@ def test_the_error_about_many_changed_objects_stays_short(tmp_path: Path) -> Non
     assert len(str(raised.value).splitlines()) <= 10
 
 
-def test_a_size_that_differs_is_another_version(tmp_path: Path) -> None:
+def test_a_different_size_is_another_version(tmp_path: Path) -> None:
     done = consumed(tmp_path, [obj("a", "same", 4)])
     with pytest.raises(SourceChanged):
         planned(listing(obj("a", "same", 5)), done)
 
 
-def test_ignore_keeps_what_was_consumed(tmp_path: Path) -> None:
+def test_ignore_does_not_read_a_changed_object_again(tmp_path: Path) -> None:
     done = consumed(tmp_path, [obj("a")])
     plan = planned(listing(obj("a", "2"), obj("b")), done, on_change="ignore")
     assert (names(plan), plan.ignored_changes, plan.changed) == (["b"], 1, ())
 
 
-def test_reprocess_reads_each_version_once_also_when_an_old_one_comes_back(tmp_path: Path) -> None:
+def test_reprocess_reads_each_version_once_even_when_an_old_one_is_restored(tmp_path: Path) -> None:
     done = consumed(tmp_path, [obj("a", "1")])
     plan = planned(listing(obj("a", "2"), obj("b")), done, on_change="reprocess")
     assert (names(plan), [o.key for o in plan.changed]) == (["a", "b"], ["a"])
@@ -112,17 +112,17 @@ def test_reprocess_reads_each_version_once_also_when_an_old_one_comes_back(tmp_p
     assert not planned(listing(obj("a", "1"), obj("b")), done, on_change="reprocess").consumed
 
 
-def test_a_consumed_object_that_vanished_is_no_reason_for_anything(tmp_path: Path) -> None:
+def test_a_deleted_consumed_object_changes_nothing(tmp_path: Path) -> None:
     assert not planned(listing(), consumed(tmp_path, [obj("a")])).consumed
 
 
-def test_latest_records_what_the_first_epoch_finds_without_reading_it() -> None:
+def test_latest_records_the_objects_of_the_first_epoch_without_reading_them() -> None:
     plan = planned(listing(obj("a"), obj("b")), ConsumedSet.empty(), start="latest", first_epoch=True)
     assert (plan.objects, [o.key for o in plan.baseline]) == ((), ["a", "b"])
     assert plan.consumed == plan.baseline
 
 
-def test_latest_reads_what_lands_after_the_first_epoch(tmp_path: Path) -> None:
+def test_latest_reads_objects_that_land_after_the_first_epoch(tmp_path: Path) -> None:
     plan = planned(listing(obj("a"), obj("b")), consumed(tmp_path, [obj("b")]), start="latest")
     assert names(plan) == ["a"]
 
@@ -143,20 +143,20 @@ def test_an_object_that_may_still_be_written_is_left_for_the_next_plan(tmp_path:
     assert (names(later), later.settling, later.settles_in_ms) == (["0000", "0001", "1999"], 0, 0)
 
 
-def test_a_consumed_object_never_waits_and_one_of_the_future_does_not_either(tmp_path: Path) -> None:
+def test_consumed_objects_and_objects_with_a_future_time_never_settle(tmp_path: Path) -> None:
     """What says nothing about its age would be waited for for ever."""
     found = listing(obj("a", modified=NOW_MS), obj("b", modified=NOW_MS + 1))
     plan = planned(found, consumed(tmp_path, [obj("a")]), settle_ms=2_000)
     assert (names(plan), plan.settling) == (["b"], 0)
 
 
-def test_what_settles_does_not_count_for_the_limits() -> None:
+def test_settling_objects_do_not_count_for_the_limits() -> None:
     found = listing(obj("a", modified=NOW_MS), obj("b"), obj("c"))
     plan = planned(found, ConsumedSet.empty(), settle_ms=2_000, max_files=1)
     assert (names(plan), plan.pending_objects) == (["b"], 2)
 
 
-def test_names_without_a_column_s_value_are_told_apart_by_directory(tmp_path: Path) -> None:
+def test_keys_without_a_partition_value_are_found_by_directory(tmp_path: Path) -> None:
     columns = PathColumns({"dt": parse_type("date"), "n": parse_type("string")})
     good, bad = ["dt=2026-01-01/n=a/x", "dt=2026-01-01/n=a/y", "dt=2026-01-01/n=%C3%A9/x"], [
         "dt=2026-01-01/n=%FF/x", "dt=2026-02-30/n=a/x", "dt=2026-02-30/n=a/y", "n=a/x", "x"]  # fmt: skip

@@ -61,15 +61,13 @@ def test_splits_are_balanced_by_bytes() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 3 * GB), min_size=1, max_size=5), parallelism=st.integers(1, 12))
-def test_however_large_the_objects_are_no_subtask_has_much_more_than_its_share(
-    sizes: list[int], parallelism: int
-) -> None:
+def test_no_subtask_has_much_more_than_its_share_whatever_the_object_sizes(sizes: list[int], parallelism: int) -> None:
     splits = assign_splits(source(), [obj(f"{n}", size) for n, size in enumerate(sizes)], parallelism)
     share = sum(sizes) / parallelism
     assert max(sizes_of(splits)) <= share + max(max(sizes) / (16 * parallelism), 2 * UNIT_BYTES) + MAX_WHOLE_READ_BYTES
 
 
-def test_one_large_object_is_read_by_all() -> None:
+def test_one_large_object_is_read_by_all_subtasks() -> None:
     splits = assign_splits(source(), [obj("a.parquet", GB)], 4)
     assert sizes_of(splits) == [GB // 4] * 4
     assert splits == assign_splits(source(), [obj("a.parquet", GB)], 4)
@@ -89,7 +87,7 @@ def test_one_large_object_is_read_by_all() -> None:
         ("a.parquet", GB, {"bad_records": "dead_letter", "on_bad_object": "dead_letter"}),
     ],
 )
-def test_an_object_has_one_reader_where_parts_of_it_could_not_be_read_or_judged_alone(
+def test_an_object_whose_parts_cannot_be_read_alone_has_one_reader(
     key: str, size: int, keys: dict[str, object]
 ) -> None:
     """Compressed text begins at its beginning; an object with dead letters may be bad, or a skipped one gone, whole."""

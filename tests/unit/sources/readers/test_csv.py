@@ -50,7 +50,7 @@ def test_columns_are_matched_by_name_and_others_ignored(landing: Landing) -> Non
     assert table["at"].cast(pa.int64()).to_pylist() == [1357034400000000] * 2
 
 
-def test_every_type_of_a_spec_that_csv_can_hold_is_read(landing: Landing) -> None:
+def test_every_type_that_csv_supports_is_read(landing: Landing) -> None:
     values = {
         "bool": ("true", True),
         "int8": ("-128", -128),
@@ -146,7 +146,7 @@ def test_a_missing_column_is_a_bad_record_of_the_header(landing: Landing) -> Non
 
 
 @pytest.mark.parametrize(("mark", "shown"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
-def test_a_header_with_another_delimiter_says_which_option_it_asks_for(landing: Landing, mark: str, shown: str) -> None:
+def test_a_header_with_another_delimiter_suggests_the_option(landing: Landing, mark: str, shown: str) -> None:
     header = mark.join(["n", '"name"', "at"])
     bad = refused(landing, f"{header}\n1{mark}a{mark}{T}\n".encode())
     option = f'options: {{delimiter: "{shown}"}}'
@@ -157,7 +157,7 @@ def test_a_header_with_another_delimiter_says_which_option_it_asks_for(landing: 
     wording.matches("bad_rows", bad.clause)
 
 
-def test_a_time_with_an_offset_in_a_column_without_one_is_told_as_what_it_is(landing: Landing) -> None:
+def test_an_offset_in_a_column_of_times_without_one_is_named_as_the_reason(landing: Landing) -> None:
     bad = refused(landing, HEADER + f"1,a,{T}\n".encode(), schema=SCHEMA | {"at": "timestamp[ms]"})
     wording.matches("bad_rows", bad.reason)
 
@@ -186,7 +186,7 @@ def test_rows_before_the_bad_one_are_read_and_its_error_is_the_same_each_time(la
     blank=st.integers(0, 29),
     at=st.integers(0, 29),
 )
-def test_the_line_of_a_bad_value_is_right_whatever_its_neighbours_hold(
+def test_the_line_of_a_bad_value_is_right_whatever_its_neighbours_are(
     tmp_path: Path, names: list[str], blank: int, at: int
 ) -> None:
     """Quoted newlines, quotes and blank lines before the bad record shift its row, never its line."""
@@ -203,7 +203,7 @@ def test_the_line_of_a_bad_value_is_right_whatever_its_neighbours_hold(
     assert (bad.line, bad.column, bad.value) == (expected, "n", "bad")
 
 
-def test_quoted_newlines_survive_the_borders_of_blocks(landing: Landing) -> None:
+def test_quoted_newlines_survive_block_boundaries(landing: Landing) -> None:
     long = "x" * 700 + "\n" + "y" * 700
     body = HEADER + "".join(f'{n},"{long}",{T}\n' for n in range(3_000)).encode()
     table = landing.read(source("csv", SCHEMA, event_time="at"), "a.csv", body)
@@ -211,7 +211,7 @@ def test_quoted_newlines_survive_the_borders_of_blocks(landing: Landing) -> None
     assert set(table["name"].to_pylist()) == {long}
 
 
-def test_a_record_beyond_the_bound_is_a_bad_record(landing: Landing) -> None:
+def test_a_record_that_is_too_long_is_a_bad_record(landing: Landing) -> None:
     """DESIGN 9: readers are bounded by line length: a typed bad record, never a dead worker."""
     body = HEADER + f"1,a,{T}\n2,".encode() + b"z" * (3 * BLOCK_BYTES) + f",{T}\n".encode()
     bad = refused(landing, body)
@@ -220,7 +220,7 @@ def test_a_record_beyond_the_bound_is_a_bad_record(landing: Landing) -> None:
     assert bad.value is not None and len(bad.value) <= 80
 
 
-def test_an_unclosed_quote_in_a_large_object_is_a_record_beyond_the_bound(landing: Landing) -> None:
+def test_an_unclosed_quote_in_a_large_object_is_a_record_that_is_too_long(landing: Landing) -> None:
     rows = "".join(f"{n},name {n},{T}\n" for n in range(100_000))
     bad = refused(landing, HEADER + f'0,"a,{T}\n'.encode() + rows.encode())
     wording.matches("bad_rows", bad.reason)
@@ -285,7 +285,7 @@ def test_an_option_does_what_pyarrow_says(
     assert (row["n"], row["name"]) == expected
 
 
-def test_lines_are_counted_from_the_object_s_first_line_also_with_skipped_rows(landing: Landing) -> None:
+def test_lines_are_counted_from_the_first_line_even_with_skipped_rows(landing: Landing) -> None:
     bad = refused(landing, f"by\nsomebody\nn,name,at\n1,a,{T}\nx,a,{T}\n".encode(), options={"skip_rows": 2})
     assert bad.line == 5
     bad = refused(landing, f"1,a,{T}\nx,a,{T}\n".encode(), options={"column_names": ["n", "name", "at"]})
@@ -302,18 +302,18 @@ def test_text_in_another_encoding_is_read(landing: Landing, encoding: str) -> No
     assert (bad.line, bad.column) == (4, "n")
 
 
-def test_a_utf_16_text_without_its_mark_is_a_bad_record(landing: Landing) -> None:
+def test_utf_16_text_without_a_byte_order_mark_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, (HEADER.decode() + f"1,Ann,{T}\n").encode("utf-16-le"), options={"encoding": "utf-16"})
     wording.matches("bad_rows", bad.reason)
     assert bad.line == 1
 
 
-def test_a_bad_value_beside_a_column_whose_name_is_not_utf8_is_named(landing: Landing) -> None:
+def test_a_bad_value_is_named_although_another_column_name_is_not_utf8(landing: Landing) -> None:
     bad = refused(landing, b"n,name,na\xffme,at\n" + f"x,Ann,?,{T}\n".encode())
     assert (bad.line, bad.column, bad.value) == (2, "n", "x")
 
 
-def test_what_is_said_of_a_bad_record_is_text_whatever_the_record_holds(landing: Landing) -> None:
+def test_the_message_of_a_bad_record_is_valid_text_whatever_its_bytes(landing: Landing) -> None:
     bad = refused(landing, HEADER + b'1,"Ann\xff')
     wording.matches("bad_rows", bad.reason)
     assert (bad.line, bad.value) == (2, '1,"Ann\ufffd')
@@ -333,7 +333,7 @@ def test_text_that_is_not_in_its_encoding_is_named_by_line(landing: Landing) -> 
         ({"delimiter": "\n"}, "delimiter cannot be"),
     ],
 )
-def test_options_that_cannot_work_are_refused_when_the_reader_is_built(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused_when_the_reader_is_built(options: dict[str, Any], words: str) -> None:
     columns = {name: parse_type(text) for name, text in SCHEMA.items()}
     with wording.raises(InvalidRequest) as raised:
         CsvReader(DeclaredColumns("f", columns), options)
@@ -372,7 +372,7 @@ def test_only_the_planned_version_is_read(landing: Landing) -> None:
         list(reader.read_part(landing.store, whole_object(obj)))
 
 
-def test_a_reader_goes_to_other_processes(landing: Landing) -> None:
+def test_a_reader_can_be_pickled(landing: Landing) -> None:
     spec = source("csv", SCHEMA, event_time="at", options={"delimiter": ";"}, partitions={"dt": "date"})
     reader = pickle.loads(pickle.dumps(build_reader("f", spec)))
     obj = landing.put("dt=2013-01-01/a.csv", f"n;name;at\n1;a;{T}\n".encode())

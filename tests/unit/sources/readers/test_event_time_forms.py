@@ -78,7 +78,9 @@ def test_rows_have_the_event_time_as_a_timestamp(landing: Landing, form: str, fo
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_value_that_is_no_time_is_a_bad_record_with_its_place(landing: Landing, form: str, format_: str) -> None:
+def test_a_value_that_is_not_a_time_is_a_bad_record_with_its_location(
+    landing: Landing, form: str, format_: str
+) -> None:
     type_, event_time, values, _, bad = FORMS[form]
     spec = source(format_, {"n": "int64", "at": type_}, event_time=event_time)
     reader = build_reader("s", spec)
@@ -111,7 +113,7 @@ def test_a_value_that_is_no_time_is_a_bad_record_with_its_place(landing: Landing
         ),
     ],
 )  # fmt: skip
-def test_a_time_that_no_timestamp_holds_is_a_bad_row_of_a_parquet_object(
+def test_a_time_out_of_range_is_a_bad_row_of_a_parquet_object(
     landing: Landing, type_: str, event_time: Any, values: pa.Array, bad: str
 ) -> None:
     """The lateness of what follows would be decided by a time that was made up."""
@@ -133,7 +135,7 @@ def column(type_: str, **keys: str) -> TimeColumn:
 
 
 @given(st.lists(st.datetimes()))
-def test_texts_are_read_as_python_reads_them(moments: list[datetime]) -> None:
+def test_texts_are_parsed_as_python_parses_them(moments: list[datetime]) -> None:
     texts = [f"{one.day}/{one.month:02}/{one.year:04} {one:%I:%M:%S.%f} {one:%p}" for one in moments]
     found = column("string", format="d/MM/yyyy hh:mm:ss.SSSSSS a").times(pa.array(texts, pa.string()))
     assert found.to_pylist() == [one.replace(tzinfo=UTC) for one in moments]
@@ -168,9 +170,7 @@ def test_a_text_is_one_time_or_none(pattern: str, text: str, expected: str | Non
 )
 @given(local=st.lists(st.integers(-3_000_000_000, 6_000_000_000)))
 @example(local=[1774749600 - 1, 1774749600, 1774749600 + 1800, 1793242800, 1793242800 + 1800, 1793242800 + 3600])
-def test_local_times_are_those_of_the_zone_with_a_change_of_its_clock_as_windows_have_it(
-    zone: str, local: list[int]
-) -> None:
+def test_local_times_follow_clock_changes_as_windows_do(zone: str, local: list[int]) -> None:
     """Of a moment that is shown twice the first; one that is skipped is as if the clock had not been set yet."""
     rules = zone_of(zone_data(zone))
     expected = [(EPOCH + timedelta(seconds=one)).replace(tzinfo=rules).astimezone(UTC) for one in local]
@@ -178,7 +178,7 @@ def test_local_times_are_those_of_the_zone_with_a_change_of_its_clock_as_windows
     assert found.cast(pa.int64()).to_pylist() == [(one - EPOCH) // timedelta(microseconds=1) for one in expected]
 
 
-def test_a_day_begins_when_the_clocks_of_its_zone_say_so() -> None:
+def test_a_day_begins_at_midnight_of_its_zone() -> None:
     """On 6 September 2026 those of Santiago are set from 24:00 to 01:00."""
     days = pa.array([date(2026, 9, 5), date(2026, 9, 6), date(2026, 9, 7)])
     found = column("date", timezone="America/Santiago").times(days)

@@ -30,7 +30,7 @@ def refused(landing: Landing, body: bytes, key: str = "a.json") -> BadRecord:
     return raised.value
 
 
-def test_fields_are_matched_by_name_and_a_left_out_one_is_null(landing: Landing) -> None:
+def test_fields_are_matched_by_name_and_a_missing_one_is_null(landing: Landing) -> None:
     body = GOOD + '\n{"at": "2013-01-01T12:00:00+02:00", "x": [{"y": 1}], "n": 2}\n'
     table = landing.read(source("json", SCHEMA, event_time="at"), "a.json", body.encode())
     assert table["n"].to_pylist() == [1, 2]
@@ -38,7 +38,7 @@ def test_fields_are_matched_by_name_and_a_left_out_one_is_null(landing: Landing)
     assert table["at"].cast(pa.int64()).to_pylist() == [1357034400000000] * 2
 
 
-def test_every_type_of_a_spec_that_json_can_hold_is_read(landing: Landing) -> None:
+def test_every_type_that_json_supports_is_read(landing: Landing) -> None:
     values = {
         "bool": ("true", True),
         "int8": ("-128", -128),
@@ -114,7 +114,7 @@ def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | 
 @pytest.mark.parametrize("value", ["null", "true", "-1", '"x"', "[null]", " null "])
 @pytest.mark.parametrize("before", [0, 1, 6], ids=["first", "second", "in a later block"])
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_value_that_is_no_object_is_named_wherever_it_is(
+def test_a_value_that_is_not_an_object_is_named_wherever_it_is(
     landing: Landing, value: str, before: int, after: int
 ) -> None:
     """pyarrow's reader dies of a first `null`, and takes a later one for a row of nulls."""
@@ -128,14 +128,14 @@ def test_a_value_that_is_no_object_is_named_wherever_it_is(
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n\t\n "])
-def test_an_object_ends_with_its_line_whatever_ends_it(landing: Landing, newline: str, compressed: bool) -> None:
+def test_an_object_ends_at_any_kind_of_line_end(landing: Landing, newline: str, compressed: bool) -> None:
     body = ("\ufeff" + newline.join(f'{{"n": {n}}}' for n in range(200_000))).encode()
     key, body = ("a.json.gz", gzip.compress(body, 1)) if compressed else ("a.json", body)
     assert landing.read(source("json", {"n": "int32"}), key, body)["n"].to_pylist() == list(range(200_000))
 
 
 @pytest.mark.parametrize("field", ["name", "q"])
-def test_text_that_the_parser_refuses_is_not_blamed_on_a_neighbour(landing: Landing, field: str) -> None:
+def test_text_that_the_parser_rejects_is_not_blamed_on_a_neighbour(landing: Landing, field: str) -> None:
     """Half a surrogate makes the whole record unreadable, also in a field that nobody declared."""
     bad = refused(landing, GOOD.encode() + GOOD.replace('"n": 1', rf'"n": 1, "{field}": "\ud800"').encode())
     assert (bad.line, bad.column) == (2, None)
@@ -147,7 +147,9 @@ def test_text_that_the_parser_refuses_is_not_blamed_on_a_neighbour(landing: Land
     ("fields", "value"),
     [('"n": 1, "n": 2', "2"), ('"n": "\ufffd"', "\ufffd")],
 )
-def test_the_reason_is_the_one_for_which_it_was_refused(landing: Landing, fields: str, value: str) -> None:
+def test_the_reported_reason_is_the_one_that_made_the_parser_reject_it(
+    landing: Landing, fields: str, value: str
+) -> None:
     bad = refused(landing, GOOD.replace('"n": 1', fields).encode())
     wording.matches("bad_rows", bad.reason)
     assert (bad.line, bad.column, bad.value) == (1, "n", value)
@@ -160,7 +162,7 @@ def test_a_number_of_many_digits_is_named(landing: Landing) -> None:
     assert (bad.line, bad.column) == (1, "n")
 
 
-def test_the_longest_line_is_a_block_of_bytes_whatever_its_characters(landing: Landing) -> None:
+def test_the_limit_of_a_line_is_one_block_in_bytes_not_characters(landing: Landing) -> None:
     spec = source("json", {"s": "string"})
     longest = '{"s": "' + "ä" * ((BLOCK_BYTES - 10) // 2) + '"}\n'
     assert len(longest.encode()) == BLOCK_BYTES
@@ -190,7 +192,7 @@ def test_a_column_that_is_null_everywhere_is_not_missing(landing: Landing) -> No
     assert landing.read(source("json", SCHEMA, event_time="at"), "a.json", body)["name"].null_count == 3
 
 
-def test_a_record_beyond_the_bound_is_a_bad_record(landing: Landing) -> None:
+def test_a_record_that_is_too_long_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, (GOOD + GOOD.replace('"a"', '"' + "z" * 3 * BLOCK_BYTES + '"')).encode())
     wording.matches("bad_rows", bad.reason)
     assert bad.line == 2
@@ -202,7 +204,7 @@ def test_deep_nesting_in_an_ignored_field_does_not_kill_the_worker(landing: Land
     assert refused(landing, body + b'{"q": ' + b"[" * 100_000 + b"\n").line == 2
 
 
-def test_a_line_nested_too_deeply_to_tell_whether_a_column_is_missing_is_a_bad_record(landing: Landing) -> None:
+def test_a_line_nested_too_deeply_to_check_for_a_missing_column_is_a_bad_record(landing: Landing) -> None:
     """Whatever a file holds, the answer names file and line: a reader never dies of it."""
     deep = '{"q": ' + "[" * 100_000 + "]" * 100_000 + ', "n": 1, "at": "2013-01-01T10:00:00Z"}\n'
     bad = refused(landing, deep.encode())

@@ -28,16 +28,16 @@ BAD = [
 
 
 @pytest.mark.parametrize("line", FINE)
-def test_a_line_that_is_fine_seems_so(line: str) -> None:
+def test_a_good_line_does_not_look_bad(line: str) -> None:
     assert not EXPECTED.looks_bad(line)
 
 
 @pytest.mark.parametrize("line", BAD, ids=lambda line: line[:30])
-def test_a_line_that_is_bad_seems_so(line: str) -> None:
+def test_a_bad_line_looks_bad(line: str) -> None:
     assert EXPECTED.looks_bad(line)
 
 
-def test_the_first_column_that_is_unlike_its_type_is_named_by_its_place() -> None:
+def test_the_first_column_that_does_not_fit_its_type_is_returned_by_index() -> None:
     assert EXPECTED.first_mismatch({"n": 1, "name": 5, "ok": 5}) == 2
     assert EXPECTED.first_mismatch({"at": "2026-01-01T10:00:00Z"}) == len(COLUMNS)
 
@@ -51,7 +51,7 @@ def chosen(seed: int) -> Callable[[RawRecord], bool]:
     [None, lambda _: True, lambda _: False, chosen(1), chosen(2), lambda record: record.text == "bad"],
     ids=["none", "all", "nothing", "some", "others", "the right ones"],
 )
-def test_what_is_told_apart_is_the_same_whatever_is_guessed(guess: Callable[[RawRecord], bool] | None) -> None:
+def test_the_bad_records_are_the_same_whatever_the_guess(guess: Callable[[RawRecord], bool] | None) -> None:
     at_random = random.Random(3)
     records = [RawRecord(line, at_random.choice(["good"] * 30 + ["bad"])) for line in range(3_000)]
     good, bad = split_bad_records(records, lambda some: all(one.text == "good" for one in some), guess)
@@ -59,7 +59,7 @@ def test_what_is_told_apart_is_the_same_whatever_is_guessed(guess: Callable[[Raw
     assert bad == [one for one in records if one.text == "bad"]
 
 
-def test_the_right_guess_asks_the_engine_once_for_each_bad_record() -> None:
+def test_a_right_guess_calls_the_engine_once_per_bad_record() -> None:
     """Beside what halves the records into groups that are guessed at: 15 calls, and one for those that seem good."""
     records = [RawRecord(line, "bad" if line % 100 == 7 else "good") for line in range(4_096)]
     asked = [0]

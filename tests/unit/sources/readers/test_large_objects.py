@@ -102,7 +102,7 @@ each_format = pytest.mark.parametrize(
 
 
 @each_format
-def test_no_more_than_a_part_is_asked_for_at_once(
+def test_no_request_exceeds_one_block(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     obj = landed(store, key, body())
@@ -184,7 +184,7 @@ class Going:
 
 
 @each_format
-def test_an_object_that_goes_while_it_is_read_is_never_skipped(
+def test_an_object_deleted_while_it_is_read_is_never_skipped(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     """It stays new and is read whole when it is back: what was handed on of it would be published twice."""
@@ -196,7 +196,7 @@ def test_an_object_that_goes_while_it_is_read_is_never_skipped(
 
 
 @each_format
-def test_an_object_that_is_deleted_between_two_reads_of_it_is_declined_or_skipped_whole(
+def test_an_object_deleted_between_two_reads_is_declined_or_skipped_whole(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     """`on_missing: skip`, and the store itself says that it is gone: who has handed rows on acknowledges nothing.
@@ -222,7 +222,7 @@ def test_an_object_that_is_deleted_between_two_reads_of_it_is_declined_or_skippe
 
 
 @each_format
-def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
+def test_an_object_deleted_before_any_row_was_emitted_is_skipped(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
     kept, gone = landed(store, f"kept-{key}", body()), landed(store, key, body())
@@ -233,7 +233,7 @@ def test_an_object_that_goes_before_any_row_of_it_is_handed_on_is_skipped(
     assert pa.concat_tables(item.rows for item in rows).equals(TABLE)
 
 
-def test_no_range_ends_beyond_the_planned_size(store: Largest) -> None:
+def test_no_range_request_ends_beyond_the_planned_size(store: Largest) -> None:
     """Of an object that has grown, only what was planned is read; a store may refuse a range beyond its end."""
     content = csv_body()
     stat = store.inner.put("a.csv", content)

@@ -67,7 +67,7 @@ def test_an_object_that_lacks_optional_columns_has_null_in_them(landing: Landing
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_object_that_has_them_is_read_as_ever(landing: Landing, name: str) -> None:
+def test_an_object_with_its_optional_columns_is_read_as_usual(landing: Landing, name: str) -> None:
     format_, keys = FORMATS[name]
     keys = {"options": {}} | keys
     rows = [row | {"note": f"note {row['n']}"} for row in ROWS]
@@ -76,7 +76,7 @@ def test_an_object_that_has_them_is_read_as_ever(landing: Landing, name: str) ->
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_object_may_lack_all_columns_where_all_are_optional(landing: Landing, name: str) -> None:
+def test_an_object_may_lack_all_columns_if_all_are_optional(landing: Landing, name: str) -> None:
     format_, keys = FORMATS[name]
     rows = [{"other": number} for number in range(300)]
     keys = {"options": {}} | keys
@@ -85,20 +85,20 @@ def test_an_object_may_lack_all_columns_where_all_are_optional(landing: Landing,
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
-def test_a_column_that_is_not_optional_is_missing_and_what_is_there_is_said(landing: Landing, format_: str) -> None:
+def test_a_missing_required_column_is_reported_with_the_columns_of_the_object(landing: Landing, format_: str) -> None:
     with wording.raises(BadObject):
         landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1, "note": "x"}]))
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
-def test_an_object_without_any_column_of_the_schema_is_told_as_another_one(landing: Landing, format_: str) -> None:
+def test_an_object_without_any_declared_column_is_reported_as_such(landing: Landing, format_: str) -> None:
     """It has another delimiter, no header, or is of another feed: what may be missing is not what is wrong."""
     with wording.raises(BadObject):
         landing.read(source(format_, SCHEMA, optional_columns=OPTIONAL), "a", body(format_, [{"m": 1}]))
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
-def test_of_an_event_time_that_is_missing_nobody_says_that_it_may_be_optional(landing: Landing, format_: str) -> None:
+def test_a_missing_event_time_is_not_suggested_as_optional(landing: Landing, format_: str) -> None:
     """`lint` refuses that: it is never null. A JSON record without one is a bad record by itself."""
     spec = source(format_, {"n": "int64", "at": "timestamp[us, UTC]"}, event_time="at")
     with wording.raises(BadRecord) as raised:
@@ -107,9 +107,7 @@ def test_of_an_event_time_that_is_missing_nobody_says_that_it_may_be_optional(la
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
-def test_bad_records_beside_a_column_that_is_lacking_are_named_by_their_own_column(
-    landing: Landing, format_: str
-) -> None:
+def test_bad_records_of_an_object_that_lacks_a_column_name_their_own_column(landing: Landing, format_: str) -> None:
     reader = build_reader("s", source(format_, {"note": "string", "n": "int8"}, optional_columns=["note"]))
     obj = landing.put("a", body(format_, [{"n": 1}, {"n": 400}, {"n": 3}]))
     found = list(reader.salvage_part(landing.store, whole_object(obj)))

@@ -68,7 +68,7 @@ def test_columns_are_matched_by_name_and_others_ignored(landing: Landing) -> Non
         {"at": pa.array([AT] * 3, pa.timestamp("ns", "America/New_York"))},
     ],
 )
-def test_a_type_that_means_the_same_is_taken(landing: Landing, columns: dict[str, pa.Array]) -> None:
+def test_a_type_with_the_same_meaning_is_accepted(landing: Landing, columns: dict[str, pa.Array]) -> None:
     spec = source("parquet", SCHEMA, event_time="at")
     assert landing.read(spec, "a.parquet", encoded(table(**columns))).equals(
         landing.read(spec, "b.parquet", encoded(table()))
@@ -101,7 +101,7 @@ def test_the_row_of_a_bad_value_counts_from_the_beginning_of_the_object(landing:
     assert (bad.column, bad.value) == ("n", str(2**40))
 
 
-def test_the_value_that_is_named_is_not_its_neighbour(landing: Landing) -> None:
+def test_the_reported_value_is_not_its_neighbour(landing: Landing) -> None:
     """A slice of lists is judged by the values beside it."""
     lists = pa.array([[1], [2], [2**40], [3]], pa.list_(pa.int64()))
     with pytest.raises(BadRecord) as raised:
@@ -119,7 +119,7 @@ def test_a_missing_column_is_a_bad_record(landing: Landing) -> None:
 
 
 @pytest.mark.parametrize("fault", ["text", "cut", "flipped"])
-def test_a_file_that_is_no_parquet_is_a_bad_record(landing: Landing, fault: str) -> None:
+def test_a_file_that_is_not_parquet_is_a_bad_record(landing: Landing, fault: str) -> None:
     body = encoded(table(1000), compression="snappy")
     bodies = {"text": b"n,name,at\n", "cut": body[:-100], "flipped": body[:4] + b"\xff" * 200 + body[204:]}
     wording.matches("bad_rows", refused(landing, bodies[fault]).reason)
@@ -163,7 +163,9 @@ def bomb(rows: int, value_bytes: int, encoding: str) -> bytes:
 @pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("rows", [500, 40])
 @pytest.mark.long
-def test_a_few_bytes_that_hold_long_texts_never_fill_the_memory(landing: Landing, encoding: str, rows: int) -> None:
+def test_a_small_file_that_expands_to_long_texts_never_fills_the_memory(
+    landing: Landing, encoding: str, rows: int
+) -> None:
     """374 bytes became a batch of 500 MiB: what the file says of itself counts a dictionary as it is encoded."""
     body = bomb(rows, 1 << 20, encoding)
     assert len(body) < 2_000
@@ -192,7 +194,7 @@ def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
         landing.read(source("parquet", {"name": "string"}), "a.parquet.gz", body)
 
 
-def test_wide_rows_behind_narrow_ones_are_refused_before_they_fill_the_memory(landing: Landing) -> None:
+def test_wide_rows_after_narrow_ones_are_refused_before_they_fill_the_memory(landing: Landing) -> None:
     """Of 16,384 rows that look like any others, the next batch holds 16 GiB."""
     index = pa.array([0] * 100_000 + [1] * 100_000, pa.int32())
     text = pa.DictionaryArray.from_arrays(index, pa.array(["a", "x" * (1 << 20)]))
@@ -202,7 +204,7 @@ def test_wide_rows_behind_narrow_ones_are_refused_before_they_fill_the_memory(la
     wording.matches("bad_rows", raised.value.reason)
 
 
-def test_a_batch_of_wide_rows_has_few_of_them(landing: Landing) -> None:
+def test_a_batch_of_wide_rows_has_few_rows(landing: Landing) -> None:
     body = encoded(pa.table({"name": [f"{n:06}" + "x" * 1_000_000 for n in range(100)]}), use_dictionary=False)
     reader = build_reader("f", source("parquet", {"name": "string"}))
     assert (
@@ -211,7 +213,7 @@ def test_a_batch_of_wide_rows_has_few_of_them(landing: Landing) -> None:
     )
 
 
-def test_the_memory_that_a_reader_may_take_is_the_process_s_again_when_it_is_done(landing: Landing) -> None:
+def test_the_memory_limit_of_a_reader_ends_with_its_step(landing: Landing) -> None:
     before = resource.getrlimit(resource.RLIMIT_AS)
     reader = build_reader("f", source("parquet", {"name": "string"}))
     for _ in reader.read_part(landing.store, whole_object(landing.put("a.parquet", bomb(40, 1 << 20, "dictionary")))):
@@ -250,13 +252,13 @@ def test_text_that_is_not_utf8_is_named(landing: Landing, type_: str, values: li
     assert bad.value == ("b\ufffd\ufffd" if type_ == "string" else None)
 
 
-def test_text_of_a_stored_dictionary_is_looked_at_too(landing: Landing) -> None:
+def test_text_in_a_stored_dictionary_is_checked_as_well(landing: Landing) -> None:
     body = with_bad_text(pa.table({"s": pa.array(["a", "bad", "a"]).dictionary_encode()}))
     with wording.raises(BadRecord):
         landing.read(source("parquet", {"s": "string"}), "a.parquet", body)
 
 
-def test_bytes_that_are_no_text_are_taken_where_bytes_are_declared(landing: Landing) -> None:
+def test_bytes_that_are_not_text_are_read_if_bytes_are_declared(landing: Landing) -> None:
     read = landing.read(source("parquet", {"s": "binary"}), "a.parquet", with_bad_text(pa.table({"s": [b"bad"]})))
     assert read["s"].to_pylist() == [BAD_TEXT]
 
@@ -268,7 +270,7 @@ def test_a_column_s_name_that_is_not_utf8_is_a_bad_record(landing: Landing, tabl
         landing.read(source("parquet", {"s": "string"}), "a.parquet", body)
 
 
-def test_a_time_that_python_has_no_year_for_is_named(landing: Landing) -> None:
+def test_a_time_outside_the_years_of_python_is_named(landing: Landing) -> None:
     years = pa.array([0, 2**60], pa.timestamp("us", "UTC"))
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"t": "timestamp[ns, UTC]"}), "a.parquet", encoded(pa.table({"t": years})))

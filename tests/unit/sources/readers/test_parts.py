@@ -73,7 +73,7 @@ def json_texts(draw: st.DrawFn) -> str:
 @given(
     text=json_texts(), at=cuts | st.just([share / 40 for share in range(41)]), block=st.sampled_from([7, 64, 1 << 20])
 )
-def test_parts_of_json_lines_have_its_lines_each_once_and_in_order(text: str, at: list[float], block: int) -> None:
+def test_parts_of_json_lines_have_each_line_once_and_in_order(text: str, at: list[float], block: int) -> None:
     """Cut within characters, line ends and lines longer than parts; read in blocks that end anywhere."""
     store, obj = landed(text.encode())
     reader = JsonLinesReader(DECLARED)
@@ -120,7 +120,7 @@ def read_or_refused(
 @example(text='k,t\na,5" pipe\nb,"c\nd,e\n', at=[0.85], block=64, parsed=1 << 20)
 @example(text='k,t\na,"b\n', at=[], block=64, parsed=1 << 20)
 @example(text="k,t\n\ufeffa,b\n", at=[0.4], block=64, parsed=1 << 20)
-def test_parts_of_csv_have_its_records_each_once_and_in_order_or_are_refused(
+def test_parts_of_csv_have_each_record_once_and_in_order_or_are_refused(
     text: str, at: list[float], block: int, parsed: int
 ) -> None:
     """Where a quote may have joined lines, no part can tell; the one before it does, and no row is ever another one."""
@@ -167,7 +167,7 @@ def broken_texts(draw: st.DrawFn) -> tuple[str, bool]:
 @profiles.examples(share=1.5)
 @given(broken=broken_texts(), at=cuts | st.just(MANY), block=st.sampled_from([7, 1 << 20]))
 @example(broken=("".join(["{}{" + " " * pad + "\r\n" for pad in range(9)]), False), at=MANY, block=7)
-def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
+def test_parts_salvage_the_same_records_as_the_whole_object(
     broken: tuple[str, bool], at: list[float], block: int
 ) -> None:
     """Rows, and of each bad record the line in the object; an object is bad where it would be."""
@@ -186,7 +186,7 @@ def test_what_is_salvaged_of_parts_is_what_is_salvaged_of_the_object(
     mark=st.booleans(),
     end=row_ends,
 )
-def test_parts_of_csv_without_a_header_and_without_quotes_have_its_records(
+def test_parts_of_csv_without_header_and_quotes_have_each_record_once(
     lines: list[tuple[int, str]], at: list[float], mark: bool, end: str
 ) -> None:
     """What is passed over at the beginning of an object is so in whatever part it lies."""
@@ -201,7 +201,7 @@ def test_parts_of_csv_without_a_header_and_without_quotes_have_its_records(
 
 
 @pytest.mark.parametrize("at", [[], [0.5], [0.9]])
-def test_a_record_over_several_lines_is_refused_where_options_say_that_there_is_none(at: list[float]) -> None:
+def test_a_record_that_spans_lines_is_refused_if_the_options_exclude_it(at: list[float]) -> None:
     """And by its line, whether a cut, the end of a block or nothing at all lies within it."""
     lines = ["k,t", *(f"{number},text" for number in range(400))]
     lines[300] = '9,"te\nxt"'
@@ -225,7 +225,7 @@ def test_a_bad_value_of_a_part_is_named_by_its_line_in_the_object() -> None:
 
 
 @pytest.mark.parametrize("text", [b"ab\ncd\r\nef\rgh\n\n", b"\r\n\r\n\n\r\r", b"ab", b"\n", b"a\r\nb"])
-def test_three_parts_of_a_text_have_each_byte_once_wherever_they_meet_and_begin_with_a_line(text: bytes) -> None:
+def test_three_parts_of_a_text_have_each_byte_once_and_begin_with_a_line(text: bytes) -> None:
     for first, second in combinations_with_replacement(range(len(text) + 1), 2):
         parts = []
         for start, stop in ((0, first), (first, second), (second, len(text))):
@@ -236,7 +236,7 @@ def test_three_parts_of_a_text_have_each_byte_once_wherever_they_meet_and_begin_
         assert (parts[0] == b"") == (first == 0), "the line that begins at 0 is of the part that has byte 0"
 
 
-def test_a_part_of_text_asks_for_its_own_bytes_and_the_end_of_its_last_line() -> None:
+def test_a_part_of_text_requests_its_own_bytes_and_the_end_of_its_last_line() -> None:
     body = b"".join(b'{"k": %d, "t": "some text"}\n' % number for number in range(50_000))
     store, obj = landed(body)
     asked: list[tuple[int, int]] = []
@@ -266,7 +266,7 @@ def test_a_bad_line_of_a_part_is_named_by_its_line_in_the_object() -> None:
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_a_column_is_missing_where_no_line_of_the_object_has_it_not_of_the_part(missing: bool) -> None:
+def test_a_column_is_missing_if_no_line_of_the_object_has_it_not_of_the_part(missing: bool) -> None:
     """What an object lacks is judged of all of it, so the verdict is the same however it was cut."""
     lines = [f'{{"k": {number}}}' for number in range(400)]
     if not missing:
@@ -299,7 +299,7 @@ def parquet_body(table: pa.Table, groups: Iterable[int]) -> bytes:
 
 @profiles.examples(share=0.6)
 @given(groups=st.lists(st.integers(0, 60), max_size=12), at=cuts)
-def test_parts_of_a_parquet_file_have_its_row_groups_each_once_and_in_order(groups: list[int], at: list[float]) -> None:
+def test_parts_of_a_parquet_file_have_each_row_group_once_and_in_order(groups: list[int], at: list[float]) -> None:
     numbers = range(sum(groups))
     table = pa.table(
         {"k": pa.array(numbers, pa.int64()), "t": pa.array([f"text {row}" for row in numbers], pa.string())}
@@ -317,7 +317,7 @@ def test_half_of_a_parquet_file_has_half_of_its_row_groups() -> None:
     assert [len(half) for half in halves] == [4_000, 4_000]
 
 
-def test_a_bad_row_of_a_part_is_named_by_its_place_in_the_file() -> None:
+def test_a_bad_row_of_a_part_is_named_by_its_number_in_the_file() -> None:
     """A person looks for it in the file, and knows nothing of parts."""
     table = pa.table({"k": range(400), "t": ["text"] * 399 + ["x" * 10]})
     table = table.set_column(0, "k", pa.array([*range(390), 2**40, *range(9)]))
@@ -353,7 +353,7 @@ def json_body(table: pa.Table, _: Iterable[int]) -> bytes:
 @given(
     objects=st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=6), max_size=5), parallelism=st.integers(1, 7)
 )
-def test_the_rows_of_all_subtasks_in_their_order_are_those_of_the_plan_whatever_the_parallelism(
+def test_the_subtasks_read_the_rows_of_the_plan_in_order_whatever_the_parallelism(
     keys: dict[str, object], body: Callable[[pa.Table, list[int]], bytes], objects: list[list[int]], parallelism: int
 ) -> None:
     """I12: what a receiver gets in the order of channels does not follow from who read it."""

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize("objects", [300, pytest.param(900, marks=pytest.mark.deep)])
-def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader(objects: int, seed: int) -> None:
+def test_a_randomly_broken_object_is_read_or_refused_and_never_crashes_its_reader(objects: int, seed: int) -> None:
     """CSV, JSON and Parquet, compressed or not; `make fuzz` reads 20,000."""
     report = fuzz(seed, objects)
     assert not report.faults, "\n".join(report.faults)
@@ -19,6 +19,6 @@ def test_an_object_broken_at_random_is_read_or_refused_and_never_ends_its_reader
     assert report.most_mib < 512
 
 
-def test_a_column_of_parquet_whose_description_is_broken_does_not_end_its_reader() -> None:
+def test_a_parquet_column_with_broken_metadata_does_not_crash_its_reader() -> None:
     """pyarrow ends the process that asks such a column, of which a histogram has another length, for its size."""
     assert fuzz(221, 1, first=677).faults == ()

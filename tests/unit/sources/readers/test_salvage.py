@@ -50,7 +50,7 @@ def places(bad: list[BadRecord]) -> list[tuple[int | None, str | None, str | Non
     return [(one.line, one.column, one.value) for one in bad]
 
 
-def test_each_bad_line_of_a_csv_is_told_and_all_others_are_read(landing: Landing) -> None:
+def test_each_bad_line_of_csv_is_reported_and_all_others_are_read(landing: Landing) -> None:
     lines = [f"1,a,{T}", f"x,b,{T}", f"2,c,{T}", f"3,d,{T},more", "4,e,never", f'5,"f, g",{T}', "6,h,", "", f"7,i,{T}"]
     table, bad = salvaged(landing, "csv", "\n".join(["n,name,at", *lines]).encode())
     assert table["n"].to_pylist() == [1, 2, 5, 7]
@@ -63,7 +63,7 @@ def test_each_bad_line_of_a_csv_is_told_and_all_others_are_read(landing: Landing
     assert [one.raw for one in bad] == [lines[at].encode() for at in (1, 3, 4, 6)]
 
 
-def test_each_bad_line_of_json_is_told_and_all_others_are_read(landing: Landing) -> None:
+def test_each_bad_line_of_json_is_reported_and_all_others_are_read(landing: Landing) -> None:
     good = {"n": 1, "name": "a", "at": T}
     lines = [
         *(json.dumps(good), json.dumps(good | {"n": "x"}), "", "{broken", "[1]", json.dumps(good | {"at": None})),
@@ -85,13 +85,13 @@ def test_each_bad_line_of_json_is_told_and_all_others_are_read(landing: Landing)
 
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
-def test_of_an_object_without_a_good_record_no_row_is_read(landing: Landing, format_: str) -> None:
+def test_an_object_without_a_good_record_gives_no_rows(landing: Landing, format_: str) -> None:
     body = b"n,name,at\nx,a,b\ny,c,d\n" if format_ == "csv" else b"{x\n[]\n"
     table, bad = salvaged(landing, format_, body)
     assert (table.num_rows, len(bad)) == (0, 2)
 
 
-def test_each_row_of_parquet_that_does_not_fit_is_told_by_its_number(landing: Landing) -> None:
+def test_each_bad_row_of_parquet_is_reported_by_its_number(landing: Landing) -> None:
     count = 20_000
     numbers = [2**40 if at % 4_999 == 3 else at for at in range(count)]
     times = [None if at == 17 else at * 1_000_000 for at in range(count)]
@@ -109,7 +109,7 @@ def test_each_row_of_parquet_that_does_not_fit_is_told_by_its_number(landing: La
 
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
-def test_what_is_salvaged_is_what_duckdb_reads_of_an_object_that_is_broken_at_random(
+def test_salvage_reads_what_duckdb_reads_from_a_randomly_broken_object(
     landing: Landing, tmp_path: Path, format_: str, seed: int
 ) -> None:
     """DuckDB judges the shape of a line; of numbers it is told what Arrow takes for one: `1.5` is none."""
@@ -154,7 +154,7 @@ def test_a_quote_out_of_place_makes_the_whole_object_bad(landing: Landing, rows:
     assert raised.value.line == line and clause in raised.value.clause and raised.value.raw
 
 
-def test_a_quoted_line_end_in_a_good_record_is_no_reason_to_doubt(landing: Landing) -> None:
+def test_a_quoted_line_end_in_a_good_record_does_not_make_the_object_bad(landing: Landing) -> None:
     table, bad = salvaged(landing, "csv", f'n,name,at\n1,"a\nb",{T}\nx,"c",{T}\n2,d,{T}\n'.encode())
     assert table["name"].to_pylist() == ["a\nb", "d"] and places(bad) == [(4, "n", "x")]
 
@@ -169,7 +169,7 @@ def test_a_quoted_line_end_in_a_good_record_is_no_reason_to_doubt(landing: Landi
         ("parquet", "a.parquet", b"PAR1 is not enough"),
     ],
 )
-def test_an_object_that_cannot_be_read_at_all_is_no_bad_record(
+def test_an_object_that_cannot_be_read_at_all_is_a_bad_object(
     landing: Landing, format_: str, key: str, body: bytes
 ) -> None:
     with wording.raises(BadObject):
@@ -177,7 +177,7 @@ def test_an_object_that_cannot_be_read_at_all_is_no_bad_record(
 
 
 @pytest.mark.parametrize("format_", ["csv", "json"])
-def test_a_record_beyond_the_bound_is_bad_and_its_raw_bytes_are_cut(landing: Landing, format_: str) -> None:
+def test_a_record_that_is_too_long_is_bad_and_its_raw_bytes_are_cut(landing: Landing, format_: str) -> None:
     long = "x" * (BLOCK_BYTES + 10)
     rows = [{"n": 1, "name": "a", "at": T}, {"n": 2, "name": long, "at": T}, {"n": 3, "name": "c", "at": T}]
     csv = "\n".join(["n,name,at", *(",".join(map(str, row.values())) for row in rows)])
@@ -187,7 +187,7 @@ def test_a_record_beyond_the_bound_is_bad_and_its_raw_bytes_are_cut(landing: Lan
     assert "longer than" in bad.clause and len(bad.raw or b"") == MAX_RAW_BYTES
 
 
-def test_a_clause_quotes_nothing_of_its_record(landing: Landing) -> None:
+def test_a_clause_never_quotes_its_record(landing: Landing) -> None:
     """Clauses are named in logs; the record itself is in the table that was asked for."""
     secret = "swordfish"
     lines = [f"{secret},a,{T}", f"1,{secret}", f"2,b,{secret}", f"3,{secret},"]
@@ -208,7 +208,7 @@ def test_a_clause_quotes_nothing_of_its_record(landing: Landing) -> None:
     [pa.ArrowMemoryError("malloc of size 1325376 failed"), pa.ArrowException("Failed to launch worker thread")],
     ids=["memory", "threads"],
 )
-def test_no_record_is_bad_because_its_reader_has_no_memory(
+def test_no_record_is_bad_because_its_reader_is_out_of_memory(
     landing: Landing, monkeypatch: pytest.MonkeyPatch, part: str, format_: str, body: bytes, short: Exception
 ) -> None:
     """It would be left out, or an epoch would end by data with which nothing is wrong."""
