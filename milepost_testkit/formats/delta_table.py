@@ -26,7 +26,7 @@ from milepost.sinks.formats.delta.delta_types import delta_schema
 from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 
@@ -111,7 +111,7 @@ class DeltaTableUnderTest:
     def stage(self, *tables: pa.Table) -> StagedFile:
         """Write the rows as one file below the table; nothing names it yet."""
         label = str(next(self._labels))
-        file = TableFiles("totals", self.store).stage(iter(tables), StagingPlace(1, 1, 0, self.held_bytes), label)
+        file = TableFiles("totals", self.store).stage(iter(tables), StagingContext(1, 1, 0, self.held_bytes), label)
         assert file is not None
         return replace(file, statistics=statistics_of(pq.read_metadata(pa.BufferReader(self.store.get(file.key)))))
 

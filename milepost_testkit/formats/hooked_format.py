@@ -34,7 +34,7 @@ class HookedFormat:
         return self.inner.keeps_statistics
 
     @property
-    def keeps_looks(self) -> bool:
+    def caches_reads(self) -> bool:
         return False
 
     @property
@@ -42,8 +42,8 @@ class HookedFormat:
         return self.inner.log_prefix
 
     @property
-    def names_owner(self) -> bool:
-        return self.inner.names_owner
+    def stores_owner(self) -> bool:
+        return self.inner.stores_owner
 
     @property
     def is_database(self) -> bool:
@@ -90,8 +90,8 @@ class HookedTable:
     def check(self, schema: pa.Schema | None) -> None:
         self._inner.check(schema)
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
-        return self._inner.lacks(owner)
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
+        return self._inner.missing_properties(owner)
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         self._form.call("claim", "", lambda: self._inner.claim(owner, properties, mark))
@@ -102,11 +102,11 @@ class HookedTable:
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         return self._inner.rows_fault(files)
 
-    def live(self) -> Mapping[str, int] | None:
-        return self._inner.live()
+    def live_files(self) -> Mapping[str, int] | None:
+        return self._inner.live_files()
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
-        return self._inner.foreign()
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
+        return self._inner.foreign_commits()
 
     def history(self) -> tuple[ForeignCommit, ...]:
         return self._inner.history()

@@ -22,7 +22,7 @@ from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.sinks.formats.iceberg.open_table import IcebergTable
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 from milepost_testkit.servers.s3_servers import SeaweedTables
@@ -67,7 +67,7 @@ class IcebergLake:
     def stage(self, rows: pa.Table, *, name: str = "0") -> StagedFile:
         """Put a file as a subtask does."""
         files = TableFiles(OWNER.sink, self.store, statistics=True)
-        staged = files.stage([rows], StagingPlace(1, 1, 0, held_bytes=1 << 20), name)
+        staged = files.stage([rows], StagingContext(1, 1, 0, held_bytes=1 << 20), name)
         assert staged is not None
         return staged
 

@@ -43,7 +43,7 @@ class ListedTable:
     def check(self, schema: pa.Schema | None) -> None:
         """Nothing: it holds whatever Parquet does."""
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {} if self.owner == owner else {"owner": owner.identity}
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
@@ -56,10 +56,10 @@ class ListedTable:
         """Nothing: its rows are those of its files."""
         return None
 
-    def live(self) -> Mapping[str, int]:
+    def live_files(self) -> Mapping[str, int]:
         return dict(self.files)
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
         return tuple(self.others)
 
     def history(self) -> tuple[ForeignCommit, ...]:
@@ -111,9 +111,9 @@ class ListedFormat:
     store: ObjectStore
     keeps_statistics: bool = False
     is_database: bool = False
-    keeps_looks: bool = False
+    caches_reads: bool = False
     log_prefix: str = LOG
-    names_owner: bool = True
+    stores_owner: bool = True
 
     def check_columns(self, schema: pa.Schema) -> None:
         """Nothing: it holds whatever Parquet does."""

@@ -23,7 +23,7 @@ from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToD
 from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
-from milepost.sinks.files.deletes import rows_that_stay
+from milepost.sinks.files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
@@ -320,7 +320,7 @@ class _Watched(SparklessRunner):
 
 def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     """Return the last row of each key, but for those that are deletes."""
-    return rows_that_stay(last_of_each_key(rows, key))
+    return without_deletes(last_of_each_key(rows, key))
 
 
 def last_of_each_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:

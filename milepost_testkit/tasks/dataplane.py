@@ -37,7 +37,7 @@ from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sources.contract import ObjectPart, SourceObject, whole_object
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
@@ -121,13 +121,13 @@ class KeepingSink:
     name: str
     staged: list[pa.Table]
 
-    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
         tables = [piece.rows for piece in pieces]
         if not tables:
             return StagedRows()
         rows = pa.concat_tables(tables)
         self.staged.append(rows)
-        file = StagedFile(f"{self.name}-{place.checkpoint_id}-{place.subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(f"{self.name}-{context.checkpoint_id}-{context.subtask}", rows.num_rows, 1, "ab")
         return StagedRows(rows.num_rows, (file,))
 
 

@@ -8,7 +8,7 @@ from milepost.sinks.contract import PreparingSink, Sink, StagingSink
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
 from milepost.sinks.staging.join_staging import JoinStaging
@@ -29,8 +29,8 @@ def stage(
     Args:
         distinct: whether no two of the rows are known to have the same key.
     """
-    place = StagingPlace(checkpoint_id, token, subtask, held_bytes=max(1, rows.nbytes))
-    return sink.stage_pieces([RowsPiece(rows, distinct)], place)
+    context = StagingContext(checkpoint_id, token, subtask, held_bytes=max(1, rows.nbytes))
+    return sink.stage_pieces([RowsPiece(rows, distinct)], context)
 
 
 def stage_each(

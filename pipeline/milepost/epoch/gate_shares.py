@@ -31,7 +31,7 @@ from milepost.quality.partial_results import (
     required_columns,
 )
 from milepost.quality.partitioning import partition_rows, sample_rows
-from milepost.sinks.files.deletes import rows_that_stay
+from milepost.sinks.files.deletes import without_deletes
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
 
@@ -134,11 +134,11 @@ def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -
     tally, part, begin = Tally(suite, share.key, schema, numbers), PartialResult(), share.begin
     files = TableFiles(suite.sink, opener(share.store))
     for rows in (piece for file in share.files for piece in _pieces(files, file, schema)):
-        staying = rows_that_stay(rows)
+        staying = without_deletes(rows)
         if staying.num_rows:
             part = part.with_next(tally.part(staying), suite.rows)
         if in_one_place and suite.sample is not None:
-            sampled = rows_that_stay(sample_rows(rows, begin, suite.sample, share.rows)).select(of_sample)
+            sampled = without_deletes(sample_rows(rows, begin, suite.sample, share.rows)).select(of_sample)
             part = part.with_next(PartialResult(sample=sampled), suite.rows)
         begin += rows.num_rows
         for number in by_value:

@@ -30,9 +30,9 @@ from milepost.sinks.records.committables import (
 from milepost.sinks.records.contents import ContentsChange, TableContents
 from milepost.sinks.records.marks import Mark
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.shown_table import ShownTable
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_garbage import TableGarbage
+from milepost.sinks.records.table_view import TableView
 from milepost.sinks.table_format import OpenTable
 
 
@@ -166,14 +166,14 @@ class SinkChange:
     position: TablePosition
 
 
-Look = tuple[OpenTable | None, TablePosition]
+TableRead = tuple[OpenTable | None, TablePosition]
 """A table as it is, None where there is none, and where it stands."""
 
 
 class StagingSink(Protocol):
     """What tasks need: nothing of it is visible."""
 
-    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
         """Write rows durably, below the token's own prefix; called without any, too."""
 
 
@@ -203,7 +203,7 @@ class PreparingSink(StagingSink, Protocol):
         Raises: as `reserve`.
         """
 
-    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
+    def check_takeover(self, identity: str, job: str, shown: TableView) -> None:
         """Refuse to take over another job's table that is not as a savepoint shows it. Changes nothing.
 
         Args:
@@ -211,10 +211,10 @@ class PreparingSink(StagingSink, Protocol):
         Raises: InvalidRequest.
         """
 
-    def was_taken_over(self, identity: str, shown: ShownTable) -> bool:
+    def is_taken_over(self, identity: str, shown: TableView) -> bool:
         """Return whether the table is this job's and shows what a savepoint has, as after `take_over`."""
 
-    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
+    def take_over(self, identity: str, job: str, shown: TableView, target: TableTarget) -> None:
         """Make another job's table this one's, as it is: from then on the other's commits are refused.
 
         Args:
@@ -234,10 +234,10 @@ class PreparingSink(StagingSink, Protocol):
     def check_columns(self, schema: pa.Schema) -> None:
         """Refuse columns that a table of its format cannot hold; nothing is contacted. Raises InvalidRequest."""
 
-    def is_anothers(self, identity: str) -> bool:
+    def belongs_to_other(self, identity: str) -> bool:
         """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
 
-    def look(self) -> Look:
+    def read_table(self) -> TableRead:
         """Return the table as it is, and where it stands; nothing is changed."""
 
     def check_staged(self, committable: Committable) -> None:
@@ -249,7 +249,7 @@ class PreparingSink(StagingSink, Protocol):
         base: TableContents | None,
         *,
         waits: bool,
-        look: Callable[[], Look] | None = None,
+        read_table: Callable[[], TableRead] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
         """Fail now for every reason known now (schema, owner, position); return the checkpoint's change.
@@ -277,7 +277,7 @@ class PreparingSink(StagingSink, Protocol):
 class MovingSink(Protocol):
     """The table follows the manifest: completed epochs, and switches of the live timeline (I14)."""
 
-    def look_ahead(self) -> None:
+    def prefetch_table(self) -> None:
         """Look at the table, if its next `move` can take a look of a moment ago; one that fails is repeated there."""
 
     def position(self) -> TablePosition:
@@ -316,10 +316,10 @@ class MovingSink(Protocol):
 class ReadableSink(Protocol):
     """Tables as checkpoints name them."""
 
-    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
+    def table_view(self, contents: TableContents | None) -> TableView | None:
         """Return how the table shows contents; None: it never did, as far as the job knows. Raises StateCorrupt."""
 
-    def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
+    def stored_mode_and_key(self) -> tuple[SinkMode, tuple[str, ...]]:
         """Return mode and key of the existing table. They are permanent, even if the spec now has others.
 
         Of a table that does not exist yet, those of the spec.
@@ -364,7 +364,7 @@ class HousekeptSink(Protocol):
     def marks(self, *, above: int) -> tuple[Mark, ...]:
         """Return the marks above a number: what a commit under way may name."""
 
-    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+    def delete_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
         """Delete the marks that the table is beyond, but for those that other tables of the sink carry."""
 
     def garbage(self) -> TableGarbage:

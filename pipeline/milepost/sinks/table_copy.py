@@ -14,12 +14,12 @@ from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.build import build_staging
 from milepost.sinks.contract import Sink, SinkMode
-from milepost.sinks.files.deletes import alike
+from milepost.sinks.files.deletes import align_deletes
 from milepost.sinks.files.file_cuts import cut_by_bytes
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 
 COPIED_BYTES = 64 << 20
@@ -62,14 +62,14 @@ def stage_copy(
 
         def pieces(group: Sequence[StagedFile]) -> Iterator[RowsPiece]:
             tables = (files.fetch(file, Reading(schema, verify=True, deletes=True)) for file in group)
-            return map(RowsPiece, alike(tables) if new.mode is SinkMode.UPSERT else tables)
+            return map(RowsPiece, align_deletes(tables) if new.mode is SinkMode.UPSERT else tables)
 
         parts = map(pieces, cut_by_bytes(old.files(contents), COPIED_BYTES))
         # What a changelog's rows are is in its columns already, and of the latest rows each file stays what it is.
         staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
     checkpoint_id, token = owner
     staged = [
-        staging.stage_pieces(part, StagingPlace(checkpoint_id, token, number, COPIED_BYTES))
+        staging.stage_pieces(part, StagingContext(checkpoint_id, token, number, COPIED_BYTES))
         for number, part in enumerate(parts)
     ]
     return Committable(new.name, contents.schema, tuple(staged))

@@ -1,9 +1,8 @@
-"""A table format keeps a table's live files in a log of its own, which every engine that knows the format reads.
+"""The interface of a table format: open the table's log, and commit to it by compare-and-set.
 
-What moves a table is the same for all formats (`table_mover.py`): the difference between two contents, in one
-commit that carries a number. A format is the thin edge below that: it opens the log, and commits by compare-and-set
-on the very handle that was read. Nothing else of it is ever asked: what a table was at some checkpoint is in the
-checkpoint (I14).
+A move is the same for all formats (`table_mover.py`): the difference between two contents, in one commit that carries a
+number. A format opens the log, and commits on the handle that was read. What a table contained at a checkpoint is
+recorded in the checkpoint, and never read from the log (I14).
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from milepost.sinks.records.reservation import TableOwner
 
 @dataclass(frozen=True, slots=True)
 class TableMove:
-    """One commit: from the mark that a handle shows to another.
+    """One commit, from the mark that a handle shows to the next.
 
     Attributes:
-        number: of the mark that the table carries afterwards; it rises with each move of ours (DESIGN 7).
-        write_id: of the mark's record; by it a commit is recognised as our own when its answer is lost.
-        added: files that become live. removed: live files that no longer are. No key is in both.
-        schema: of the table, from before this commit: it is widened by a commit of its own.
-        same_rows: keys of added and removed files that together hold the same rows before and after: engines that
-            follow changes of the table are to see none there.
-        checkpoint_id: that the table shows then; 0: the empty state. retained: the checkpoints that one can still go
-            back to, for a format that names them to its readers; None: nobody said.
-        before, after: all files that the table shows, in commit order, and is to show: for a format that keeps rows
-            and no files. `before` is None where nobody knows, or where it is not to be trusted (a realignment).
+        number: of the new mark; it increases with each move of the job (DESIGN 7).
+        write_id: of the mark's record; identifies the commit if its answer is lost.
+        added: files that become live. removed: files that stop being live. No key is in both.
+        schema: of the table before this commit. New columns get a commit of their own.
+        same_rows: keys of added and removed files that hold the same rows before and after (a compaction). Readers of
+            the change feed see no change there.
+        checkpoint_id: the checkpoint that the table shows afterwards; 0 for the empty table.
+        retained: the retained checkpoints, for a format that tags them for readers; None if not looked up.
+        before, after: all files that the table shows before and after, in commit order, for a format that stores rows
+            instead of files. `before` is None if it is unknown, or not to be trusted (a realignment).
     """
 
     number: int
@@ -49,12 +48,12 @@ class TableMove:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """A commit that was not ours, since our newest one; in `history` any commit.
+    """A commit of another writer after the job's newest move; in `history`, any commit.
 
     Attributes:
-        version: of the format, for people. what: the operation, in the writer's words.
-        removed: keys of files that it took out. added: files that it put in.
-        keeps_rows: it says that it changed no rows (a compaction).
+        version: of the format, for people. what: the operation, as its writer names it.
+        removed: keys of removed files. added: added files.
+        keeps_rows: whether it declares that it changed no rows (a compaction).
     """
 
     version: int
@@ -65,16 +64,16 @@ class ForeignCommit:
 
 
 class OpenTable(Protocol):
-    """A table as one look at its log shows it; a commit compares with just that.
+    """A table as of one read of its log. A commit is compared against exactly that read.
 
     Attributes:
-        version: of the format, which each commit to the table changes, whoever makes it.
-        table_id: the format's own identity of the table: one that is dropped and made anew has another.
-        owner: whose it says that it is; None: nobody's.
-        number: of the newest mark that it carries; 0 before the first. write_id: of that move; None before the first.
-        schema: None before anything said what its columns are.
-        readers_version: what it shows, as every reader of the format names it: Delta's version, Iceberg's snapshot.
-            None: the format has no such name, or nothing is shown yet.
+        version: of the format; every commit by any writer changes it.
+        table_id: the format's identity of the table. A recreated table has another.
+        owner: the owner in its properties; None if it is unowned.
+        number: of the newest mark; 0 before the first. write_id: of that move; None before the first.
+        schema: None while the table has no columns.
+        readers_version: the version as readers name it: Delta's version, Iceberg's snapshot id. None if the format has
+            no such name, or before the first snapshot.
     """
 
     version: int
@@ -86,124 +85,124 @@ class OpenTable(Protocol):
     schema: pa.Schema | None
 
     def check(self, schema: pa.Schema | None) -> None:
-        """Refuse a table that we cannot write: its features, its properties, or columns that it cannot hold.
+        """Refuse a table with unsupported features or properties, or one that cannot hold the columns.
 
         Args:
-            schema: None: of the rows nothing is known yet.
-        Raises: InvalidRequest, saying what to type.
+            schema: columns of the rows; None if not known yet.
+        Raises: InvalidRequest, with the command to type.
         """
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
-        """Return the properties that `claim` must set before we write: whose it is, and what our checkpoints need.
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
+        """Return the properties that `claim` must set before the first write: the owner, and retention settings.
 
-        Raises: InvalidRequest: what one of them says now is not understood, so nobody knows whether it is enough.
+        Raises: InvalidRequest: a property has a value that cannot be parsed.
         """
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
-        """Make it this owner's, and set these, by a commit of its own that changes no rows.
+        """Set the owner and these properties, by a commit of its own that changes no rows.
 
         Args:
-            mark: number and write id that it carries from then on; 0: a first one. None: the owner's, as before.
+            mark: number and write id of the new mark, 0 for the first; None leaves the mark as it is.
         Raises: as `commit`.
         """
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Refuse rows of an epoch that would take the place of rows of others; of formats that check rows.
+        """Refuse rows of an epoch that would overwrite foreign rows. Only formats that store rows check this.
 
         Args:
-            pieces: of the rows, each read when the one before it was seen. schema: their columns.
-        Raises: InvalidRequest, saying what to type.
+            pieces: the rows, read lazily. schema: their columns.
+        Raises: InvalidRequest, with the command to type.
         """
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        """Say how the table's rows differ from those of its files; None: they do not, as far as the format can tell.
+        """Return how the table's rows differ from those of its files; None if no difference can be detected.
 
-        Raises: StateCorrupt: a file is gone.
+        Raises: StateCorrupt: a file is missing.
         """
 
-    def live(self) -> Mapping[str, int] | None:
-        """Return its live files, whoever added them: size in bytes by key, relative to the table's root.
+    def live_files(self) -> Mapping[str, int] | None:
+        """Return the live files of all writers: size in bytes by key, relative to the table's root.
 
-        None: the format keeps no list of its own; what the mark says is live.
+        None: the format has no list of its own; the files of the mark are live.
         """
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
-        """Return what others committed since our newest move, oldest first."""
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
+        """Return the commits of other writers after the job's newest move, oldest first."""
 
     def history(self) -> tuple[ForeignCommit, ...]:
-        """Return every commit that its log still has, ours among them, oldest first.
+        """Return every commit that the log still has, including the job's own, oldest first.
 
-        What was there before the oldest of them was added by none.
+        Files from before the oldest commit appear in none of them.
         """
 
     def widen(self, schema: pa.Schema) -> None:
-        """Add columns, all nullable, by a commit of its own that carries no number; the handle is then outdated.
+        """Add nullable columns, by a commit of its own that carries no number. The handle is outdated afterwards.
 
-        Raises: whatever it raises, the outcome is unknown until the table is opened again.
+        Raises: after any error the outcome is unknown until the table is opened again.
         """
 
     def commit(self, move: TableMove) -> None:
-        """Make the move visible, atomically and only if the table still has this handle's version.
+        """Publish the move atomically, and only if the table still has this handle's version.
 
-        Raises: CommitConflict, CommitOutcomeUnknown, StoreUnavailable: whichever, the outcome is unknown until the
-            table is opened again: transports repeat requests, and our own success comes back as a conflict.
+        Raises: CommitConflict, CommitOutcomeUnknown, StoreUnavailable: after any of these the outcome is unknown until
+            the table is opened again. Transports repeat requests, so a commit can conflict with itself.
         """
 
 
 class TableFormat(Protocol):
-    """One table's place. Nothing is contacted before it is opened.
+    """A table at a location. Nothing is contacted before it is opened.
 
     Attributes:
-        keeps_statistics: staged files carry the statistics of their columns, which engines skip files by.
-        is_database: it keeps rows and no files, which lie in the job's storage; there are some that it cannot hold, so
-            each epoch's are looked at (`check_rows`, `check_keys`).
-        keeps_looks: `recent` returns the table that was opened a moment ago.
-        log_prefix: below it, in the table's folder, lies the format's log, which is never garbage of ours.
-        names_owner: others make such tables too, and one says in its own properties whose it is.
+        keeps_statistics: staged files carry column statistics, by which engines skip files.
+        is_database: the table stores rows; the files are in the job's storage. It cannot hold every row, so each
+            epoch's rows are checked (`check_rows`, `check_keys`).
+        caches_reads: `recent` returns a recently opened table.
+        log_prefix: prefix of the format's log below the table's root. Objects there are never garbage.
+        stores_owner: other writers create such tables too, and the owner is in the table's properties.
     """
 
     keeps_statistics: bool
     is_database: bool
-    keeps_looks: bool
+    caches_reads: bool
     log_prefix: str
-    names_owner: bool
+    stores_owner: bool
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Refuse columns that no table of this format can hold; nothing is contacted. Raises InvalidRequest."""
+        """Refuse columns that no table of this format can hold. Contacts nothing. Raises InvalidRequest."""
 
     def open(self) -> OpenTable | None:
-        """Return the table as it is now; None: there is none.
+        """Return the table as it is now; None if there is none.
 
-        Raises: InvalidRequest: what lies there is no table of this format. StoreUnavailable, EnvironmentUnusable.
+        Raises: InvalidRequest: something else is at the location. StoreUnavailable, EnvironmentUnusable.
         """
 
     def recent(self) -> OpenTable | None:
-        """Return the table as it was seen a moment ago, for a commit, which finds out whether it still is so.
+        """Return the table as of a recent read, for a commit, which detects whether it has changed since.
 
-        None: it was not, or to open it asks for nothing but the table: open it.
+        None: there is no recent read, or the format does not cache them. Call `open`.
         """
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
-        """Make an empty table that is this owner's, atomically; somebody else's, made meanwhile, is left alone.
+        """Create an empty table with this owner, atomically. A table that another writer creates first is left alone.
 
-        Called before the commit point; open it again to see whose it became.
+        Called before the commit point. Open the table afterwards to see its owner.
         """
 
     def check_rows(self, rows: pa.Table) -> None:
-        """Refuse rows that no table of this format can hold; it contacts nothing.
+        """Refuse rows that no table of this format can hold. Contacts nothing.
 
         Raises: InvalidRequest, naming the column.
         """
 
     def probe(self) -> str:
-        """Try what commits rely on at this place, leaving no trace; return in words what was found; "": nothing more.
+        """Test what commits rely on at this location, without leaving a trace; return the findings as text, or "".
 
-        Raises: EnvironmentUnusable, StoreUnavailable: it cannot be relied on.
+        Raises: EnvironmentUnusable, StoreUnavailable: commits would not be safe.
         """
 
     def maintain(self, retention_ms: int) -> None:
-        """Keep the log short and readable, after a commit is confirmed: no retained checkpoint needs what it removes.
+        """Shorten the log after a confirmed commit. No retained checkpoint needs what this removes.
 
         Args:
-            retention_ms: how far back engines may still look by the format's own means.
+            retention_ms: how far back the format's own time travel must work.
         """

@@ -21,7 +21,7 @@ from tests.conformance.sinks.formats.delta_sink import DeltaCase
 from tests.conformance.sinks.formats.iceberg_sink import TABLE, IcebergCase
 
 PER_EPOCH = 1000
-MOST_FILES = 40
+MAX_JOINED_FILES = 40
 
 
 class Placed(SinkCase):
@@ -66,7 +66,7 @@ def test_hundreds_of_epochs_are_few_files_in_delta_and_engines_see_every_row_onc
         most = max(most, shown[until].contents.files)
         job.sink.maintain()
         assert_engines_see(case, tmp_path, reading_engines, keys_of(until))
-    assert most < MOST_FILES
+    assert most < MAX_JOINED_FILES
     store = case.table_store(tmp_path)
     files = (stat.key for stat in store.list("_milepost/data/"))
     written = sum(pq.read_metadata(pa.BufferReader(store.get(key))).num_rows for key in files)
@@ -88,7 +88,7 @@ def test_many_epochs_are_few_files_in_iceberg_and_its_appends_have_every_row_onc
     publish(job, epochs // 2)
     before = job.manifest.head
     publish(job, epochs // 2)
-    assert job.manifest.head is not None and job.manifest.head.contents.files < MOST_FILES
+    assert job.manifest.head is not None and job.manifest.head.contents.files < MAX_JOINED_FILES
     table = SqlCatalog("milepost", uri=case.catalog_uri(case.table_store(tmp_path))).load_table(TABLE)
     snapshots = [snapshot for snapshot in table.snapshots() if snapshot.summary is not None]
     operations = [snapshot.summary.operation for snapshot in snapshots if snapshot.summary is not None]

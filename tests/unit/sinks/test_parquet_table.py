@@ -28,7 +28,7 @@ from milepost.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import DATA
 from milepost.sinks.staging import compaction
 from milepost_testkit import wording
@@ -102,7 +102,7 @@ def test_pieces_of_one_part_are_joined_before_the_last_row_of_each_key_is_taken(
     """Two pieces of a part may have the same key; two parts above 0 never have."""
     pieces = [RowsPiece(rows((1, "old"), (2, "b")), part=1), RowsPiece(rows((1, "new")), distinct=True, part=1)]
     pieces += [RowsPiece(rows((3, "old")), part=2), RowsPiece(rows((3, "new"), (4, "d")), part=2)]
-    file = upsert.sink.stage_pieces(pieces, StagingPlace(1, 1, 0, 1 << 20))
+    file = upsert.sink.stage_pieces(pieces, StagingContext(1, 1, 0, 1 << 20))
     staged = upsert.sink.staged_table(upsert.sink.committable([file], SCHEMA))
     assert [(row["k"], row["v"]) for row in staged.to_pylist()] == [(2, "b"), (1, "new"), (3, "new"), (4, "d")]
 

@@ -27,7 +27,7 @@ from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.records.committables import SchemaText, StagedFile
-from milepost.sinks.records.shown_table import ShownTable
+from milepost.sinks.records.table_view import TableView
 from milepost.storage.copying import MAX_OBJECT_BYTES
 
 _KEY = re.compile(
@@ -63,7 +63,7 @@ class SavedTable:
     key: tuple[str, ...]
     schema: SchemaText
     files: tuple[StagedFile, ...]
-    shown: ShownTable | None
+    shown: TableView | None
 
     def check(self) -> str | None:
         """Return how fields contradict one another; None if they are consistent."""

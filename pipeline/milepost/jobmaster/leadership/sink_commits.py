@@ -133,12 +133,12 @@ class SinkCommits:
             raise waits_for(completed, failed, first) from first
         return published
 
-    def look_ahead(self, name: str) -> Callable[[], None]:
+    def prefetch_table(self, name: str) -> Callable[[], None]:
         """Start the reads that the commit of one sink will need. Returns a function that waits for them."""
         context = self._context
         if name not in {sink.name for sink in context.spec.sinks}:
             return lambda: None  # the commit reports it
-        table = prefetch(context.store, context.sink(name).look_ahead, "table")
+        table = prefetch(context.store, context.sink(name).prefetch_table, "table")
         identity = prefetch(context.store, lambda: context.identity, "identity")
 
         def wait() -> None:

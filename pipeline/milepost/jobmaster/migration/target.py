@@ -44,7 +44,7 @@ def check_place(context: JobContext, name: str, contents: TableContents, target:
     _refuse(name, target, [one.message for one in problems], _EMPTY_PLACE)
     new = context.sink(name, target)
     owner = new.owner()
-    if owner is not None and new.is_anothers(context.identity):
+    if owner is not None and new.belongs_to_other(context.identity):
         raise InvalidRequest(
             f"sink {name}: {new.store.config.url} is reserved for sink {owner.sink} of job {owner.job}. Nothing was "
             "changed.",

@@ -30,7 +30,7 @@ def prefetch_own_tables(context: JobContext) -> OwnTables:
     identity = prefetch(context.store, lambda: context.identity, "identity")
 
     def find(name: str) -> tuple[Sink, ...]:
-        return tuple(sink for sink in staging_tables(context, name) if not sink.is_anothers(identity()))
+        return tuple(sink for sink in staging_tables(context, name) if not sink.belongs_to_other(identity()))
 
     names = [spec.name for spec in context.spec.sinks]
     begun = {name: prefetch(context.store, partial(find, name), "own-tables") for name in names}

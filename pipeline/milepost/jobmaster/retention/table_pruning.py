@@ -126,7 +126,7 @@ def prune_tables(context: JobContext, session_id: SessionId, timeout_ms: int) ->
             orphan_marks[table.name].add(needs.position.number)
             _unregister_if_empty(context, state, table, needs)
         elif needs.unknown is None and table.name not in failed_sinks:
-            table.sink.forget_marks(below=needs.marks[0].number, kept=orphan_marks[table.name])
+            table.sink.delete_marks(below=needs.marks[0].number, kept=orphan_marks[table.name])
     return deleted
 
 

@@ -169,7 +169,7 @@ class Epochs:
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> SinkNotification:
         """Publish one sink's part of a completed checkpoint, after any older checkpoint that it has not confirmed."""
         context = self._context
-        wait_for_table = self._leadership.commits.look_ahead(sink)  # read-only, so it may run while the head is read
+        wait_for_table = self._leadership.commits.prefetch_table(sink)  # read-only, so it may run alongside the head
         state = context.head().state
         target = self._leadership.completed(state, checkpoint_id)
         metadata = context.metadata(target)

@@ -280,7 +280,7 @@ def tables_to_take(context: JobContext, state: ManifestState | None, saved: Save
             continue
         if owner.identity == identity:
             is_own = owner.job == saved.document.job and state is not None and state.head() is not None
-            if not is_own and table.shown is not None and sink.was_taken_over(identity, table.shown):
+            if not is_own and table.shown is not None and sink.is_taken_over(identity, table.shown):
                 takes.append(spec.name)  # by a try that died
             continue
         if owner.job != saved.document.job:

@@ -85,7 +85,7 @@ def _table(
         key = table_file_key(name, number, file)
         sources[key] = (sink.store, ObjectHandle(file.key, file.size, file.sha256))
         files.append(renamed(file, key))
-    return SavedTable(sink.mode.value, sink.key, contents.schema, tuple(files), sink.shown_as(contents))
+    return SavedTable(sink.mode.value, sink.key, contents.schema, tuple(files), sink.table_view(contents))
 
 
 def require_free(root: ObjectStore) -> None:

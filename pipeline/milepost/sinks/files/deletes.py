@@ -30,33 +30,33 @@ def table_columns(rows: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in rows if field.name != DELETED_COLUMN])
 
 
-def columns_with_deletes(columns: pa.Schema) -> pa.Schema:
+def schema_with_deletes(columns: pa.Schema) -> pa.Schema:
     """Return the columns of rows that may be deletes, of a table with these."""
     return columns.append(_MARK)
 
 
-def stageable(rows: pa.Table) -> pa.Table:
+def to_change_rows(rows: pa.Table) -> pa.Table:
     """Return rows as a file of changes has them: where they may be deletes each column may be null."""
     if DELETED_COLUMN not in rows.column_names:
         return rows
-    schema = columns_with_deletes(table_columns(rows.schema))
+    schema = schema_with_deletes(table_columns(rows.schema))
     return pa.table([rows.column(name) for name in schema.names], schema=schema)
 
 
-def alike(tables: Iterable[pa.Table]) -> list[pa.Table]:
+def align_deletes(tables: Iterable[pa.Table]) -> list[pa.Table]:
     """Return tables of the same columns, all with the mark when one of them has it."""
     found = list(tables)
     if not any(DELETED_COLUMN in table.column_names for table in found):
         return found
-    return [marked(table) for table in found]
+    return [with_delete_column(table) for table in found]
 
 
-def has_rows(rows: pa.Table) -> bool:
+def has_live_rows(rows: pa.Table) -> bool:
     """Return whether rows may be others than deletes."""
     return DELETED_COLUMN not in rows.column_names or not pc.all(rows.column(DELETED_COLUMN)).as_py()
 
 
-def rows_that_stay(rows: pa.Table) -> pa.Table:
+def without_deletes(rows: pa.Table) -> pa.Table:
     """Return the rows that are no deletes, without their mark."""
     if DELETED_COLUMN not in rows.column_names:
         return rows
@@ -75,16 +75,16 @@ def changelog_rows(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
     ops = pa.repeat(pa.scalar(op, pa.string()), rows.num_rows)
     if DELETED_COLUMN in rows.column_names:
         ops = pc.if_else(rows.column(DELETED_COLUMN), pa.scalar("delete", pa.string()), ops)
-        rows = stageable(rows).drop_columns([DELETED_COLUMN])
+        rows = to_change_rows(rows).drop_columns([DELETED_COLUMN])
     return as_changes(rows, ops, checkpoint_id)
 
 
 def latest_rows(tables: Iterable[pa.Table], key: tuple[str, ...]) -> pa.Table:
     """Return what a table shows whose files, in commit order, have these rows: the latest of each key that has one."""
-    return rows_that_stay(latest_per_key(pa.concat_tables(alike(tables)), key))
+    return without_deletes(latest_per_key(pa.concat_tables(align_deletes(tables)), key))
 
 
-def marked(table: pa.Table) -> pa.Table:
+def with_delete_column(table: pa.Table) -> pa.Table:
     """Return rows with the mark of deletes, which none of them is where they have none."""
     if DELETED_COLUMN in table.column_names:
         return table

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from milepost.spill.ordered_rows import joined_tables
 
 
-def encoded(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
+def encode_parquet(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
     """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes.
 
     Only what has more than that goes through a file: Python's files are written under the interpreter's lock, which the

@@ -18,9 +18,9 @@ from milepost.jobspec.values.times.any_year import scalar_text
 from milepost.sinks.files.partition_values import has_partition_type, partition_text
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.records.committables import PartitionValues, StagedFile
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 
-MOST_VALUES = 1000
+MAX_PARTITIONS = 1000
 """Of one epoch and subtask: each is a file at least."""
 
 
@@ -71,11 +71,11 @@ class PartitionFiles:
     def __init__(self, sink: str, files: TableFiles, by: PartitionBy) -> None:
         self._sink, self._files, self._by = sink, files, by
 
-    def stage(self, tables: Iterable[pa.Table], place: StagingPlace) -> tuple[StagedFile, ...]:
+    def stage(self, tables: Iterable[pa.Table], context: StagingContext) -> tuple[StagedFile, ...]:
         """Write the rows durably, in their order within each partition.
 
         Args:
-            place: where so many bytes of rows wait, of the partition with the most of them a file is written, and
+            context: where so many bytes of rows wait, of the partition with the most of them a file is written, and
                 another one later.
         Raises: InvalidRequest: too many values, or one that the format cannot tell from null.
         """
@@ -84,7 +84,7 @@ class PartitionFiles:
 
         def write(values: PartitionValues) -> None:
             rows, waiting[values] = waiting[values], []
-            file = self._files.stage(rows, place, f"{place.subtask}-{len(written)}")
+            file = self._files.stage(rows, context, f"{context.subtask}-{len(written)}")
             if file is not None:
                 written.append(replace(file, partition=values))
 
@@ -95,7 +95,7 @@ class PartitionFiles:
                 self._check_values(values, known=waiting)
                 waiting.setdefault(values, []).append(part)
                 held += part.nbytes
-            while held > place.held_bytes:
+            while held > context.held_bytes:
                 sizes = {values: sum(part.nbytes for part in parts) for values, parts in waiting.items()}
                 largest = max(sizes, key=sizes.__getitem__)
                 write(largest)
@@ -125,10 +125,10 @@ class PartitionFiles:
         if values in known:
             return
         columns = ", ".join(self._by.columns)
-        if len(known) >= MOST_VALUES:
+        if len(known) >= MAX_PARTITIONS:
             raise InvalidRequest(
-                f"sink {self._sink}: an epoch has rows of more than {MOST_VALUES} values of `partition_by` ({columns}) "
-                "in one subtask, and each would be a file. Nothing was published.",
+                f"sink {self._sink}: an epoch has rows of more than {MAX_PARTITIONS} values of `partition_by` "
+                f"({columns}) in one subtask, and each would be a file. Nothing was published.",
                 hint="partition by a column of fewer values, such as a date; or let epochs read less "
                 "(limits_per_epoch)",
                 sink=self._sink,

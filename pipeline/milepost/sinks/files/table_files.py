@@ -15,13 +15,19 @@ import pyarrow.parquet as pq
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.files.deletes import alike, columns_with_deletes, latest_rows, marked, rows_that_stay
-from milepost.sinks.files.file_encoding import encoded
+from milepost.sinks.files.deletes import (
+    align_deletes,
+    latest_rows,
+    schema_with_deletes,
+    with_delete_column,
+    without_deletes,
+)
+from milepost.sinks.files.file_encoding import encode_parquet
 from milepost.sinks.files.file_statistics import statistics_of
 from milepost.sinks.files.partition_values import with_partition
 from milepost.sinks.files.table_schema import conform, sorted_latest
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.spill.ordered_rows import ordered_rows
 from milepost.spill.scratch_reading import reading_scratch
@@ -83,22 +89,22 @@ class TableFiles:
     def store(self) -> ObjectStore:
         return self._store
 
-    def stage(self, tables: Iterable[pa.Table], place: StagingPlace, label: str) -> StagedFile | None:
+    def stage(self, tables: Iterable[pa.Table], context: StagingContext, label: str) -> StagedFile | None:
         """Write one file durably, named by its content; None without rows.
 
         Args:
-            tables: of one schema; so many are encoded together that they have about `place.held_bytes`. What is
+            tables: of one schema; so many are encoded together that they have about `context.held_bytes`. What is
                 encoded beyond that waits in a file without a name in the machine's temporary folder.
             label: what its name begins with.
         Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
         """
         who, now_true = f"sink {self._sink}: ", "Nothing was published."
         with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
-            rows, body = encoded(tables, place.held_bytes)
+            rows, body = encode_parquet(tables, context.held_bytes)
         if not rows:
             return None
         sha256 = hashlib.sha256(body).hexdigest()
-        key = f"{staged_prefix(place.checkpoint_id, place.token)}{label}-{sha256}.parquet"
+        key = f"{staged_prefix(context.checkpoint_id, context.token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
         said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
         return StagedFile(key, rows, len(body), sha256, said)
@@ -139,7 +145,7 @@ class TableFiles:
             return reading.shown.empty_table()
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
             tables = list(pool.map(lambda file: self.fetch(file, reading), files))
-        return pa.concat_tables(alike(tables))
+        return pa.concat_tables(align_deletes(tables))
 
     def all_pieces(self, files: Sequence[StagedFile], reading: Reading) -> Iterator[pa.Table]:
         """Yield what `rows` returns, piece by piece; small files are read ahead. Raises: as `rows`."""
@@ -156,14 +162,14 @@ class TableFiles:
 
         Piece by piece; most wait on the disk. Raises: as `rows`.
         """
-        pieces = map(marked, self.all_pieces(files, replace(reading, deletes=True)))
+        pieces = map(with_delete_column, self.all_pieces(files, replace(reading, deletes=True)))
         if not key:
-            yield latest_rows([columns_with_deletes(reading.shown).empty_table(), *pieces], key)
+            yield latest_rows([schema_with_deletes(reading.shown).empty_table(), *pieces], key)
             return
         for rows in ordered_rows(pieces, key, partial(sorted_latest, key=key)):
-            yield rows_that_stay(rows)
+            yield without_deletes(rows)
 
-    def identified(self, file: StagedFile) -> StagedFile:
+    def with_digest(self, file: StagedFile) -> StagedFile:
         """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
 
         Raises: StateCorrupt: missing, or of another size. CommitConflict: somebody is writing it.
@@ -222,7 +228,7 @@ class TableFiles:
         with self._checked(file):
             names = None if reading.columns is None else list(reading.columns)
             if reading.deletes and DELETED_COLUMN in parquet.schema_arrow.names:
-                schema = columns_with_deletes(schema)
+                schema = schema_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
             rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
             rows = with_partition(_with_instants(parquet, rows), file.partition, schema)

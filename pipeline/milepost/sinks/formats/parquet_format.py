@@ -22,7 +22,7 @@ from milepost.codec.records import decode, encode
 from milepost.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner, reserved_for
+from milepost.sinks.records.reservation import TableOwner, read_reservation
 from milepost.sinks.records.table_keys import OWN
 from milepost.sinks.table_format import ForeignCommit, TableMove
 from milepost.storage.latest_version import latest_version
@@ -88,9 +88,9 @@ class ParquetFormat:
 
     keeps_statistics = False
     is_database = False
-    keeps_looks = True
+    caches_reads = True
     log_prefix = HEADS
-    names_owner = False
+    stores_owner = False
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -102,7 +102,7 @@ class ParquetFormat:
         asked_s = time.monotonic()
         newest = latest_version(self._store, HEADS, head_key, head_version)
         if newest is None:
-            reserved = reserved_for(self._store)
+            reserved = read_reservation(self._store)
             return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)
         version, known = head_version(newest.key), _seen.get(self._store)
         if known is not None and (known.head.version, known.etag) == (version, newest.etag):
@@ -151,7 +151,7 @@ class OpenParquetTable:
     def check(self, schema: pa.Schema | None) -> None:
         """Nothing: it holds whatever Parquet does."""
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
@@ -165,10 +165,10 @@ class OpenParquetTable:
         """Nothing: its rows are those of its files."""
         return None
 
-    def live(self) -> Mapping[str, int] | None:
+    def live_files(self) -> Mapping[str, int] | None:
         return None
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
         return ()
 
     def history(self) -> tuple[ForeignCommit, ...]:

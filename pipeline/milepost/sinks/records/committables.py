@@ -58,7 +58,7 @@ class StagedFile:
         statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
         groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
         rows_of: of a file that comes in the place of others: the sum of what tells their rows (`small_files.py`; of the
-            latest rows `shown_rows.py`), 64 hexadecimal digits; None: it tells its rows by itself.
+            latest rows `content_digests.py`), 64 hexadecimal digits; None: it tells its rows by itself.
         partition: of a file of a partitioned table; () in others.
     """
 

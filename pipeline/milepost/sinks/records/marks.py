@@ -1,15 +1,21 @@
-"""A mark says which contents a table carries, and by which transition of the manifest (I14).
+"""Marks: which contents a table carries, and which transition of the manifest put them there (I14).
 
-No format keeps that for us: Delta's transactions of an application are one number whose history expires, Iceberg's
-summaries go with their snapshots. So it is a record of ours, in the job's storage and alike for all formats::
+No table format can store this. A Delta application transaction is one number whose history expires, and Iceberg's
+summaries are deleted with their snapshots. So a mark is a record in the job's storage, the same for all formats::
 
     sinks/<sink>/marks/<20 digits of the number>.json
 
-It is created only if absent, before the format's commit, which carries the number and the write id alone. The number
-is the manifest version of the transition that made a checkpoint the table's target: its completion, or a switch of the
-live timeline. It rises over all timelines, so of two moves the later decision wins in either order, and a commit that
-comes late finds a number above its own. Whoever tries the same transition again finds the record and takes over its
-write id. A record without a commit is harmless.
+It is created only if absent, before the format's commit, which carries just the number and the write id. The number is
+the manifest version of the transition that made the contents the table's target: the completion of a checkpoint, or a
+switch of the live timeline. It increases across all timelines, so the later decision wins in whatever order two moves
+arrive::
+
+    version 97 completes checkpoint 42, version 98 rolls back to checkpoint 40
+    97 then 98     the table shows 42, then 40 (mark 98, previous 97)
+    98 then 97     the table shows 40; the late move finds number 98 > 97 and changes nothing
+
+A retry of the same transition finds the record and uses its write id, so it recognises the commit of the first attempt.
+A record without a commit is harmless.
 """
 
 from __future__ import annotations
@@ -32,15 +38,15 @@ _WRITE_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a table carries once a transition of the manifest has reached it.
+    """The contents of a table after a transition of the manifest.
 
     Attributes:
-        number: manifest version of that transition.
-        previous: number that the table carried when this record was made; 0: none.
-        write_id: of the format's commit, 32 hexadecimal digits.
+        number: manifest version of the transition.
+        previous: number that the table carried when this record was created; 0 for none.
+        write_id: identifies the format's commit, 32 hexadecimal digits.
         table_id: the table's own identity.
-        timeline: the live one since that transition.
-        contents: what the table consists of, of checkpoint 0 its columns alone; None: it never had any.
+        timeline: the live timeline after the transition.
+        contents: for checkpoint 0 the columns only; None if the table never had contents.
     """
 
     stored_format: ClassVar[str] = "milepost.table-mark/1"
@@ -65,12 +71,12 @@ class Mark:
 
 
 def _decision(mark: Mark) -> tuple[object, ...]:
-    """Return what one transition decides, whoever carries it out."""
+    """Return the part of a mark that every attempt at the same transition must share."""
     return mark.table_id, mark.timeline, identity_of(mark.contents)
 
 
-_known: WeakKeyDictionary[ObjectStore, dict[str, Mark]] = WeakKeyDictionary()
-"""By store and sink: the mark that was last read or written. It counts for a table that carries its write id."""
+_cache: WeakKeyDictionary[ObjectStore, dict[str, Mark]] = WeakKeyDictionary()
+"""The mark last read or written, by store and sink. It is used only for a table that carries its write id."""
 
 
 class MarkRecords:
@@ -84,16 +90,16 @@ class MarkRecords:
         self._store = store
         self._sink = sink
 
-    def carried(self, number: int, write_id: str | None, table_id: str) -> Mark | None:
-        """Return the mark that a table carries by these; None: it is none of this job's. Raises StateCorrupt."""
-        known = _known.get(self._store, {}).get(self._sink)
-        mark = known if known is not None and known.number == number else None
+    def matching(self, number: int, write_id: str | None, table_id: str) -> Mark | None:
+        """Return the mark that a table with these values carries; None if it is not this job's. Raises StateCorrupt."""
+        cached = _cache.get(self._store, {}).get(self._sink)
+        mark = cached if cached is not None and cached.number == number else None
         if mark is None or (mark.write_id, mark.table_id) != (write_id, table_id):
             mark = self.at(number)
         return mark if mark is not None and (mark.write_id, mark.table_id) == (write_id, table_id) else None
 
     def at(self, number: int) -> Mark | None:
-        """Return the mark of a number; None: there is no such record. Raises StateCorrupt."""
+        """Return the mark with this number; None if there is no record. Raises StateCorrupt."""
         key = mark_key(self._sink, number)
         try:
             body = self._store.get(key)
@@ -104,48 +110,47 @@ class MarkRecords:
             raise StateCorrupt(f"{key}: says that it is mark {mark.number}", key=key)
         for handle in () if mark.contents is None else mark.contents.records:
             require_own_key(handle.key)
-        return self._keep(mark)
+        return self._remember(mark)
 
-    def _keep(self, mark: Mark) -> Mark:
-        _known.setdefault(self._store, {})[self._sink] = mark
+    def _remember(self, mark: Mark) -> Mark:
+        _cache.setdefault(self._store, {})[self._sink] = mark
         return mark
 
-    def of(self, contents: TableContents) -> Iterator[Mark]:
-        """Return the marks that give the table these contents, newest first. Raises StateCorrupt."""
+    def with_contents(self, contents: TableContents) -> Iterator[Mark]:
+        """Yield the marks with these contents, newest first. Raises StateCorrupt."""
         for number in reversed(self.numbers()):
             mark = self.at(number)
             if mark is not None and identity_of(mark.contents) == identity_of(contents):
                 yield mark
 
     def record(self, mark: Mark) -> Mark:
-        """Create the record, or find the one of an earlier try, whose write id counts. Returns what is there.
+        """Create the record and return it; if an earlier attempt created one, return that, with its write id.
 
         Raises:
-            StateCorrupt: the same transition was to give the table another content. CommitOutcomeUnknown,
-            StoreUnavailable: nothing was moved; call again.
+            StateCorrupt: the stored record has other contents. CommitOutcomeUnknown, StoreUnavailable: nothing was
+            moved; call again.
         """
         key = mark_key(self._sink, mark.number)
         try:
             self._store.create(key, encode(mark))
-            return self._keep(mark)
+            return self._remember(mark)
         except (CommitConflict, CommitOutcomeUnknown):
-            there = self.at(mark.number)
-            if there is None:
+            stored = self.at(mark.number)
+            if stored is None:
                 raise
-        if _decision(there) != _decision(mark):
+        if _decision(stored) != _decision(mark):
             raise StateCorrupt(
                 f"sink {self._sink}: {key} gives the table another content than checkpoint {mark.checkpoint_id} of "
                 f"timeline {mark.timeline} has. Nothing was moved.",
                 key=key,
                 sink=self._sink,
             )
-        return there
+        return stored
 
     def numbers(self) -> list[int]:
         """Return the numbers of all records, ascending."""
         prefix = marks_prefix(self._sink)
         return sorted(int(stat.key[len(prefix) : -len(".json")]) for stat in self._store.list(prefix))
 
-    def forget(self, numbers: list[int]) -> None:
-        """Delete the records of numbers that the table is beyond."""
+    def delete(self, numbers: list[int]) -> None:
         self._store.delete([mark_key(self._sink, number) for number in numbers])

@@ -1,10 +1,12 @@
-"""The reservation says whose a table is, before anything is staged for it: one object, created only if absent.
+"""The reservation of a table's location: one object, created only if absent before anything is staged.
 
-Without it two jobs with one new path would both pass `prepare`, and one would fail after its checkpoint was complete;
-and as both count checkpoints and tokens from 1, what one of them discards could be what the other staged. A reservation
-is never deleted: a crash between it and the first commit finds its own again. Nor is it written over: a job that takes
-the table over writes its successor, `_milepost/owners/<20 digits of 10^19 - n>.json`, of which the newest counts. It is
-written after the commit of the format that changed the table's owner (`table_takeover.py`), so by one job alone.
+Without it two jobs with the same new path would both pass `prepare`, and one would fail after its checkpoint was
+complete. Both also count checkpoints and tokens from 1, so one job could discard what the other staged.
+
+A reservation is never deleted: after a crash before the first commit, the job finds its own. It is never overwritten
+either. A job that takes the table over writes a successor, `_milepost/owners/<20 digits of 10^19 - n>.json`, of which
+the newest counts. The successor follows the commit that changes the table's owner (`table_takeover.py`), so only one
+job writes it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ SUCCESSORS = f"{OWN}owners/"
 _TOP = 10**19
 _SUCCESSOR = re.compile(rf"{SUCCESSORS}(\d{{20}})\.json")
 _EARLIER_HEADS = "_heads/"
-"""Where an earlier Milepost had its tables' commits: a path that has some is refused by name."""
+"""Prefix of the commits of an earlier version of Milepost. A path that has some is refused by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class TableOwner:
     """A job's sink.
 
     Attributes:
-        job, sink: their names, for people.
-        identity: of the job: write id of its first manifest version, so that a job made anew, or one of the same name
-            in another storage, is another.
+        job, sink: names, for people.
+        identity: of the job: write id of its first manifest version. A recreated job, or a job of the same name in
+            another storage, has another identity.
     """
 
     job: str
@@ -52,11 +54,11 @@ class TableOwner:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Whose a table is, and how its rows are meant: a path has one for ever.
+    """Owner, format, mode and key of the table at a path. They are permanent.
 
     Attributes:
         table_format, mode: as in the spec. key: key columns of an upsert table; () for others.
-        table_id: a random identity: a table that was deleted and made anew has another.
+        table_id: a random identity. A table that is deleted and recreated gets another.
     """
 
     stored_format: ClassVar[str] = "milepost.table-owner/2"
@@ -68,44 +70,44 @@ class Reservation:
     table_id: str
 
 
-def reservation(owner: TableOwner, form: str, mode: str, key: tuple[str, ...]) -> Reservation:
-    """Return a new one, with an identity of its own."""
-    return Reservation(owner, form, mode, key, uuid4().hex)
+def new_reservation(owner: TableOwner, table_format: str, mode: str, key: tuple[str, ...]) -> Reservation:
+    """Return a reservation with a new table identity."""
+    return Reservation(owner, table_format, mode, key, uuid4().hex)
 
 
-def reserved_for(store: ObjectStore) -> Reservation | None:
-    """Return whose the table at the store's root is; None when nobody said so. Raises StateCorrupt."""
+def read_reservation(store: ObjectStore) -> Reservation | None:
+    """Return the reservation at the store's root; None if there is none. Raises StateCorrupt."""
     return _newest(store)[0]
 
 
-def is_same(one: TableOwner | None, owner: TableOwner) -> bool:
-    """Return whether two are one; names of jobs are for people."""
+def is_same_owner(one: TableOwner | None, owner: TableOwner) -> bool:
+    """Return whether two owners are the same. Names of jobs are for people, and not compared."""
     return one is not None and (one.identity, one.sink) == (owner.identity, owner.sink)
 
 
-def named(owner: TableOwner) -> str:
-    """Return the owner in words."""
+def describe_owner(owner: TableOwner) -> str:
+    """Return the owner as text."""
     return f"sink {owner.sink} of job {owner.job}"
 
 
-def succeed(store: ObjectStore, owner: TableOwner) -> None:
-    """Say that the table at the store's root is this owner's from now on. Precondition: the table itself says so.
+def write_successor(store: ObjectStore, owner: TableOwner) -> None:
+    """Write the successor that names this owner. Precondition: the table's properties name this owner.
 
-    Raises: CommitConflict: another one did so just now. CommitOutcomeUnknown, StoreUnavailable: call again.
+    Raises: CommitConflict: another job wrote one concurrently. CommitOutcomeUnknown, StoreUnavailable: call again.
     """
     newest, number = _newest(store)
-    if newest is None or is_same(newest.owner, owner):
-        return  # without any, the owner's own is created as that of a new table
+    if newest is None or is_same_owner(newest.owner, owner):
+        return  # without a reservation, the owner creates one as for a new table
     key = f"{SUCCESSORS}{_TOP - number - 1:020d}.json"
     try:
         store.create(key, encode(replace(newest, owner=owner)))
     except (CommitConflict, CommitOutcomeUnknown):
-        if not is_same(getattr(reserved_for(store), "owner", None), owner):
+        if not is_same_owner(getattr(read_reservation(store), "owner", None), owner):
             raise
 
 
 def _newest(store: ObjectStore) -> tuple[Reservation | None, int]:
-    """Return the reservation that counts, and how many took the table over before and with it."""
+    """Return the newest reservation, and the number of takeovers up to it."""
     first = prefetch(store, lambda: _first(store), "reservation")
     for stat in store.list(SUCCESSORS, limit=1):
         match = _SUCCESSOR.fullmatch(stat.key)
@@ -122,69 +124,69 @@ def _first(store: ObjectStore) -> Reservation | None:
         return None
 
 
-def reserve(store: ObjectStore, wanted: Reservation, before_create: Callable[[], None] = lambda: None) -> None:
-    """Make the table at the store's root this owner's, or find that it is.
+def reserve(store: ObjectStore, requested: Reservation, before_create: Callable[[], None] = lambda: None) -> None:
+    """Reserve the store's root for an owner, unless it has the reservation already.
 
     Args:
-        before_create: is called where nobody has reserved it; what it raises leaves it so.
+        before_create: called if there is no reservation yet; may raise.
     Raises:
-        InvalidRequest: it is another's, or its rows are meant otherwise. StateCorrupt: what is there is no reservation.
-        CommitOutcomeUnknown, StoreUnavailable: nobody knows; call again.
+        InvalidRequest: it is reserved for another owner, or with another format, mode or key.
+        StateCorrupt: the reservation cannot be read. CommitOutcomeUnknown, StoreUnavailable: call again.
     """
-    there = reserved_for(store)
-    if there is None:
+    stored = read_reservation(store)
+    if stored is None:
         before_create()
-        there = _created(store, wanted)
-    _refuse_others(store, there, wanted)
+        stored = _create(store, requested)
+    _refuse_mismatch(store, stored, requested)
 
 
-def check_reservable(store: ObjectStore, wanted: Reservation, check_place: Callable[[], None]) -> None:
-    """Raises InvalidRequest, StateCorrupt where `reserve` would now. Changes nothing.
+def check_reservable(store: ObjectStore, requested: Reservation, check_location: Callable[[], None]) -> None:
+    """Raise InvalidRequest or StateCorrupt if `reserve` would. Changes nothing.
 
     Args:
-        check_place: is called where nobody has reserved it.
+        check_location: called if there is no reservation yet.
     """
-    if (there := reserved_for(store)) is not None:
-        _refuse_others(store, there, wanted)
+    if (stored := read_reservation(store)) is not None:
+        _refuse_mismatch(store, stored, requested)
     else:
-        check_place()
+        check_location()
 
 
-def _refuse_others(store: ObjectStore, there: Reservation, wanted: Reservation) -> None:
-    owner, found = wanted.owner, there.owner
-    if found != owner:
-        namesake = f"another job {found.job}, of another storage or an earlier life"
-        job = namesake if found.job == owner.job else f"job {found.job}"
-        whose = f"sink {found.sink} of " + ("this job" if found.identity == owner.identity else job)
+def _refuse_mismatch(store: ObjectStore, stored: Reservation, requested: Reservation) -> None:
+    owner, holder = requested.owner, stored.owner
+    if holder != owner:
+        namesake = f"another job {holder.job}, of another storage or an earlier life"
+        job = namesake if holder.job == owner.job else f"job {holder.job}"
+        whose = f"sink {holder.sink} of " + ("this job" if holder.identity == owner.identity else job)
         raise InvalidRequest(
             f"sink {owner.sink}: its path {store.config.url} is reserved for {whose}. Nothing was published.",
             hint=f"give the sink another path; or, if nothing was published there and {whose} is gone, delete "
             f"{RESERVATION} at that path",
             sink=owner.sink,
         )
-    if there != replace(wanted, table_id=there.table_id):
+    if stored != replace(requested, table_id=stored.table_id):
         raise InvalidRequest(
-            f"sink {owner.sink}: the table at {store.config.url} was made with {_meant(there)}, the spec says "
-            f"{_meant(wanted)}. Nothing was changed.",
+            f"sink {owner.sink}: the table at {store.config.url} was made with {_describe(stored)}, the spec says "
+            f"{_describe(requested)}. Nothing was changed.",
             hint=f"give the sink a new path, or undo the change; or, if nothing was published there, delete "
             f"{RESERVATION} at that path",
             sink=owner.sink,
         )
 
 
-def _meant(one: Reservation) -> str:
-    return f"format {one.table_format}, mode {one.mode} and key {list(one.key)}"
+def _describe(reservation: Reservation) -> str:
+    return f"format {reservation.table_format}, mode {reservation.mode} and key {list(reservation.key)}"
 
 
-def _created(store: ObjectStore, wanted: Reservation) -> Reservation:
-    """Return whose the table is after a try to make it this owner's; an answer that was lost is read back."""
+def _create(store: ObjectStore, requested: Reservation) -> Reservation:
+    """Try to create the reservation, and return the stored one. A lost answer is read back."""
     for head in store.list(_EARLIER_HEADS, limit=1):
         decode(Reservation, store.get(head.key), head.key, key=head.key)
     try:
-        store.create(RESERVATION, encode(wanted))
-        return wanted
+        store.create(RESERVATION, encode(requested))
+        return requested
     except (CommitConflict, CommitOutcomeUnknown):
-        there = reserved_for(store)
-        if there is None:
+        stored = read_reservation(store)
+        if stored is None:
             raise
-        return there
+        return stored

@@ -1,1 +1,1 @@
-"""Staging: what subtasks write for a table before the commit point, by rows, by buckets, by joining."""
+"""What subtasks write for a table before the commit point: rows, buckets and compacted files."""

@@ -1,19 +1,19 @@
-"""A table of the latest rows in files of changes is compacted by the epoch's subtasks, before the commit point.
+"""Compact an upsert table that is merged on read, before an epoch's commit point.
 
-Our own format and the files that a table in Postgres shows are merged while they are read: an epoch adds files of
-changes, and the last row of a key counts. Below them lie buckets, each of which has every key of some key groups::
+This applies to Milepost's own format and to the files behind a Postgres table. An epoch adds change files, and the last
+row of a key counts. Below the changes are buckets, each with every key of a range of key groups::
 
     buckets  a 0..63, b 64..127     changes  c d e ... in commit order
 
-Once there are `COMPACT_FILES` files of changes, an epoch does what pays:
+Once there are `COMPACT_FILES` change files, an epoch compacts in the cheaper way:
 
-* they have 1/`SHARE` of the rows of the buckets, or more: the subtasks that own the key groups write those buckets
-  again of which a change has keys, without deletes, and all the changes go;
-* they have fewer: neighbours among them are joined (`small_files.py`), and no bucket is touched.
+* If the changes have at least 1/`SHARE` of the buckets' rows, the subtasks that own the key groups rewrite each bucket
+  with changed keys, without deletes, and all change files are removed.
+* Otherwise adjacent change files are joined (`small_files.py`), and no bucket is rewritten.
 
-So a row is written again at most `SHARE` + 1 times per changed row, and a few times more while changes are joined,
-however large the table is; and deletes go at the latest when they are as many. The epoch's own changes are staged as
-ever, and lie above.
+For example, buckets of 1,000,000 rows and 64 change files of 1,000 rows: the changes (64,000 rows) are joined. After
+they reach 250,000 rows, the buckets are rewritten. So a row is rewritten at most `SHARE` + 1 times per changed row, and
+a few times more by joins, however large the table is. The epoch's own changes are staged as usual, on top.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ import pyarrow as pa
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import StagingSink
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.storage.concurrency.background import prefetch
 
 COMPACT_FILES = 64
-"""A table with at least so many files of changes is compacted by the next epoch."""
+"""Number of change files from which the next epoch compacts the table."""
 
 SHARE = 4
-"""Of the rows of the buckets: with a quarter of them in changes the buckets are written again."""
+"""The buckets are rewritten once the changes have a 1/SHARE of the buckets' rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What a table consists of, which one epoch writes as buckets.
+    """The files that one epoch rewrites as buckets.
 
     Attributes:
-        files: in commit order. schema: columns of the table.
+        files: all files of the table, in commit order. schema: columns of the table.
     """
 
     files: tuple[StagedFile, ...]
@@ -52,11 +52,11 @@ class CompactionPlan:
 
 
 MaintenancePlan = JoinPlan | CompactionPlan
-"""What an epoch's subtasks make of the files that a table has; of a compaction each knows its key groups by itself."""
+"""What an epoch's subtasks do to the existing files. A subtask's share of a compaction follows from its key groups."""
 
 
 def plan_compaction(files: Sequence[StagedFile], schema: pa.Schema) -> MaintenancePlan | None:
-    """Return what an epoch does to the files that a table has; None: they are few.
+    """Return what an epoch does to the existing files; None if there are few change files.
 
     Args:
         files: in commit order. schema: columns of the table.
@@ -64,8 +64,8 @@ def plan_compaction(files: Sequence[StagedFile], schema: pa.Schema) -> Maintenan
     changes = [file for file in files if file.groups is None]
     if len(changes) < COMPACT_FILES:
         return None
-    buckets_rows = sum(file.rows for file in files if file.groups is not None)
-    if sum(file.rows for file in changes) * SHARE >= buckets_rows:
+    bucket_rows = sum(file.rows for file in files if file.groups is not None)
+    if sum(file.rows for file in changes) * SHARE >= bucket_rows:
         return CompactionPlan(tuple(files), schema)
     runs = plan_joins(files)
     return JoinPlan(runs, schema) if runs else None
@@ -74,8 +74,10 @@ def plan_compaction(files: Sequence[StagedFile], schema: pa.Schema) -> Maintenan
 def compacted_buckets(
     sink: str, key: tuple[str, ...], store: ObjectStore, plan: CompactionPlan, owned: OwnedKeys
 ) -> BucketStaging:
-    """Return what writes a subtask's buckets of a table. No row of the epoch is in them, so each subtask may take those
-    keys that have its key groups by the table's own key, whichever key routes the rows.
+    """Return the staging of one subtask's share of a compaction.
+
+    The buckets contain no rows of the epoch. So the key groups may be computed from the table's own key, whichever key
+    routes the epoch's rows.
 
     Args:
         store: rooted at the table. owned: keys of the subtask.
@@ -85,18 +87,18 @@ def compacted_buckets(
 
 
 class CompactionStaging:
-    """Stages as another does, and beside it the buckets that a subtask makes of the table as it was before.
+    """Stages the epoch's rows, and concurrently compacts the table as it was before the epoch.
 
     Args:
-        staging: stages the epoch's rows. buckets: of the table, without any rows of the epoch.
+        staging: stages the epoch's rows. buckets: stages the compacted buckets, without rows of the epoch.
     """
 
     def __init__(self, staging: StagingSink, buckets: BucketStaging, store: ObjectStore) -> None:
         self._staging, self._buckets, self._store = staging, buckets, store
 
-    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
-        half = place.half()
-        compacted = prefetch(self._store, lambda: self._buckets.stage_pieces((), half), "compaction")
+    def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
+        half = context.with_half_budget()
+        compaction = prefetch(self._store, lambda: self._buckets.stage_pieces((), half), "compaction")
         staged = self._staging.stage_pieces(pieces, half)
-        made = compacted()
-        return replace(staged, buckets=made.buckets, replaced=made.replaced)
+        compacted = compaction()
+        return replace(staged, buckets=compacted.buckets, replaced=compacted.replaced)

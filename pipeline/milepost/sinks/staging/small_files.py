@@ -1,17 +1,19 @@
-"""Small files of a table are joined, a few at a time, so that readers open few and no row is written often.
+"""Join a table's small files a few at a time, so that readers open few files and rows are rewritten rarely.
 
-An epoch adds some files, however few rows it has. Files that lie side by side in a partition are joined when together
-they have `GROWTH` times the rows of the largest one: a joined row lies in a file so many times as large, so it is
-written again at most as often as the logarithm of a full file. With a growth of 4, and epochs of one file of one row:
+Every epoch adds files, however few rows it has. Adjacent files of a partition are joined once their total is `GROWTH`
+times the rows of the largest one. Each join moves a row to a file that is `GROWTH` times as large, so the number of
+times that a row is rewritten is logarithmic in the rows of a full file. With a growth of 4, and epochs of one file
+with one row:
 
     1 1 1 1            -> 4
     4 1 1 1 1          -> 4 4
-    4 4 4 4            -> 16          at most 3 of each size are left
+    4 4 4 4            -> 16          at most 3 of each size remain
 
-Files of half the wanted size stay as they are; what lies between two of them grows no more, and is joined at once.
+A file of half the target size is never joined again. Small files between two such files can grow no more, so they are
+joined without waiting.
 
-Files of changes to a table of the latest rows (`compaction.py`) are joined so, too: their joined file has the last row
-of each key.
+Change files of an upsert table (`compaction.py`) are joined in the same way. Their joined file has the last row of each
+key.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from milepost.sinks.records.committables import JoinedFile, PartitionValues, Sta
 from milepost.sinks.records.table_keys import staged_by
 
 GROWTH = 8
-WANTED_BYTES = 64 << 20
-"""Of a joined file; a subtask joins about so much in one epoch."""
+TARGET_BYTES = 64 << 20
+"""Target size of a joined file, and about what a subtask joins in one epoch."""
 
-MOST_FILES = 4096
-"""So many small files at most are joined by one epoch; the next one goes on."""
+MAX_JOINED_FILES = 4096
+"""Number of small files that one epoch joins at most. The next epoch continues."""
 
 _MODULUS = 1 << 256
 
 Run = tuple[StagedFile, ...]
-"""Files that are to be joined, in the table's order."""
+"""Adjacent files to join, in the table's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +47,21 @@ class JoinPlan:
     """The small files that one epoch joins.
 
     Attributes:
-        runs: those with the fewest rows first. schema: columns of the table.
+        runs: fewest rows first. schema: columns of the table.
     """
 
     runs: tuple[Run, ...]
     schema: pa.Schema
 
     def share(self, subtask: int, subtasks: int) -> JoinPlan:
-        """Return what one subtask joins: its part of the runs, as far as its bytes go."""
+        """Return the share of one subtask: every n-th run, up to `TARGET_BYTES` in total."""
         own = self.runs[subtask::subtasks]
         sizes = accumulate(sum(file.size for file in run) for run in own)
-        return replace(self, runs=tuple(run for run, size in zip(own, sizes, strict=True) if size <= WANTED_BYTES))
+        return replace(self, runs=tuple(run for run, size in zip(own, sizes, strict=True) if size <= TARGET_BYTES))
 
 
 def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
-    """Return which files of a table an epoch joins; none is named twice.
+    """Return the files that an epoch joins, each at most once.
 
     Args:
         files: of the table, in commit order.
@@ -68,70 +70,74 @@ def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
         chain.from_iterable(map(_runs, by_partition(files).values())), key=lambda run: sum(file.rows for file in run)
     )
     counts = accumulate(len(run) for run in runs)
-    return tuple(run for run, count in zip(runs, counts, strict=True) if count <= MOST_FILES)
+    return tuple(run for run, count in zip(runs, counts, strict=True) if count <= MAX_JOINED_FILES)
 
 
-def still_there(joined: Sequence[JoinedFile], known: Iterable[StagedFile], *, latest: bool) -> tuple[JoinedFile, ...]:
-    """Return what subtasks joined, but for what an engine has put together meanwhile.
+def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, latest: bool) -> tuple[JoinedFile, ...]:
+    """Return the joined files whose inputs are all still in the table. An engine may have compacted some meanwhile.
 
     Args:
-        known: files of the table as it is. latest: of each key the last row stays, not every row.
-    Raises: ProtocolViolation: a joined file has not the rows of those that it joins.
+        current: files of the table now. latest: a joined file has the last row of each key, not every row.
+    Raises: ProtocolViolation: the row count of a joined file does not match its inputs.
     """
-    rows = {file.key: file.rows for file in known}
-    found = tuple(one for one in joined if rows.keys() >= set(one.of))
-    for one in found:
-        expected = sum(rows[key] for key in one.of)
-        if one.file.rows > expected or (one.file.rows < expected and not latest):
+    rows = {file.key: file.rows for file in current}
+    valid = tuple(join for join in joined if rows.keys() >= set(join.of))
+    for join in valid:
+        expected = sum(rows[key] for key in join.of)
+        if join.file.rows > expected or (join.file.rows < expected and not latest):
             raise ProtocolViolation(
-                f"{one.file.key} has {one.file.rows} rows, the files that it joins {expected}. Nothing was published."
+                f"{join.file.key} has {join.file.rows} rows, the files that it joins {expected}. Nothing was published."
             )
-    return found
+    return valid
 
 
 def rows_identity(files: Iterable[StagedFile]) -> str | None:
-    """Return what tells the rows of some files together, however they are cut; None: of one it is not known.
+    """Return an identity of the rows of some files that does not depend on how they are divided into files.
 
-    It is the sum of the digests under which the rows were first written, so a joined file has that of its parts.
+    It is the sum, modulo 2^256, of the digests under which the rows were first written. So a joined file has the sum of
+    its inputs, as does a file joined from joined files. None if a digest is unknown.
     """
     digests = [_digest(file) for file in files]
     return None if None in digests else f"{sum(filter(None, digests)) % _MODULUS:064x}"
 
 
 def same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> frozenset[str]:
-    """Return the keys of those files of a move that hold the same rows before and after.
+    """Return the keys of files of a move that hold the same rows before and after.
 
         removed a b c d, added j (joins a b c), k   ->  a b c j
-        removed j, added a b                        ->  none: c is gone
+        removed j, added a b                        ->  none: the rows of c are gone
 
     Args:
         removed, added: each in commit order.
     """
-    gone, come = by_partition(removed), by_partition(added)
-    return frozenset[str]().union(*(_same_rows(gone[values], come[values]) for values in gone.keys() & come.keys()))
+    before, after = by_partition(removed), by_partition(added)
+    common = before.keys() & after.keys()
+    return frozenset[str]().union(*(_same_rows(before[values], after[values]) for values in common))
 
 
 def by_partition(files: Iterable[StagedFile]) -> dict[PartitionValues, list[StagedFile]]:
-    """Return the files of each partition, in their order; of an unpartitioned table all under ()."""
-    found: dict[PartitionValues, list[StagedFile]] = {}
+    """Return the files of each partition, in their order; those of an unpartitioned table under ()."""
+    partitions: dict[PartitionValues, list[StagedFile]] = {}
     for file in files:
-        found.setdefault(file.partition, []).append(file)
-    return found
+        partitions.setdefault(file.partition, []).append(file)
+    return partitions
 
 
 def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> set[str]:
-    same, waiting = set[str](), list[str]()
+    # Walk both sides at once, like a merge. Whenever the row counts and the digest sums of the consumed files balance,
+    # the consumed files hold the same rows: a(1) b(2) c(1) on one side, j(4) on the other.
+    same, pending = set[str](), list[str]()
     before, after = iter(removed), iter(added)
-    rows = digests = 0  # removed ones less added ones
+    rows = digests = 0  # removed minus added
     while (file := next(before if rows <= 0 else after, None)) is not None:
         digest, sign = _digest(file), 1 if rows <= 0 else -1
         if digest is None:
             break
         rows, digests = rows + sign * file.rows, (digests + sign * digest) % _MODULUS
-        waiting.append(file.key)
+        pending.append(file.key)
         if rows == digests == 0:
-            same.update(waiting)
-            waiting = []
+            same.update(pending)
+            pending = []
     return same
 
 
@@ -145,21 +151,27 @@ def _runs(files: Sequence[StagedFile]) -> Iterator[Run]:
     grows = bool(files) and _is_small(files[-1])
     for number, segment in enumerate(segments, 1):
         last = grows and number == len(segments)
-        for run in _growing(segment) if last else [tuple(segment)]:
-            yield from _cut(run)
+        for run in _growth_runs(segment) if last else [tuple(segment)]:
+            yield from _cut_run(run)
 
 
 def _is_small(file: StagedFile) -> bool:
-    """Return whether a file may be joined: one of ours, as it was staged, and not half full; no bucket."""
+    """Return whether a file may be joined: staged by the job, not a bucket, and below half the target size."""
     is_ours = staged_by(file.key) is not None and bool(file.sha256)
-    return is_ours and file.groups is None and file.size * 2 < WANTED_BYTES
+    return is_ours and file.groups is None and file.size * 2 < TARGET_BYTES
 
 
-def _growing(files: Sequence[StagedFile]) -> Iterator[Run]:
-    """Yield runs that are worth joining, each as long as its largest file allows; of nested ones the inner one."""
+def _growth_runs(files: Sequence[StagedFile]) -> Iterator[Run]:
+    """Yield the runs worth joining, shortest first. A longer run that overlaps one of them is dropped.
+
+    With a growth of 4 and files of these rows::
+
+        5 1 1 1 1 9     ->  1 1 1 1       the largest is 1, the total is 4
+        5 1 1 1 9       ->  none          3 < 4 * 1, 8 < 4 * 5, and 17 < 4 * 9
+    """
     ends = (0, *accumulate(file.rows for file in files))
     taken: list[range] = []
-    for run in sorted(_windows([file.rows for file in files]), key=len):
+    for run in sorted(_dominated_ranges([file.rows for file in files]), key=len):
         largest = max(files[at].rows for at in run)
         if ends[run.stop] - ends[run.start] < GROWTH * largest or len(run) < 2:
             continue
@@ -168,22 +180,25 @@ def _growing(files: Sequence[StagedFile]) -> Iterator[Run]:
             yield tuple(files[run.start : run.stop])
 
 
-def _windows(rows: Sequence[int]) -> set[range]:
-    """Return for each place the longest stretch around it of which it is the largest."""
-    left, right, waiting = [0] * len(rows), [len(rows)] * len(rows), list[int]()
+def _dominated_ranges(rows: Sequence[int]) -> set[range]:
+    """Return for each index the longest range around it in which no value is larger.
+
+    A monotonic stack finds all of them in linear time: [5, 1, 1, 9] -> 0..3, 1..3, 0..4 (half-open).
+    """
+    left, right, stack = [0] * len(rows), [len(rows)] * len(rows), list[int]()
     for at, count in enumerate(rows):
-        while waiting and rows[waiting[-1]] < count:
-            right[waiting.pop()] = at
-        left[at] = left[waiting[-1]] if waiting and rows[waiting[-1]] == count else (waiting[-1] + 1 if waiting else 0)
-        waiting.append(at)
+        while stack and rows[stack[-1]] < count:
+            right[stack.pop()] = at
+        left[at] = left[stack[-1]] if stack and rows[stack[-1]] == count else (stack[-1] + 1 if stack else 0)
+        stack.append(at)
     return {range(*ends) for ends in zip(left, right, strict=True)}
 
 
-def _cut(run: Run) -> Iterator[Run]:
-    """Yield the parts of a run that have about as many bytes as a file is to have; of a single file nothing.
+def _cut_run(run: Run) -> Iterator[Run]:
+    """Yield the parts of a run of about the target size; single files are left out.
 
-    None has more files than an epoch joins: what a backfill leaves may be many thousands that are alike.
+    No part has more than `MAX_JOINED_FILES` files. A backfill may leave many thousands of equal size.
     """
-    for start in range(0, len(run), MOST_FILES):
-        parts = cut_by_bytes(run[start : start + MOST_FILES], WANTED_BYTES)
+    for start in range(0, len(run), MAX_JOINED_FILES):
+        parts = cut_by_bytes(run[start : start + MAX_JOINED_FILES], TARGET_BYTES)
         yield from (part for part in parts if len(part) > 1)

@@ -1,4 +1,4 @@
-"""Rows are staged as files of a table, which nobody sees before a commit names them; the gate reads them back."""
+"""Stage rows as table files, invisible until a commit names them, and read them back for the gate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from milepost.errors import ProtocolViolation
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files.deletes import changelog_rows, rows_that_stay, stageable, table_columns
+from milepost.sinks.files.deletes import changelog_rows, table_columns, to_change_rows, without_deletes
 from milepost.sinks.files.partitions import PartitionBy, PartitionFiles
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.files.table_schema import changes_schema, rows_to_stage
@@ -20,17 +20,18 @@ from milepost.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import check_staged_key
 
 
 class TableStaging:
-    """What tasks stage for one table, and what an epoch makes of it.
+    """Stages the rows of one table, and collects what was staged.
 
     Args:
-        key: key columns of an upsert table, () of one that has one row; () for others. store: rooted at the table.
-        op: what each row is to a changelog. statistics: whether a staged file says those of its columns.
-        partition: by what the table is partitioned; None: by nothing.
+        key: key columns of an upsert table, () for an upsert table of a single row; () for other modes.
+        store: rooted at the table.
+        op: operation of each row in a changelog. statistics: whether staged files carry column statistics.
+        partition: the table's partitioning; None if it has none.
     """
 
     def __init__(
@@ -51,18 +52,16 @@ class TableStaging:
         self._partition = partition
         self._files = TableFiles(name, store, statistics=statistics)
 
-    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
-        """Write one file durably, named by its content; of an upsert table's key its last row. Of a partitioned table
-        a file for each partition."""
+    def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
+        """Write one file durably, named by its content, or one per partition. An upsert keeps the last row per key."""
         rows = rows_to_stage(self.name, pieces, self.key, upsert=self.mode is SinkMode.UPSERT)
         if self.mode is SinkMode.CHANGELOG:
-            rows = (changelog_rows(one, self._op, place.checkpoint_id) for one in rows)
-        rows = map(stageable, rows)
+            rows = (changelog_rows(table, self._op, context.checkpoint_id) for table in rows)
+        rows = map(to_change_rows, rows)
         if self._partition is not None:
-            parted = PartitionFiles(self.name, self._files, self._partition)
-            files = parted.stage(rows, place)
+            files = PartitionFiles(self.name, self._files, self._partition).stage(rows, context)
             return StagedRows(sum(file.rows for file in files), files)
-        file = self._files.stage(rows, place, str(place.subtask))
+        file = self._files.stage(rows, context, str(context.subtask))
         return StagedRows() if file is None else StagedRows(file.rows, (file,))
 
     def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
@@ -71,11 +70,11 @@ class TableStaging:
         return Committable(self.name, encode_schema(columns), tuple(staged))
 
     def staged_table(self, committable: Committable) -> pa.Table:
-        """Return the rows this epoch would publish, checksums verified; no deletes. Raises StateCorrupt."""
-        return rows_that_stay(self._staged_changes(committable))
+        """Return the rows that the epoch would publish, without deletes. Verifies checksums. Raises StateCorrupt."""
+        return without_deletes(self._staged_changes(committable))
 
     def _staged_changes(self, committable: Committable) -> pa.Table:
-        """Return the same with deletes."""
+        """Return the rows that the epoch would publish, with deletes."""
         self.check_committable(committable)
         reading = Reading(decode_schema(committable.schema), verify=True, deletes=True)
         return self._files.rows(committable.files, reading)

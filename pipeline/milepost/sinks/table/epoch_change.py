@@ -1,4 +1,4 @@
-"""An epoch changes the contents of a table by what its subtasks staged, after what others made of it meanwhile."""
+"""Compute an epoch's change to a table's contents, on top of foreign rewrites."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from milepost.errors import CommitConflict
 from milepost.sinks.records.committables import Committable, JoinedFile, StagedFile
+from milepost.sinks.records.content_digests import with_replacement_digests
 from milepost.sinks.records.contents import ContentsChange
-from milepost.sinks.records.shown_rows import in_place_of
 
 
 def epoch_change(
@@ -15,26 +15,27 @@ def epoch_change(
     committable: Committable,
     rewritten: ContentsChange,
     joined: tuple[JoinedFile, ...] = (),
-    known: Sequence[StagedFile] = (),
+    current: Sequence[StagedFile] = (),
     *,
     by_buckets: bool,
 ) -> ContentsChange:
-    """Return what an epoch does to the contents of a sink's table, after what others rewrote.
+    """Return an epoch's change to the contents of a sink's table, including foreign rewrites.
 
     Args:
-        joined: of what its subtasks joined, what still can be. known: files of the table as it is.
-        by_buckets: whether the table is files of key groups alone.
-    Raises: CommitConflict: they rewrote what the epoch's subtasks had read.
+        rewritten: the foreign rewrites since the newest move.
+        joined: the joined files whose inputs are all live still. current: the table's files now.
+        by_buckets: whether the table consists of buckets only.
+    Raises: CommitConflict: a foreign rewrite replaced files that the epoch's subtasks had read.
     """
     if committable.whole:
         return ContentsChange(committable.buckets or committable.files, whole=True)
     added = committable.files
     if committable.replaced or committable.buckets:
-        # Elsewhere they are made of what was there before the epoch, whose changes lie above.
-        added = committable.buckets if by_buckets else (*_compacted(committable, known), *committable.files)
+        # In other formats the buckets hold the rows from before the epoch, so the epoch's changes are layered on top.
+        added = committable.buckets if by_buckets else (*_compacted(committable, current), *committable.files)
     change = ContentsChange(added, committable.replaced, joined=joined)
-    gone, foreign = set(change.removed), {file.key for file in rewritten.added}
-    if by_buckets and (foreign - gone or gone.intersection(rewritten.removed)):
+    replaced, foreign = set(change.removed), {file.key for file in rewritten.added}
+    if by_buckets and (foreign - replaced or replaced.intersection(rewritten.removed)):
         raise CommitConflict(
             f"sink {sink}: another writer put files of its table together while the epoch ran. Nothing was published.",
             hint="run the epoch again",
@@ -43,6 +44,6 @@ def epoch_change(
     return change.after(rewritten)
 
 
-def _compacted(committable: Committable, known: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
-    wanted = {*committable.replaced}
-    return in_place_of(committable.buckets, [file for file in known if file.key in wanted])
+def _compacted(committable: Committable, current: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+    replaced = {*committable.replaced}
+    return with_replacement_digests(committable.buckets, [file for file in current if file.key in replaced])

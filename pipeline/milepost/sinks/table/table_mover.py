@@ -1,11 +1,18 @@
-"""A table moves by the difference between two contents, in one commit that carries a number (I14, DESIGN 7).
+"""Move a table to given contents by one numbered commit of the difference (I14, DESIGN 7).
 
-Commit, catching up, a switch to a fork and a rollback are the same act. Order: the mark's record -> the format's
-commit, on the handle that was read -> confirmation in the manifest. Any error of a commit is an unknown outcome until
-the table is opened again: the write id of the record says whether it landed, whoever sent it.
+An epoch's commit, catching up, a switch to a fork and a rollback are the same operation.
 
-Files that others appended are left alone, also when going back. A rewrite of ours that says that it keeps the rows
-(a compaction by the engine) counts as our content; any other change of our rows is refused, and the sink waits.
+    table shows files a b c, target contents a c d     ->  one commit: -b +d, number 97
+    number 97 again, after a crash                     ->  nothing: the table carries 97 already
+    number 95, of a writer that was paused             ->  refused: Superseded
+
+Order of writes: the mark's record -> the format's commit, on the handle that was read -> confirmation in the manifest.
+Any error of a commit is an unknown outcome until the table is opened again. Then the write id in the record decides
+whether the commit landed, whichever process sent it.
+
+Files that another writer appended are left alone, also by a rollback. A foreign rewrite that declares that it keeps
+the rows (a compaction by an engine) counts as the job's content. Any other foreign change of the job's rows is refused,
+and the sink waits.
 """
 
 from __future__ import annotations
@@ -35,16 +42,16 @@ from milepost.sinks.files.table_schema import widened_schema
 from milepost.sinks.records.committables import StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.sinks.records.marks import Mark, MarkRecords
-from milepost.sinks.records.reservation import reserved_for
+from milepost.sinks.records.reservation import read_reservation
 from milepost.sinks.staging.small_files import same_rows
-from milepost.sinks.table.others_changes import changes_of_others
-from milepost.sinks.table.table_history import files_of_ours
+from milepost.sinks.table.foreign_commits import follow_foreign_commits
+from milepost.sinks.table.own_files import find_own_files
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.storage.concurrency.background import prefetch
 
-LOST_RACES = 10
-"""How often a move decides again after another writer changed the table."""
+MAX_LOST_RACES = 10
+"""Number of attempts of a move when other writers keep changing the table."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,20 +77,20 @@ class TableMover:
         self._format, self._marks, self._records, self._ownership = form, marks, records, ownership
         self._files = TableFiles(sink, store)
 
-    def look(self) -> tuple[OpenTable | None, TablePosition]:
-        """Return the table as it is now, and where it stands."""
+    def read_table(self) -> tuple[OpenTable | None, TablePosition]:
+        """Return the table as it is now, and its position."""
         table = self._format.open()
         return table, self._position(table)
 
-    def look_ahead(self) -> None:
-        """Look at a table of a format that keeps what it saw, for the `move` that follows."""
-        if self._format.keeps_looks:
+    def prefetch_table(self) -> None:
+        """Read the table for the `move` that follows, if the format caches what it reads."""
+        if self._format.caches_reads:
             with suppress(CheckpointError):
-                self.look()
+                self.read_table()
 
     def probe(self) -> str:
-        """Say what the table is, asked now. Raises what keeps an epoch from writing it."""
-        table, position = self.look()
+        """Return a description of the table as of now. Raises what would keep an epoch from writing it."""
+        table, position = self.read_table()
         if table is None:
             shown = "there is none yet; the first epoch makes it"
         else:
@@ -91,10 +98,13 @@ class TableMover:
             shown = f"it shows {position}"
         return "; ".join(filter(None, (shown, self._format.probe())))
 
-    def created(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
-        """Make an empty table, and return it; one that another made first counts as well. Raises InvalidRequest."""
-        self._make(schema)
-        table, position = self.look()
+    def create_table(self, schema: pa.Schema) -> tuple[OpenTable, TablePosition]:
+        """Create an empty table, and open it. A table that another writer creates first is opened instead.
+
+        Raises: InvalidRequest: the location is no longer reserved.
+        """
+        self._create(schema)
+        table, position = self.read_table()
         if table is None:
             raise InvalidRequest(
                 f"sink {self._sink}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
@@ -104,12 +114,12 @@ class TableMover:
         return table, position
 
     def check_position(self, position: TablePosition, base: TableContents | None) -> None:
-        """Refuse a table that is not where this lineage left it: its commit could never follow (I14)."""
-        left = 0 if base is None else base.checkpoint_id
-        if position.is_known and position.checkpoint_id == left:
+        """Refuse a table that does not show the checkpoint that the epoch continues (I14)."""
+        expected = 0 if base is None else base.checkpoint_id
+        if position.is_known and position.checkpoint_id == expected:
             return
         raise InvalidRequest(
-            f"sink {self._sink}: its table shows {position}, this job left it at checkpoint {left}. Nothing was "
+            f"sink {self._sink}: its table shows {position}, this job left it at checkpoint {expected}. Nothing was "
             "published.",
             hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
             f" the job's state is to count: milepost realign {self._job} {self._sink}",
@@ -117,7 +127,7 @@ class TableMover:
         )
 
     def check_columns(self, contents: TableContents | None) -> None:
-        """Refuse contents of which a column has another type than in the table. Raises InvalidRequest."""
+        """Refuse contents with a column of another type than the table's. Raises InvalidRequest."""
         table = None if contents is None else self._format.open()
         if contents is not None and table is not None and table.schema is not None:
             widened_schema(self._sink, table.schema, decode_schema(contents.schema))
@@ -125,33 +135,33 @@ class TableMover:
     def move(self, target: TableTarget, before_commit: Callable[[], None]) -> bool:
         """Move the table; see `MovingSink.move`."""
         write_id = uuid4().hex
-        for attempt in range(LOST_RACES):
-            seen = None if attempt else self._seen_before(target)
-            if seen is None:  # it may have to be made, or settled, before its commit
+        for attempt in range(MAX_LOST_RACES):
+            cached = None if attempt else self._cached_read(target)
+            if cached is None:  # the table may have to be created or claimed before its commit
                 before_commit()
-            table, position = seen or self.look()
+            table, position = cached or self.read_table()
             if table is not None:
-                self._ownership.refuse_others(table)
+                self._ownership.refuse_foreign_owner(table)
             if position.number >= target.number and not _overrules(target, position):
-                return self._is_passed(position, target)
+                return self._check_already_moved(position, target)
             if table is None:
                 if target.contents is None:
-                    return False  # nobody ever prepared a commit to it
-                made_anew = target.contents.table_id is not None and not target.realigns
-                if made_anew or not self._make(decode_schema(target.contents.schema)):
-                    raise self._waits("there is no table any more")
+                    return False  # no commit to this table was ever prepared
+                was_dropped = target.contents.table_id is not None and not target.realigns
+                if was_dropped or not self._create(decode_schema(target.contents.schema)):
+                    raise self._blocked("there is no table any more")
                 continue
             self._check_target(table, position, target)
-            planned = None if target.contents is None or target.realigns else target.contents.table_id
+            expected_id = None if target.contents is None or target.realigns else target.contents.table_id
             if table.owner is None:
                 before_commit()
-                if not self._ownership.settle(table, planned):
+                if not self._ownership.ensure_owned(table, expected_id):
                     continue
             if table.schema is not None and target.contents is not None:
                 wider = widened_schema(self._sink, table.schema, decode_schema(target.contents.schema))
                 if len(wider) > len(table.schema):
                     before_commit()
-                    with suppress(CommitConflict):  # maybe by this very commit, whose answer was lost: look again
+                    with suppress(CommitConflict):  # possibly caused by this very commit, so open the table again
                         table.widen(wider)
                     continue
             contents = target.contents or (position.contents.emptied() if position.contents is not None else None)
@@ -160,43 +170,47 @@ class TableMover:
             if self._commit(table, position, mark, target, before_commit):
                 return True
         raise CommitOutcomeUnknown(
-            f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {LOST_RACES} times. "
+            f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {MAX_LOST_RACES} times. "
             "Nothing of it is visible. Try again.",
             sink=self._sink,
             checkpoint_id=target.checkpoint_id,
         )
 
-    def files_now(self, table: OpenTable, position: TablePosition, *, realigns: bool = False) -> dict[str, StagedFile]:
-        """Return our files of the table as it is: those of its mark, and of rewrites that kept their rows, by key.
+    def current_files(
+        self, table: OpenTable, position: TablePosition, *, realigns: bool = False
+    ) -> dict[str, StagedFile]:
+        """Return the job's live files: those of the mark, or foreign rewrites that kept their rows, by key.
 
         Args:
-            realigns: also what others made of our files when they changed our rows, or brought back of those that we
-                had taken out: it gives way to the job's state.
-        Raises: InvalidRequest: others took rows of ours out, mixed theirs in, or brought rows of ours back.
+            realigns: include files with foreign changes of the job's rows, and resurrected files. The move of a
+                realignment replaces them by the job's state.
+        Raises: InvalidRequest: a foreign commit removed rows of the job, mixed foreign rows in, or resurrected rows.
         """
-        made = changes_of_others(self._records.files(position.contents), table.foreign())
-        if made.fault is not None and (made.is_mixed or not realigns):
-            raise self._waits(made.fault, is_mixed=made.is_mixed)
-        ours, back = made.files, made.back
-        live = table.live()
-        gone = [] if live is None else sorted(ours.keys() - live.keys())
-        if gone and not realigns:
-            raise self._waits(f"{len(gone)} of its files are not live any more, {gone[0]} among them")
-        if back and not realigns:
-            raise self._waits(f"{len(back)} files that it had taken out are live again, {min(back)} among them")
-        return {key: file for key, file in {**ours, **back}.items() if key not in gone}
+        changes = follow_foreign_commits(self._records.files(position.contents), table.foreign_commits())
+        if changes.fault is not None and (changes.is_mixed or not realigns):
+            raise self._blocked(changes.fault, is_mixed=changes.is_mixed)
+        own, resurrected = changes.files, changes.resurrected
+        live = table.live_files()
+        missing = [] if live is None else sorted(own.keys() - live.keys())
+        if missing and not realigns:
+            raise self._blocked(f"{len(missing)} of its files are not live any more, {missing[0]} among them")
+        if resurrected and not realigns:
+            raise self._blocked(
+                f"{len(resurrected)} files that it had taken out are live again, {min(resurrected)} among them"
+            )
+        return {key: file for key, file in {**own, **resurrected}.items() if key not in missing}
 
     def rewritten(self, table: OpenTable, position: TablePosition, recorded: Sequence[StagedFile]) -> ContentsChange:
-        """Return what engines made of our files without changing rows. Raises InvalidRequest: they changed some."""
-        now = self.files_now(table, position)
+        """Return the foreign rewrites of the job's files. Raises InvalidRequest: a foreign commit changed rows."""
+        now = self.current_files(table, position)
         before = {file.key for file in recorded}
         return ContentsChange(
             tuple(file for key, file in now.items() if key not in before),
             tuple(file.key for file in recorded if file.key not in now),
         )
 
-    def _seen_before(self, target: TableTarget) -> tuple[OpenTable, TablePosition] | None:
-        """Return the table as it was seen a moment ago, if a commit comes next, which compares."""
+    def _cached_read(self, target: TableTarget) -> tuple[OpenTable, TablePosition] | None:
+        """Return the cached read of the table if a commit follows, which compares the version in any case."""
         table = self._format.recent()
         if table is None or not table.number:
             return None
@@ -207,25 +221,31 @@ class TableMover:
     def _position(self, table: OpenTable | None) -> TablePosition:
         if table is None or not table.number:
             return TablePosition(0, None)
-        mark = self._marks.carried(table.number, table.write_id, table.table_id)
+        mark = self._marks.matching(table.number, table.write_id, table.table_id)
         return TablePosition(table.number, mark, table.readers_version)
 
-    def _make(self, schema: pa.Schema) -> bool:
-        """Make an empty table for whom its place is reserved; False: it is reserved for nobody."""
-        reserved = reserved_for(self._store)
+    def _create(self, schema: pa.Schema) -> bool:
+        """Create an empty table for the owner of the reservation. False: the location is not reserved."""
+        reserved = read_reservation(self._store)
         if reserved is None:
             return False
         self._format.create(reserved.owner, schema)
         return True
 
-    def _is_passed(self, position: TablePosition, target: TableTarget) -> bool:
-        """Return False when the target, or a mark that came after it, is there. Raises Superseded, InvalidRequest."""
+    def _check_already_moved(self, position: TablePosition, target: TableTarget) -> bool:
+        """Return False if the table carries the target's mark, or a later mark that followed it.
+
+        The marks form a chain by `previous`. A table at mark 9 (previous 7, whose previous is 4) has had target 7, and
+        supersedes target 8: the decision of 9 was made without it.
+
+        Raises: Superseded, InvalidRequest, StateCorrupt.
+        """
         if not position.is_known:
-            raise self._waits(f"it carries mark {position.number}, which is not of this job")
-        at = position.mark
-        while at is not None and at.number > target.number:
-            at = self._marks.at(at.previous) if at.previous >= target.number else None
-        if at is None:
+            raise self._blocked(f"it carries mark {position.number}, which is not of this job")
+        mark = position.mark
+        while mark is not None and mark.number > target.number:
+            mark = self._marks.at(mark.previous) if mark.previous >= target.number else None
+        if mark is None:
             raise Superseded(
                 f"sink {self._sink}: checkpoint {target.checkpoint_id} of timeline {target.timeline} is superseded: "
                 f"the table shows {position}. Nothing was moved. Do not retry: the later decision counts.",
@@ -233,9 +253,9 @@ class TableMover:
                 checkpoint_id=target.checkpoint_id,
                 head=position.checkpoint_id,
             )
-        if identity_of(at.contents) != identity_of(target.contents):
+        if identity_of(mark.contents) != identity_of(target.contents):
             raise StateCorrupt(
-                f"sink {self._sink}: the table's mark {at.number} has another content than checkpoint "
+                f"sink {self._sink}: the table's mark {mark.number} has another content than checkpoint "
                 f"{target.checkpoint_id}. Nothing was changed.",
                 sink=self._sink,
             )
@@ -243,11 +263,11 @@ class TableMover:
 
     def _check_target(self, table: OpenTable, position: TablePosition, target: TableTarget) -> None:
         if not position.is_known and not target.realigns:
-            raise self._waits(f"it carries mark {position.number}, which is not of this job")
-        planned = target.contents.table_id if target.contents is not None else None
-        made_anew = planned is not None and planned != table.table_id and not position.number
-        if made_anew and not target.realigns:
-            raise self._waits("it was dropped and made anew")
+            raise self._blocked(f"it carries mark {position.number}, which is not of this job")
+        expected_id = target.contents.table_id if target.contents is not None else None
+        was_recreated = expected_id is not None and expected_id != table.table_id and not position.number
+        if was_recreated and not target.realigns:
+            raise self._blocked("it was dropped and made anew")
         if target.follows is not None and position.checkpoint_id != target.follows:
             raise Superseded(
                 f"sink {self._sink}: checkpoint {target.checkpoint_id} of timeline {target.timeline} refused: it "
@@ -267,11 +287,11 @@ class TableMover:
         target: TableTarget,
         before_commit: Callable[[], None],
     ) -> bool:
-        """Commit on this handle. True: it landed. False: somebody else's commit came before; decide again.
+        """Commit on this handle. True: the commit landed. False: a foreign commit came first; decide again.
 
-        The mark is recorded, and the files that are added are looked for, before the format's commit.
+        The mark's record is written, and the added files are checked, before the format's commit.
         """
-        move = prefetch(self._store, lambda: self._planned(table, position, mark, target), "table-move")
+        move = prefetch(self._store, lambda: self._plan_move(table, position, mark, target), "table-move")
         recorded = self._marks.record(mark)
         before_commit()
         try:
@@ -286,7 +306,7 @@ class TableMover:
                 _LOG.info("sink %s: the commit of mark %s had landed: %s", self._sink, mark.number, error.message)
                 return True
             if now is not None and (now.version != table.version or isinstance(error, CommitConflict)):
-                return False  # a commit on that handle can never land any more
+                return False  # a commit on that handle can no longer land
             raise CommitOutcomeUnknown(
                 f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "
                 f"({error}). Its files are kept. Try again: a commit that landed is recognised.",
@@ -294,18 +314,19 @@ class TableMover:
                 checkpoint_id=mark.checkpoint_id,
             ) from error
 
-    def _planned(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> TableMove:
-        """Return what a commit changes; the files that it adds are there."""
+    def _plan_move(self, table: OpenTable, position: TablePosition, mark: Mark, target: TableTarget) -> TableMove:
+        """Return the changes of a commit. Raises StateCorrupt: a file to add is missing."""
         if position.is_known and not target.realigns:
-            with suppress(StateCorrupt):  # it is met again by who needs it
-                self._records.read_all(one for one in (position.contents, mark.contents) if one is not None)
-        now, is_trusted = self._ours_now(table, position, target.realigns)
+            with suppress(StateCorrupt):  # the caller that needs the record meets the error again
+                tables = (position.contents, mark.contents)
+                self._records.read_all(contents for contents in tables if contents is not None)
+        now, is_trusted = self._own_files(table, position, target.realigns)
         then = self._records.files(mark.contents)
-        listed = table.live()
+        listed = table.live_files()
         live = now if listed is None else listed
-        wanted = {file.key for file in then}
+        target_keys = {file.key for file in then}
         added = tuple(file for file in then if file.key not in live)
-        removed = tuple(file for key, file in now.items() if key not in wanted)
+        removed = tuple(file for key, file in now.items() if key not in target_keys)
         self._files.check(added)
         schema = table.schema or (decode_schema(mark.contents.schema) if mark.contents is not None else pa.schema([]))
         before = tuple(now.values()) if is_trusted else None
@@ -323,22 +344,22 @@ class TableMover:
             after=then,
         )
 
-    def _ours_now(
+    def _own_files(
         self, table: OpenTable, position: TablePosition, realigns: bool
     ) -> tuple[Mapping[str, StagedFile], bool]:
-        """Return our files of the table as it is, and whether those are what it shows, as far as is known.
+        """Return the job's live files, and whether they are known to be exactly what the table shows.
 
-        Records are collected with their checkpoint, also where the table still shows that: its sink was out of the spec
-        while the job went back, or an older state of the table was restored. Then whatever of ours is live counts; by
-        itself only where nobody else has changed the table since.
+        Records are deleted with their checkpoint, even if the table still shows it: the sink was out of the spec
+        during a rollback, or an older state of the table was restored. Then all live files of the job count. Without
+        a realignment that requires that no foreign commit followed.
         """
         if position.is_known:
             try:
-                return self.files_now(table, position, realigns=realigns), not realigns
+                return self.current_files(table, position, realigns=realigns), not realigns
             except StateCorrupt:
-                if not realigns and table.foreign():
+                if not realigns and table.foreign_commits():
                     raise
-        ours, unknown = files_of_ours(table)
+        own, unknown = find_own_files(table)
         if unknown:
             raise InvalidRequest(
                 f"sink {self._sink}: its table at {self._store.config.url} has {len(unknown)} files of others, "
@@ -348,9 +369,9 @@ class TableMover:
                 "begin a new table",
                 sink=self._sink,
             )
-        return ours, False
+        return own, False
 
-    def _waits(self, why: str, *, is_mixed: bool = False) -> InvalidRequest:
+    def _blocked(self, why: str, *, is_mixed: bool = False) -> InvalidRequest:
         hint = f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}"
         if is_mixed:
             hint = (
@@ -366,8 +387,8 @@ class TableMover:
 
 
 def _overrules(target: TableTarget, position: TablePosition) -> bool:
-    """Return whether a target counts although the table carries a greater number: a person has decided so.
+    """Return whether a realignment moves the table although the table carries a greater number.
 
-    The number is of a later state of the job, whose storage was restored to an older one, or of a copy of the job.
+    The greater number stems from a copy of the job, or from the time before the job's storage was restored.
     """
     return target.realigns and not position.is_known

@@ -1,4 +1,4 @@
-"""Objects below a table's root, each with what it is to the table."""
+"""List the objects below a table's root, with the role of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def table_objects(store: ObjectStore, log_prefix: str) -> tuple[TableObject, ...
     """Return all objects of a table.
 
     Args:
-        store: rooted at the table. log_prefix: below it lies the format's log.
+        store: rooted at the table. log_prefix: prefix of the format's log.
     """
     return tuple(
         TableObject(

@@ -1,8 +1,9 @@
-"""Whose a table is, by its own properties: one that nobody owns becomes the job's, if the spec says so (TABLES 1.9).
+"""Table ownership, stored in table properties. An unowned table is adopted if the spec allows it (TABLES 1.9).
 
-Order: the table is looked at -> its place is reserved, which of two jobs only one gets (`reservation.py`) -> one commit
-of the format makes the table the owner's, and its properties what retained checkpoints need, compare-and-set. Whoever
-stops between finds the reservation its own again, and the table still nobody's; all of it lies before a commit point.
+Order of writes: read the table -> reserve its location, which only one of two jobs gets (`reservation.py`) -> one
+compare-and-set commit of the format sets the owner, and the properties that retained checkpoints need. A job that
+crashes between the last two finds its own reservation and a table that is still unowned. All of this precedes the
+commit point.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from uuid import uuid4
 
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.records.reservation import Reservation, TableOwner, is_same, named, reserved_for
+from milepost.sinks.records.reservation import Reservation, TableOwner, describe_owner, is_same_owner, read_reservation
 from milepost.sinks.table_format import OpenTable, TableFormat
 
 _LOG = logging.getLogger(__name__)
 
 
 class TableOwnership:
-    """What one sink may do to the owner of its table.
+    """Checks and sets the owner of one sink's table.
 
     Args:
-        store: rooted at the table. owner: the sink, asked for when it has a job.
-        adopts: a table that nobody owns becomes the sink's, and its rows stay.
-        only_empty: such a table must have no rows: the sink's rows have a key, and theirs may have it too.
+        store: rooted at the table. owner: returns the sink as an owner; called once the job has an identity.
+        adopts: adopt an unowned table, and leave its rows in place.
+        only_empty: adopt only an empty table, because existing rows could share keys with the sink's rows.
     """
 
     def __init__(
@@ -42,64 +43,66 @@ class TableOwnership:
         self._adopts, self._only_empty = adopts, only_empty
 
     def reservation(self) -> Reservation | None:
-        """Return the reservation of the table's location: its owner, mode and key; None: it is not reserved."""
-        return reserved_for(self._store)
+        """Return the reservation of the table's location; None if it is not reserved."""
+        return read_reservation(self._store)
 
     def reserved_owner(self) -> TableOwner | None:
-        """Return for whom the table is reserved; of a database's, whose reservation is the job's own, whose it is."""
+        """Return the owner in the reservation; for a database table without one, the owner in its head."""
         if (reserved := self.reservation()) is not None:
             return reserved.owner
         table = self._format.open() if self._format.is_database else None
         return None if table is None else table.owner
 
-    def check_place(self, owner: TableOwner) -> None:
-        """Refuse what lies at a place that nobody has reserved, unless it is this owner's or may become that.
+    def check_unreserved(self, owner: TableOwner) -> None:
+        """Refuse a table at an unreserved location, unless this owner has it or may adopt it.
 
         Raises: InvalidRequest: nothing was reserved.
         """
-        table = self._format.open() if self._format.names_owner else None
-        if table is None or is_same(table.owner, owner):
+        table = self._format.open() if self._format.stores_owner else None
+        if table is None or is_same_owner(table.owner, owner):
             return
         if table.owner is not None:
-            raise self._refused(f"is of {named(table.owner)}", "give the sink another path")
+            raise self._refused(f"is of {describe_owner(table.owner)}", "give the sink another path")
         self._check_adoptable(table)
         table.check(None)
 
-    def refuse_others(self, table: OpenTable) -> None:
-        """Refuse a table that says it is another's, as it does once another job has taken it over."""
-        if table.owner is not None and not is_same(table.owner, self._owner()):
+    def refuse_foreign_owner(self, table: OpenTable) -> None:
+        """Refuse a table whose properties name another owner, for example after a takeover."""
+        if table.owner is not None and not is_same_owner(table.owner, self._owner()):
             raise self._refused(
-                f"is of {named(table.owner)}",
+                f"is of {describe_owner(table.owner)}",
                 "give the sink another path; if that job took it over by `start --claim`, this one has ended there",
             )
 
-    def settle(self, table: OpenTable, planned: str | None, before_change: Callable[[], None] = lambda: None) -> bool:
-        """Make the table the owner's, with the properties that its checkpoints need, unless it is that already.
+    def ensure_owned(
+        self, table: OpenTable, expected_id: str | None, before_change: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Set the owner, and the properties that its checkpoints need, if they are not set.
 
         Args:
-            planned: the table's own identity, as far as the job knows it.
-            before_change: is called before a commit is tried; what it raises ends this.
-        Returns: True: it is. False: a commit was tried: look at the table again.
-        Raises: InvalidRequest: it is somebody else's, or cannot be made ours. CommitOutcomeUnknown, StoreUnavailable,
+            expected_id: the table's identity in the job's contents; None if the job has none.
+            before_change: called before a commit; may raise.
+        Returns: True if nothing is missing. False after a commit attempt: open the table again.
+        Raises: InvalidRequest: another job owns it, or it cannot be adopted. CommitOutcomeUnknown, StoreUnavailable,
             EnvironmentUnusable.
         """
         owner = self._owner()
-        self.refuse_others(table)
+        self.refuse_foreign_owner(table)
         if table.owner is None:
-            if planned not in (None, table.table_id):
+            if expected_id not in (None, table.table_id):
                 raise self._refused(
                     "took the place of the job's own, and nobody owns it",
                     "put the job's table back, or give the sink a new name and path to begin a new one",
                 )
             self._check_adoptable(table)
-        lacking = table.lacks(owner)
-        if lacking:
+        missing = table.missing_properties(owner)
+        if missing:
             before_change()
-            self._claim(table, owner, lacking)
-        return not lacking
+            self._claim(table, owner, missing)
+        return not missing
 
     def _check_adoptable(self, table: OpenTable) -> None:
-        if self._only_empty and table.live():
+        if self._only_empty and table.live_files():
             raise self._refused(
                 "was made by somebody else and has rows, and `mode: upsert` adopts an empty table only: rows of others "
                 "have no key",
@@ -111,20 +114,20 @@ class TableOwnership:
                 "`adopt: true` at the sink makes it this job's: its rows stay; or give the sink a new path",
             )
 
-    def _claim(self, table: OpenTable, owner: TableOwner, lacking: Mapping[str, str]) -> None:
+    def _claim(self, table: OpenTable, owner: TableOwner, missing: Mapping[str, str]) -> None:
         try:
-            table.claim(owner, lacking, (0, uuid4().hex) if table.owner is None else None)
-            _LOG.info("sink %s: properties of its table were set: %s", self._sink, lacking)
+            table.claim(owner, missing, (0, uuid4().hex) if table.owner is None else None)
+            _LOG.info("sink %s: properties of its table were set: %s", self._sink, missing)
             return
         except (CommitConflict, CommitOutcomeUnknown) as error:
             now = self._format.open()
             if now is None or now.version != table.version or isinstance(error, CommitConflict):
-                return  # it landed, or somebody else's commit came before: decide again
+                return  # this commit landed, or a foreign one came first: decide again
             reason = error.message
         raise CommitOutcomeUnknown(
             f"sink {self._sink}: properties of its table that retained checkpoints need are not set yet: {reason} "
             "Nothing was published.",
-            hint=f"try again; if it fails each time: ALTER TABLE … SET TBLPROPERTIES ({_sql(lacking)})",
+            hint=f"try again; if it fails each time: ALTER TABLE … SET TBLPROPERTIES ({_sql(missing)})",
             sink=self._sink,
         )
 

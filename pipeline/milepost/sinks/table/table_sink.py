@@ -1,8 +1,16 @@
-"""A sink whose table is files: staged, prepared, then made visible by one commit of the table's format (I14).
+"""The sink of every table format: stage files, prepare, then publish with one commit (I14).
 
-What is the same for every format is here and in `table_mover.py`; a format adds its log alone (`table_format.py`).
-Order of writes: staged files -> records of the contents -> [commit point in the manifest] -> mark -> the format's
-commit.
+This module and `table_mover.py` hold what the formats share. A format adds its log only (`table_format.py`).
+
+Order of writes of a publication, for checkpoint 42 (manifest version 97):
+
+    1. files       _milepost/data/chk-…42/t7/0-<sha256>.parquet            below the table
+    2. records     the contents of checkpoint 42                           in the job's storage
+    3. manifest    version 97: checkpoint 42 is complete                   commit point
+    4. mark        sinks/<sink>/marks/…97.json, names the contents         in the job's storage
+    5. commit      of the format: the files, number 97, the write id       visible to readers
+
+A crash before 3 leaves garbage. After 3, the next session repeats 4 and 5 until the table carries number 97.
 """
 
 from __future__ import annotations
@@ -17,29 +25,29 @@ from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.jobspec.job.spec import BUCKET_FORMATS
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import (
-    Look,
     PreparedTable,
     SinkChange,
     SinkMode,
     TableObject,
     TablePosition,
+    TableRead,
     TableTarget,
 )
-from milepost.sinks.files.deletes import rows_that_stay, table_columns
+from milepost.sinks.files.deletes import table_columns, without_deletes
 from milepost.sinks.files.partitions import PartitionBy, check_partition
 from milepost.sinks.files.table_files import Reading
 from milepost.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.sinks.records.marks import Mark, MarkRecords
-from milepost.sinks.records.reservation import Reservation, TableOwner, check_reservable, reservation, reserve
-from milepost.sinks.records.shown_table import ShownTable
+from milepost.sinks.records.reservation import Reservation, TableOwner, check_reservable, new_reservation, reserve
 from milepost.sinks.records.table_garbage import TableGarbage
 from milepost.sinks.records.table_keys import staged_by, staged_prefix
-from milepost.sinks.staging.small_files import still_there
+from milepost.sinks.records.table_view import TableView
+from milepost.sinks.staging.small_files import valid_joins
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.epoch_change import epoch_change
-from milepost.sinks.table.table_mover import LOST_RACES, TableMover
+from milepost.sinks.table.table_mover import MAX_LOST_RACES, TableMover
 from milepost.sinks.table.table_objects import table_objects
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table.table_takeover import Takeover
@@ -48,12 +56,14 @@ from milepost.storage.concurrency.background import run_in_background
 
 
 class TableSink(TableStaging):
-    """One table; what it shares with every sink is said in `contract`.
+    """The sink of one table; the methods are documented in `contract`.
 
     Args:
-        job: its name. store: rooted at the table. format_name: as in the spec. marks, records: in the job's storage.
-        op: as in `TableStaging`. retention_ms: how far back the table may have to go.
-        identity: of the job, asked for when it has one. adopts: a table that somebody else made becomes the job's.
+        job: the job's name. store: rooted at the table. format_name: as in the spec.
+        marks, records: in the job's storage.
+        op: as in `TableStaging`. retention_ms: age of the oldest checkpoint that a rollback may go back to.
+        identity: returns the job's identity; called once the job has one.
+        adopts: adopt a table that another writer created.
     """
 
     def __init__(
@@ -91,50 +101,49 @@ class TableSink(TableStaging):
         self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
 
     def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
-        """Make a table this job's, before anything is staged for it; refuse another's, and one not to be adopted."""
-        wanted = self._wanted(identity)
+        requested = self._new_reservation(identity)
 
-        def may_be_reserved() -> None:
+        def check_location() -> None:
             before_create()
-            self._ownership.check_place(wanted.owner)
+            self._ownership.check_unreserved(requested.owner)
 
-        reserve(self._store, wanted, may_be_reserved)
+        reserve(self._store, requested, check_location)
 
     def check_reservable(self, identity: str) -> None:
-        wanted = self._wanted(identity)
-        check_reservable(self._store, wanted, lambda: self._ownership.check_place(wanted.owner))
+        requested = self._new_reservation(identity)
+        check_reservable(self._store, requested, lambda: self._ownership.check_unreserved(requested.owner))
 
-    def _wanted(self, identity: str) -> Reservation:
-        return reservation(self._owner(identity), self._format_name, self.mode.value, self.key)
+    def _new_reservation(self, identity: str) -> Reservation:
+        return new_reservation(self._owner(identity), self._format_name, self.mode.value, self.key)
 
     def owner(self) -> TableOwner | None:
         return self._ownership.reserved_owner()
 
-    def made_with(self) -> tuple[SinkMode, tuple[str, ...]]:
-        made = self._ownership.reservation()
-        return (self.mode, self.key) if made is None else (SinkMode(made.mode), made.key)
+    def stored_mode_and_key(self) -> tuple[SinkMode, tuple[str, ...]]:
+        stored = self._ownership.reservation()
+        return (self.mode, self.key) if stored is None else (SinkMode(stored.mode), stored.key)
 
-    def is_anothers(self, identity: str) -> bool:
+    def belongs_to_other(self, identity: str) -> bool:
         return self.owner() not in (None, self._owner(identity))
 
-    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
-        return self._takeover.shown_as(contents)
+    def table_view(self, contents: TableContents | None) -> TableView | None:
+        return self._takeover.table_view(contents)
 
-    def check_takeover(self, identity: str, job: str, shown: ShownTable) -> None:
-        self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), shown)
+    def check_takeover(self, identity: str, job: str, view: TableView) -> None:
+        self._takeover.check(TableOwner(job, "", self.name), self._owner(identity), view)
 
-    def was_taken_over(self, identity: str, shown: ShownTable) -> bool:
-        return self._takeover.is_done(self._owner(identity), shown)
+    def is_taken_over(self, identity: str, view: TableView) -> bool:
+        return self._takeover.is_complete(self._owner(identity), view)
 
-    def take_over(self, identity: str, job: str, shown: ShownTable, target: TableTarget) -> None:
-        self._takeover.take(TableOwner(job, "", self.name), self._owner(identity), shown, target)
+    def take_over(self, identity: str, job: str, view: TableView, target: TableTarget) -> None:
+        self._takeover.take_over(TableOwner(job, "", self.name), self._owner(identity), view, target)
 
     def check_columns(self, schema: pa.Schema) -> None:
         check_rows_schema(self.name, columns := table_columns(schema), self.key)
         self._format.check_columns(columns)
 
-    def look(self) -> Look:
-        return self._mover.look()
+    def read_table(self) -> TableRead:
+        return self._mover.read_table()
 
     def check_staged(self, committable: Committable) -> None:
         self._files.check(committable.written)
@@ -145,26 +154,26 @@ class TableSink(TableStaging):
         base: TableContents | None,
         *,
         waits: bool,
-        look: Callable[[], Look] | None = None,
+        read_table: Callable[[], TableRead] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
-        """Fail now for every reason known now; see `PreparingSink.prepare`."""
-        table, position, schema = self._settled(committable, base, waits, look or self._mover.look, before_change)
+        read_table = read_table or self._mover.read_table
+        table, position, schema = self._ready_table(committable, base, waits, read_table, before_change)
         if self._format.is_database:
             table.check_keys(self._checked_rows(committable), decode_schema(committable.schema))
         recorded = self._records.files(base)
         rewritten = ContentsChange(())
         if not waits:
             rewritten = self._mover.rewritten(table, position, recorded)
-            # A record is read again with a digest for each file, and no format's log has one.
-            rewritten = replace(rewritten, added=tuple(map(self._files.identified, rewritten.added)))
-        known = () if committable.whole else rewritten.applied_to(recorded)
+            # A stored record needs a digest for each file, and no format's log has one.
+            rewritten = replace(rewritten, added=tuple(map(self._files.with_digest, rewritten.added)))
+        current = () if committable.whole else rewritten.applied_to(recorded)
         change = epoch_change(
             self.name,
             committable,
             rewritten,
-            still_there(committable.joined, known, latest=self.mode is SinkMode.UPSERT),
-            known,
+            valid_joins(committable.joined, current, latest=self.mode is SinkMode.UPSERT),
+            current,
             by_buckets=self.by_buckets,
         )
         return PreparedTable.after(change, recorded, schema, table.table_id)
@@ -183,20 +192,20 @@ class TableSink(TableStaging):
         recorded = self._records.files(base)
         if waits:
             return recorded
-        table, position = self._mover.look()
+        table, position = self._mover.read_table()
         self._mover.check_position(position, base)
         if table is None:
             return recorded
         return self._mover.rewritten(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
-        """Delete the files that this epoch staged.
+        """Delete the files that an epoch staged.
 
-        Only for a checkpoint that the manifest says is aborted, or a token that lost: no contents ever name them. A
-        copy of the job counts checkpoints and tokens like this one, so a table that it moved is left alone.
+        Only for an aborted checkpoint or a fenced token: no contents ever name these files. A copy of the job has the
+        same checkpoint ids and tokens, so a table that a copy has moved is left alone.
         """
-        found = self._store.list(staged_prefix(checkpoint_id, token))
-        staged = [stat.key for stat in found if staged_by(stat.key) is not None]
+        listing = self._store.list(staged_prefix(checkpoint_id, token))
+        staged = [stat.key for stat in listing if staged_by(stat.key) is not None]
         if not staged:
             return
         before_delete()
@@ -211,10 +220,10 @@ class TableSink(TableStaging):
         self._store.delete(staged)
 
     def position(self) -> TablePosition:
-        return self._mover.look()[1]
+        return self._mover.read_table()[1]
 
-    def look_ahead(self) -> None:
-        self._mover.look_ahead()
+    def prefetch_table(self) -> None:
+        self._mover.prefetch_table()
 
     def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
         return self._mover.move(target, before_commit)
@@ -233,31 +242,31 @@ class TableSink(TableStaging):
             )
 
     def fault(self, contents: TableContents | None) -> str | None:
-        table, position = self._mover.look()
+        table, position = self._mover.read_table()
         if table is None:
             return None if contents is None else f"there is no table at {self._store.config.url} any more"
         if not position.is_known or identity_of(position.contents) != identity_of(contents):
             return f"its table shows {position}"
         try:
-            self._mover.files_now(table, position)
+            self._mover.current_files(table, position)
         except InvalidRequest as error:
             return error.message
         return table.rows_fault(self._records.files(contents))
 
     def compare(self, contents: TableContents | None) -> SinkChange:
-        """Return what a move would change; the rows of an append table are recorded, of an upsert table counted."""
+        """Return what a move would change. Rows of an append table are recorded, of an upsert table counted."""
 
-        def now() -> tuple[TablePosition, int | None]:
+        def read_now() -> tuple[TablePosition, int | None]:
             position = self.position()
             if position.is_known:
                 with suppress(StateCorrupt):
                     return position, self._count(position.contents)
             return position, None
 
-        shown = run_in_background(now, "shown-table")
+        now = run_in_background(read_now, "shown-table")
         self.check(contents)
         rows_then = self._count(contents)
-        position, rows_now = shown.result()
+        position, rows_now = now.result()
         return SinkChange(
             rows_now=rows_now,
             rows_then=rows_then,
@@ -277,7 +286,7 @@ class TableSink(TableStaging):
     ) -> Iterator[pa.Table]:
         schema = decode_schema(contents.schema)
         files = [file for file in self._records.files(contents) if file.key not in left_out]
-        mode, key = self.made_with()
+        mode, key = self.stored_mode_and_key()
         if mode is not SinkMode.UPSERT:
             return self._files.all_pieces(files, Reading(schema, verify))
         return self._files.latest_pieces(files, Reading(schema, verify), key)
@@ -287,7 +296,7 @@ class TableSink(TableStaging):
         return pa.concat_tables([decode_schema(contents.schema).empty_table(), *pieces])
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
-        """Every file must be there with its recorded size; with `deep` also its SHA-256, rows and columns agree."""
+        """Check that every file exists with its recorded size; with `deep` also its SHA-256, rows and columns."""
         try:
             files = self._records.files(contents)
         except StateCorrupt as error:
@@ -298,9 +307,9 @@ class TableSink(TableStaging):
         return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Return where the n-th file of a table that comes from elsewhere is staged: named by its content.
+        """Return the key at which the n-th file of an imported table is staged.
 
-        Raises: InvalidRequest: that table was partitioned in another way.
+        Raises: InvalidRequest: that table has other partition columns.
         """
         check_partition(self.name, file, self._partition)
         return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
@@ -316,11 +325,11 @@ class TableSink(TableStaging):
         return table_objects(self._store, self._format.log_prefix)
 
     def marks(self, *, above: int) -> tuple[Mark, ...]:
-        found = (self._marks.at(number) for number in self._marks.numbers() if number > above)
-        return tuple(mark for mark in found if mark is not None)
+        marks = (self._marks.at(number) for number in self._marks.numbers() if number > above)
+        return tuple(mark for mark in marks if mark is not None)
 
-    def forget_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
-        self._marks.forget([number for number in self._marks.numbers() if number < below and number not in kept])
+    def delete_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
+        self._marks.delete([number for number in self._marks.numbers() if number < below and number not in kept])
 
     def garbage(self) -> TableGarbage:
         return TableGarbage(self._store)
@@ -338,46 +347,46 @@ class TableSink(TableStaging):
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)
 
-    def _settled(
+    def _ready_table(
         self,
         committable: Committable,
         base: TableContents | None,
         waits: bool,
-        look: Callable[[], Look],
+        read_table: Callable[[], TableRead],
         before_change: Callable[[], None],
     ) -> tuple[OpenTable, TablePosition, pa.Schema]:
-        """Return the table, which is there and this job's, where it stands, and the columns of the contents."""
-        for attempt in range(LOST_RACES):
-            table, position = self._mover.look() if attempt else look()
+        """Create and claim the table if necessary; return it with its position and the columns of the contents."""
+        for attempt in range(MAX_LOST_RACES):
+            table, position = self._mover.read_table() if attempt else read_table()
             schema = self._next_schema(committable, base, table)
             if not waits:
-                self._mover.check_position(position, base)  # before one is made, which may be in the wrong catalog
+                self._mover.check_position(position, base)  # first, or a table may be created in the wrong catalog
             if table is None:
                 before_change()
-                self._mover.created(schema)
+                self._mover.create_table(schema)
                 continue
             table.check(schema)
-            if self._ownership.settle(table, None if base is None else base.table_id, before_change):
+            if self._ownership.ensure_owned(table, None if base is None else base.table_id, before_change):
                 return table, position, schema
         raise CommitConflict(
-            f"sink {self.name}: its table was changed by others {LOST_RACES} times before its properties were set. "
+            f"sink {self.name}: its table was changed by others {MAX_LOST_RACES} times before its properties were set. "
             "Nothing was published.",
             hint="run the epoch again",
             sink=self.name,
         )
 
     def _checked_rows(self, committable: Committable) -> Iterator[pa.Table]:
-        """Yield the rows of an epoch that a database is asked about, piece by piece, after its format was."""
+        """Yield the rows of an epoch piece by piece, each checked by the format of a database table."""
         self.check_committable(committable)
         columns = decode_schema(committable.schema)
         self._format.check_columns(columns)
         for file in committable.files:
             for changes in self._files.pieces(file, Reading(columns, verify=True, deletes=True)):
-                self._format.check_rows(changes.select(columns.names))  # it is told the keys of deletes, too
-                yield rows_that_stay(changes)
+                self._format.check_rows(changes.select(columns.names))  # including the keys of deletes
+                yield without_deletes(changes)
 
     def _next_schema(self, committable: Committable, base: TableContents | None, table: OpenTable | None) -> pa.Schema:
-        """Check what was staged; return the columns of the contents with it, which the table may have more than."""
+        """Check the staged rows; return the columns of the contents after the epoch. The table may have more."""
         self.check_committable(committable)
         rows = decode_schema(committable.schema)
         check_rows_schema(self.name, rows, self.key)
@@ -389,7 +398,7 @@ class TableSink(TableStaging):
         return schema
 
     def _count(self, contents: TableContents | None) -> int:
-        mode, key = self.made_with()
+        mode, key = self.stored_mode_and_key()
         if contents is None or mode is not SinkMode.UPSERT:
             return 0 if contents is None else contents.rows
         files, schema = self._records.files(contents), decode_schema(contents.schema)

@@ -1,10 +1,12 @@
-"""A takeover makes another job's table this one's, where it is, as a savepoint of the other job shows it (TABLES 1.9).
+"""Take over another job's table in place, as of a savepoint of that job (TABLES 1.9).
 
-Order: the table is looked at -> the mark's record, in this job's storage -> one commit of the format, compare-and-set,
-after which the table is this job's and carries that mark -> the reservation's successor. By that commit the old job's
-late ones fail: a handle from before it is outdated, one from after it shows another owner. Stopped before it, nothing
-has changed; stopped after it, whoever does it again finds its own table, and writes the successor; and the records of
-the mark's contents, if they were collected with the checkpoint of the try that died.
+Order of writes: read the table -> the mark's record, in this job's storage -> one compare-and-set commit of the format,
+which sets the owner and the mark -> the reservation's successor. That commit makes late commits of the old job fail:
+a handle from before it is outdated, and one from after it shows another owner.
+
+After a crash before the commit, nothing has changed. After a crash after it, a retry finds its own table and writes the
+successor. It also rewrites the records of the mark's contents, if they were deleted with the failed attempt's
+checkpoint.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from milepost.sinks.contract import TableTarget
 from milepost.sinks.records.committables import decode_schema
 from milepost.sinks.records.contents import ContentsRecords, TableContents, identity_of
 from milepost.sinks.records.marks import Mark, MarkRecords
-from milepost.sinks.records.reservation import TableOwner, is_same, named, succeed
-from milepost.sinks.records.shown_table import ShownMark, ShownTable
+from milepost.sinks.records.reservation import TableOwner, describe_owner, is_same_owner, write_successor
 from milepost.sinks.records.table_keys import staged_by
-from milepost.sinks.table.table_mover import LOST_RACES
+from milepost.sinks.records.table_view import TableView, ViewMark
+from milepost.sinks.table.table_mover import MAX_LOST_RACES
 from milepost.sinks.table_format import OpenTable, TableFormat
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """One sink's.
+    """Checks and performs the takeover for one sink.
 
     Attributes:
         store: rooted at the table. marks, records: in the job's storage.
@@ -39,21 +41,21 @@ class Takeover:
     marks: MarkRecords
     records: ContentsRecords
 
-    def shown_as(self, contents: TableContents | None) -> ShownTable | None:
-        """Return how the table shows contents, for who takes it over; None: it never did, as far as is known."""
-        marks = [] if contents is None else list(self.marks.of(contents))
+    def table_view(self, contents: TableContents | None) -> TableView | None:
+        """Return how the table shows contents, for a takeover; None if no known mark of the table has them."""
+        marks = [] if contents is None else list(self.marks.with_contents(contents))
         if not marks:
             return None
-        shown = tuple(ShownMark(mark.number, mark.write_id) for mark in marks)
-        return ShownTable(marks[0].table_id, shown, tuple(file.key for file in self.records.files(contents)))
+        view_marks = tuple(ViewMark(mark.number, mark.write_id) for mark in marks)
+        return TableView(marks[0].table_id, view_marks, tuple(file.key for file in self.records.files(contents)))
 
-    def check(self, before: TableOwner, owner: TableOwner, shown: ShownTable) -> OpenTable | None:
-        """Return the table when it may be taken, None when it was taken; changes nothing.
+    def check(self, previous_owner: TableOwner, owner: TableOwner, view: TableView) -> OpenTable | None:
+        """Return the table if it may be taken over; None if it has been. Changes nothing.
 
         Args:
-            before: the other job's sink: its identity does not matter, since the marks are of one life alone.
-            shown: the table as the savepoint has it.
-        Raises: InvalidRequest: it is not the table that the savepoint shows.
+            previous_owner: the other job's sink. Its identity is ignored, because marks are unique to one job identity.
+            view: the table as the savepoint has it.
+        Raises: InvalidRequest: the table is not as in the savepoint.
         """
         if self.form.is_database:
             raise self._refused(
@@ -63,88 +65,90 @@ class Takeover:
         table = self.form.open()
         if table is None:
             raise self._refused("there is no table any more", "give the sink a new path: the savepoint has its rows")
-        if is_same(table.owner, owner):
-            self._check_taken(table, shown)
+        if is_same_owner(table.owner, owner):
+            self._check_taken(table, view)
             return None
-        if table.owner is None or (table.owner.job, table.owner.sink) != (before.job, before.sink):
-            whose = "nobody's" if table.owner is None else f"of {named(table.owner)}"
+        if table.owner is None or (table.owner.job, table.owner.sink) != (previous_owner.job, previous_owner.sink):
+            whose = "nobody's" if table.owner is None else f"of {describe_owner(table.owner)}"
             raise self._refused(
-                f"it is {whose}, the savepoint is of sink {before.sink} of job {before.job}",
+                f"it is {whose}, the savepoint is of sink {previous_owner.sink} of job {previous_owner.job}",
                 "give the sink another path",
             )
-        fresh = f"milepost cancel {before.job} --savepoint ends that job with a savepoint of what its table shows"
-        if table.table_id != shown.table_id or ShownMark(table.number, table.write_id or "") not in shown.marks:
+        job = previous_owner.job
+        fresh = f"milepost cancel {job} --savepoint ends that job with a savepoint of what its table shows"
+        if table.table_id != view.table_id or ViewMark(table.number, table.write_id or "") not in view.marks:
             raise self._refused("it shows something else than the savepoint", f"{fresh}; start from that one")
-        taken = {key for commit in table.foreign() for key in commit.removed} & {*shown.keys}
-        live = table.live()
-        gone = taken if live is None else taken | ({*shown.keys} - live.keys())
-        if gone:
+        removed = {key for commit in table.foreign_commits() for key in commit.removed} & {*view.keys}
+        live = table.live_files()
+        missing = removed if live is None else removed | ({*view.keys} - live.keys())
+        if missing:
             raise self._refused(
-                f"others changed or rewrote {len(gone)} files of it since, {min(gone)} among them",
-                f"let job {before.job} run an epoch, then: {fresh}; start from that one",
+                f"others changed or rewrote {len(missing)} files of it since, {min(missing)} among them",
+                f"let job {job} run an epoch, then: {fresh}; start from that one",
             )
-        back = _brought_back(table, shown)
-        if back:
+        resurrected = _resurrected_files(table, view)
+        if resurrected:
             raise self._refused(
-                f"{len(back)} files that it had taken out were brought back, {min(back)} among them",
-                f"milepost realign {before.job} {before.sink} takes them out again; then: {fresh}; start from that one",
+                f"{len(resurrected)} files that it had taken out were brought back, {min(resurrected)} among them",
+                f"milepost realign {job} {previous_owner.sink} takes them out again; then: {fresh}; "
+                "start from that one",
             )
         return table
 
-    def is_done(self, owner: TableOwner, shown: ShownTable) -> bool:
-        """Return whether the table is the owner's and shows what the savepoint has, as far as is known."""
+    def is_complete(self, owner: TableOwner, view: TableView) -> bool:
+        """Return whether the owner has the table and it shows the savepoint, as far as is known."""
         table = None if self.form.is_database else self.form.open()
-        if table is None or not is_same(table.owner, owner):
+        if table is None or not is_same_owner(table.owner, owner):
             return False
         try:
-            self._check_taken(table, shown)
+            self._check_taken(table, view)
         except InvalidRequest:
             return False
         return True
 
-    def take(self, before: TableOwner, owner: TableOwner, shown: ShownTable, target: TableTarget) -> None:
-        """Make the table the owner's, in one commit that changes nothing that readers see.
+    def take_over(self, previous_owner: TableOwner, owner: TableOwner, view: TableView, target: TableTarget) -> None:
+        """Set the owner of the table, in one commit that changes nothing for readers.
 
         Args:
-            target: the savepoint's contents as this job has them, where they lie; its number is the new mark's.
-        Raises: InvalidRequest as `check`. CommitOutcomeUnknown: delete nothing, do it again.
+            target: the savepoint's contents as contents of this job, with the same files. Its number is the mark's.
+        Raises: InvalidRequest: as `check`. CommitOutcomeUnknown: delete nothing, call again.
         """
         write_id = uuid4().hex
-        for _ in range(LOST_RACES):
-            table = self.check(before, owner, shown)
+        for _ in range(MAX_LOST_RACES):
+            table = self.check(previous_owner, owner, view)
             if table is None:
-                self._write_again(target)
-                succeed(self.store, owner)
+                self._restore_records(target)
+                write_successor(self.store, owner)
                 return
             contents = target.contents
             table.check(decode_schema(contents.schema) if contents is not None else None)
             mark = self.marks.record(Mark(target.number, 0, write_id, table.table_id, target.timeline, contents))
             try:
-                table.claim(owner, table.lacks(owner), (mark.number, mark.write_id))
+                table.claim(owner, table.missing_properties(owner), (mark.number, mark.write_id))
             except (CommitConflict, CommitOutcomeUnknown):
-                continue  # the next look says who won
+                continue  # the next check finds out which commit won
         raise CommitOutcomeUnknown(
             f"sink {self.sink}: the table at {self.store.config.url} was not taken over: others changed it "
-            f"{LOST_RACES} times meanwhile, or nobody knows. Try again.",
+            f"{MAX_LOST_RACES} times meanwhile, or nobody knows. Try again.",
             sink=self.sink,
         )
 
-    def _check_taken(self, table: OpenTable, shown: ShownTable) -> None:
-        """Refuse a table of this very job that shows anything but what was taken."""
+    def _check_taken(self, table: OpenTable, view: TableView) -> None:
+        """Refuse a table of this very job that does not show the savepoint."""
         mark = self.marks.at(table.number) if table.number else None
         if mark is None or mark.write_id != table.write_id:
             raise self._is_another()
         try:
             keys = tuple(file.key for file in self.records.files(identity_of(mark.contents)))
-        except StateCorrupt:  # collected with the checkpoint of a try that died: `take` compares what it writes again
+        except StateCorrupt:  # deleted with the checkpoint of a failed attempt; `take_over` compares before it rewrites
             return
-        if keys != shown.keys:
+        if keys != view.keys:
             raise self._is_another()
 
-    def _write_again(self, target: TableTarget) -> None:
-        """Write the records of the mark that the table carries, if they are gone: its next move begins with them.
+    def _restore_records(self, target: TableTarget) -> None:
+        """Rewrite the records of the mark that the table carries if they were deleted: its next move needs them.
 
-        Raises: InvalidRequest: they are others than the target's.
+        Raises: InvalidRequest: they differ from the target's records.
         """
         table = self.form.open()
         mark = None if table is None else self.marks.at(table.number)
@@ -168,14 +172,14 @@ class Takeover:
         )
 
 
-def _brought_back(table: OpenTable, shown: ShownTable) -> set[str]:
-    """Return files of the other job that a restore made live beside those of the savepoint, by their keys.
+def _resurrected_files(table: OpenTable, view: TableView) -> set[str]:
+    """Return the keys of the other job's files that a restore made live in addition to the savepoint's files.
 
-    Ones that were put together with others since are among them: their rows are still there.
+    This includes files that were compacted since, because their rows are still live.
     """
-    back: set[str] = set()
-    for commit in table.foreign():
+    resurrected: set[str] = set()
+    for commit in table.foreign_commits():
         if not commit.keeps_rows:
-            back -= commit.removed
-        back |= {file.key for file in commit.added if staged_by(file.key) is not None}
-    return back - {*shown.keys}
+            resurrected -= commit.removed
+        resurrected |= {file.key for file in commit.added if staged_by(file.key) is not None}
+    return resurrected - {*view.keys}

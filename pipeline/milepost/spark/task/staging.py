@@ -15,7 +15,7 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.declines import Decline
 from milepost.sinks.contract import StagingSink
 from milepost.sinks.records.committables import RowsPiece, StagedRows
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers.buffers import decode_rows, encode_rows
@@ -91,7 +91,7 @@ class Staging:
     def _stage(self, name: str) -> StagedRows | Decline:
         try:
             subtask, held_bytes = self._before.get(name, 0) + self._identity.subtask, self._memory.budget.held_bytes
-            place = StagingPlace(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
+            place = StagingContext(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
             with explain_out_of_memory(self._who(name), self._memory.budget):
                 return self._sinks[name].stage_pieces(self._pieces(self._kept.get(name, [])), place)
         except CheckpointError as error:

@@ -189,7 +189,7 @@ class SinkCase:
             return []
         files = {file.key: file.size for file in sink.files(position.contents)}
         table = self.table_format(self.table_store(root)).open()
-        live = table.live() if table is not None else None
+        live = table.live_files() if table is not None else None
         assert live is None or files.items() <= live.items()
         return pairs(sink.read(position.contents, verify=True))
 

@@ -17,7 +17,7 @@ from milepost.errors import (
     Superseded,
 )
 from milepost.sinks.contract import TableTarget
-from milepost.sinks.table.table_mover import LOST_RACES
+from milepost.sinks.table.table_mover import MAX_LOST_RACES
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     SCHEMA,
@@ -253,7 +253,7 @@ class SinkFaultTests(StoppedMoves):
         """The table goes on, back and is found done; what was forgotten never lands again."""
         job = self.begin(tmp_path)
         main = job.go_on(4)
-        job.sink.forget_marks(below=main[3].version)
+        job.sink.delete_marks(below=main[3].version)
         assert [mark.number for mark in job.sink.marks(above=0)] == [main[3].version]
         assert self.published(tmp_path) == shown(1, 2, 3, 4)
         assert self.open_sink(tmp_path).move(main[3].target) is False
@@ -269,7 +269,7 @@ class SinkFaultTests(StoppedMoves):
         """A race that is lost each time ends with an error that says so; nothing of it is visible."""
         job = self.begin(tmp_path)
         main = job.go_on(2)
-        rivals = [job.manifest.switched(main[n % 2]) for n in range(LOST_RACES)]
+        rivals = [job.manifest.switched(main[n % 2]) for n in range(MAX_LOST_RACES)]
         target = job.manifest.switched(None)
 
         def lose() -> None:

@@ -254,6 +254,6 @@ class SinkForeignTests(SinkCase):
     def _files(self, sink: Sink, root: Path) -> int:
         table = self.table_format(self.table_store(root)).open()
         assert table is not None
-        live = table.live()
+        live = table.live_files()
         assert live is not None
         return len(live)

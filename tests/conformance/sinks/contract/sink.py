@@ -316,14 +316,14 @@ class SinkTests(SinkCase):
             raise QualityGateFailed("planned")
 
         job = self.begin(tmp_path)
-        ways: dict[str, Any] = {"waits": False, "look": job.sink.look}
-        before, committable = job.sink.look()[0], job.staged(rows((1, "a")))
+        ways: dict[str, Any] = {"waits": False, "read_table": job.sink.read_table}
+        before, committable = job.sink.read_table()[0], job.staged(rows((1, "a")))
         with nullcontext() if before is not None else pytest.raises(QualityGateFailed):
             job.sink.prepare(committable, None, **ways, before_change=vetoed)
-        after = job.sink.look()[0]
+        after = job.sink.read_table()[0]
         assert (before is None) == (after is None) and getattr(before, "version", 0) == getattr(after, "version", 0)
         job.sink.prepare(committable, None, **ways)
-        assert job.sink.look()[0] is not None
+        assert job.sink.read_table()[0] is not None
 
     def test_abort_touches_no_other_token(self, tmp_path: Path) -> None:
         """A zombie's abort reaches only its own token's files."""

@@ -309,7 +309,7 @@ class SinkMachine(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, WRITERS - 1))
     def somebody_forgets_the_marks_that_the_table_is_beyond(self, who: int) -> None:
-        self.writers[who].sink.forget_marks(below=self.number)
+        self.writers[who].sink.delete_marks(below=self.number)
         self.links = {number: previous for number, previous in self.links.items() if number >= self.number}
 
     @rule(who=st.integers(0, WRITERS - 1), key=st.integers(0, 5))
@@ -356,7 +356,7 @@ class SinkMachine(RuleBasedStateMachine):
     def live_files(self, contents: TableContents | None) -> bool:
         """Return whether just the files of these contents are live, as far as the format says."""
         table = self.case.table_format(self.case.table_store(self.root)).open()
-        live = None if table is None else table.live()
+        live = None if table is None else table.live_files()
         return live is None or set(live) == {file.key for file in self.case.open_sink(self.root).files(contents)}
 
     def pairs(self, table: pa.Table) -> list[tuple[int, int]]:

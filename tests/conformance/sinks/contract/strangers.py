@@ -28,22 +28,22 @@ class SinkStrangerTests(SinkCase):
         foreign = self.open_sink(tmp_path, job=job, name=name)
         with wording.raises(InvalidRequest):
             foreign.reserve(LIFE)
-        assert foreign.is_anothers(LIFE)
+        assert foreign.belongs_to_other(LIFE)
         assert self.published(tmp_path) == [(1, "a")]
 
     def test_a_job_of_the_same_name_and_another_life_is_another_owner(self, tmp_path: Path) -> None:
         """The identity is that of the manifest, not the name: dev and prod, or a job made anew."""
         job = self.begin(tmp_path)
         job.sink.reserve(LIFE)
-        assert not job.sink.is_anothers(LIFE)
+        assert not job.sink.belongs_to_other(LIFE)
         with wording.raises(InvalidRequest):
             job.sink.reserve("1" * 32)
-        assert job.sink.is_anothers("1" * 32)
+        assert job.sink.belongs_to_other("1" * 32)
 
     def test_a_table_that_nobody_reserved_is_nobody_elses_and_takes_nothing(self, tmp_path: Path) -> None:
         """The reservation comes before anything is staged."""
         sink = self.open_sink(tmp_path)
-        assert not sink.is_anothers(LIFE)
+        assert not sink.belongs_to_other(LIFE)
         assert sink.position().number == 0
         other = self.begin(tmp_path / "other")
         with wording.raises(InvalidRequest):

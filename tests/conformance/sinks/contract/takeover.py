@@ -12,8 +12,8 @@ from milepost.errors import CheckpointError, CommitOutcomeUnknown, InvalidReques
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.contract import Sink, TableTarget
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
-from milepost.sinks.records.reservation import reserved_for
-from milepost.sinks.records.shown_table import ShownTable
+from milepost.sinks.records.reservation import read_reservation
+from milepost.sinks.records.table_view import TableView
 from milepost.storage.layout import contents_prefix
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
@@ -28,7 +28,7 @@ TOKEN = 3
 class SavedByOther:
     """A table of a job as its savepoint has it."""
 
-    shown: ShownTable
+    shown: TableView
     contents: TableContents
     rows: Pairs
 
@@ -37,7 +37,7 @@ class SinkTakeoverTests(SinkCase):
     """What is taken over is the table itself; readers see no change."""
 
     def saved(self, root: Path, job: Story, done: Completed) -> SavedByOther:
-        shown = job.sink.shown_as(done.contents)
+        shown = job.sink.table_view(done.contents)
         assert shown is not None
         return SavedByOther(shown, done.contents, self.published(root))
 
@@ -99,7 +99,7 @@ class SinkTakeoverTests(SinkCase):
             with wording.raises(InvalidRequest):
                 job.sink.move(target)
         assert self.shown_by(self.heir(tmp_path)) == saved.rows
-        assert job.sink.is_anothers(LIFE)
+        assert job.sink.belongs_to_other(LIFE)
 
     @format_decides
     def test_a_commit_of_the_old_job_that_was_held_up_never_lands(self, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ class SinkTakeoverTests(SinkCase):
         target = self.target(tmp_path, job, saved)
         with wording.raises(InvalidRequest):
             self.heir(tmp_path, before=between).take_over(NEW_LIFE, "job", saved.shown, target)
-        assert moved == [True] and reserved_for(self.table_store(tmp_path)).owner.job == "job"
+        assert moved == [True] and read_reservation(self.table_store(tmp_path)).owner.job == "job"
         job.go_on(1)
 
     def test_after_a_rollback_to_the_savepoints_checkpoint_it_is_taken(self, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ class SinkTakeoverTests(SinkCase):
         done = job.go_on(1)[-1]
         heir = self.taken(tmp_path, job, self.saved(tmp_path, job, done))
         done = heir.go_on(1)[-1]
-        shown = heir.sink.shown_as(done.contents)
+        shown = heir.sink.table_view(done.contents)
         assert shown is not None
         third = self.open_sink(tmp_path, job="third", storage="third", life="3" * 32)
         change = ContentsChange(heir.sink.files(done.contents), whole=True)

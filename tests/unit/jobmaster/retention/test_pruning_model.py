@@ -247,7 +247,7 @@ class PrunedMachine(SinkMachine):
         if look.needs.unknown is None:
             below = look.needs.marks[0].number
             try:
-                sink.forget_marks(below=below)
+                sink.delete_marks(below=below)
             finally:  # whoever dies amid it has forgotten some
                 there = {mark.number for mark in self.case.open_sink(self.root).marks(above=0)}
                 kept = {number for number in self.links if number >= below or number in there}

@@ -29,8 +29,8 @@ def table(tmp_path: Path) -> DeltaTableUnderTest:
 def test_a_new_table_is_its_owners_and_shows_no_mark(table: DeltaTableUnderTest) -> None:
     """Rule: the owner is in the table from its first version on; numbers begin with the first move."""
     opened = table.open()
-    assert (opened.owner, opened.number, opened.write_id, opened.foreign()) == (OWNER, 0, None, ())
-    assert opened.schema == SCHEMA and opened.live() == {}
+    assert (opened.owner, opened.number, opened.write_id, opened.foreign_commits()) == (OWNER, 0, None, ())
+    assert opened.schema == SCHEMA and opened.live_files() == {}
     opened.check(SCHEMA)
 
 
@@ -90,7 +90,7 @@ def test_a_commit_on_an_outdated_handle_is_refused(
     now = table.open()
     with pytest.raises(CommitConflict):
         table.move(3, [late], table=outdated)
-    assert (table.open().live(), table.open().number) == (now.live(), now.number)
+    assert (table.open().live_files(), table.open().number) == (now.live_files(), now.number)
 
 
 def test_an_empty_move_makes_a_version(table: DeltaTableUnderTest) -> None:
@@ -109,7 +109,7 @@ def test_files_go_back_and_forth(table: DeltaTableUnderTest) -> None:
     for number in range(2, 8):
         there, other = (old, new) if number % 2 == 0 else (new, old)
         table.move(number, [other], [there])
-        assert table.open().live() == {other.key: other.size}
+        assert table.open().live_files() == {other.key: other.size}
     assert table.keys() == [1] and table.open().number == 7
 
 
@@ -162,7 +162,7 @@ def test_a_log_whose_commit_and_transaction_differ_is_refused(table: DeltaTableU
     key = "_delta_log/00000000000000000001.json"
     table.store.put(key, table.store.get(key).replace(b'"number":1', b'"number":2'))
     with wording.raises(StateCorrupt):
-        table.open().foreign()
+        table.open().foreign_commits()
 
 
 def test_new_columns_come_by_a_commit_of_their_own_that_moves_nothing(table: DeltaTableUnderTest) -> None:
@@ -173,7 +173,7 @@ def test_new_columns_come_by_a_commit_of_their_own_that_moves_nothing(table: Del
     outdated = table.open()
     table.open().widen(wider)
     widened = table.open()
-    assert (widened.schema, widened.number, widened.foreign()) == (wider, 1, ())
+    assert (widened.schema, widened.number, widened.foreign_commits()) == (wider, 1, ())
     with pytest.raises(CommitConflict):
         outdated.widen(wider)
     table.move(2, [table.stage(rows(2, schema=wider))])

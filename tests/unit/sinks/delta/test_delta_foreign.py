@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import StateCorrupt
-from milepost.sinks.formats.delta.delta_log import commits_since_ours
+from milepost.sinks.formats.delta.delta_log import read_log_tail
 from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import OWNER, DeltaTableUnderTest, rows, write_id
 
@@ -26,12 +26,12 @@ def test_an_append_is_told_with_its_files_and_stays_when_ours_go(table: DeltaTab
     table.move(1, [ours])
     table.append_by_others(7, 8)
     opened = table.open()
-    (append,) = opened.foreign()
+    (append,) = opened.foreign_commits()
     assert (append.version, append.what, append.removed, append.keeps_rows) == (2, "WRITE", frozenset(), False)
     (theirs,) = append.added
-    assert theirs.rows == 2 and opened.live() == {ours.key: ours.size, theirs.key: theirs.size}
+    assert theirs.rows == 2 and opened.live_files() == {ours.key: ours.size, theirs.key: theirs.size}
     table.move(2, [], [ours])
-    assert table.keys() == [7, 8] and table.open().foreign() == ()
+    assert table.keys() == [7, 8] and table.open().foreign_commits() == ()
 
 
 def test_a_compaction_of_ours_keeps_the_rows_and_goes_back(table: DeltaTableUnderTest) -> None:
@@ -39,11 +39,11 @@ def test_a_compaction_of_ours_keeps_the_rows_and_goes_back(table: DeltaTableUnde
     one, two = table.stage(rows(1)), table.stage(rows(2))
     table.move(1, [one, two])
     table.others.optimize.compact()
-    (rewrite,) = table.open().foreign()
+    (rewrite,) = table.open().foreign_commits()
     assert rewrite.what == "OPTIMIZE" and rewrite.keeps_rows
     assert rewrite.removed == {one.key, two.key} and [file.rows for file in rewrite.added] == [2]
     table.move(2, [one], rewrite.added)
-    assert table.keys() == [1] and table.open().live() == {one.key: one.size}
+    assert table.keys() == [1] and table.open().live_files() == {one.key: one.size}
 
 
 def test_a_delete_of_our_rows_is_told_as_a_change(table: DeltaTableUnderTest) -> None:
@@ -51,7 +51,7 @@ def test_a_delete_of_our_rows_is_told_as_a_change(table: DeltaTableUnderTest) ->
     ours = table.stage(rows(1, 2))
     table.move(1, [ours])
     table.others.delete("k = 1")
-    (delete,) = table.open().foreign()
+    (delete,) = table.open().foreign_commits()
     assert (delete.what, delete.removed, delete.keeps_rows) == ("DELETE", {ours.key}, False)
 
 
@@ -63,9 +63,9 @@ def test_a_restore_takes_files_back_and_no_mark(table: DeltaTableUnderTest) -> N
     table.others.restore(1)
     opened = table.open()
     assert (opened.number, opened.write_id) == (2, write_id(2))
-    (restore,) = opened.foreign()
+    (restore,) = opened.foreign_commits()
     assert (restore.what, restore.removed, restore.keeps_rows) == ("RESTORE", {new.key}, False)
-    assert [file.key for file in restore.added] == [old.key] == [*opened.live()]
+    assert [file.key for file in restore.added] == [old.key] == [*opened.live_files()]
     table.move(3, [new], [old])
     assert table.keys() == [2]
 
@@ -80,7 +80,7 @@ def test_foreign_commits_are_told_oldest_first_and_ours_that_move_nothing_are_no
     wider = rows(1).append_column("more", [[1]]).schema
     table.open().widen(wider)
     table.others.alter.set_table_properties({"delta.checkpointInterval": "7"})
-    foreign = table.open().foreign()
+    foreign = table.open().foreign_commits()
     assert [commit.version for commit in foreign] == [*range(2, 9), 10]
     assert [commit.what for commit in foreign] == ["WRITE"] * 7 + ["SET TBLPROPERTIES"]
     assert foreign[-1].keeps_rows and table.open().write_id == write_id(1)
@@ -95,12 +95,12 @@ def test_names_of_files_are_told_as_they_are_not_as_the_log_encodes_them(table: 
     for key in odd:
         table.store.put(key, body)
     table.move(1, files)
-    assert table.open().live() == dict.fromkeys(odd, staged.size) and table.keys() == [1, 1]
+    assert table.open().live_files() == dict.fromkeys(odd, staged.size) and table.keys() == [1, 1]
     table.move(2, [], files[:1])
-    assert [*table.open().live()] == odd[1:]
+    assert [*table.open().live_files()] == odd[1:]
     table.others.optimize.compact()
     table.others.delete()
-    assert table.open().foreign()[0].removed == {odd[1]}
+    assert table.open().foreign_commits()[0].removed == {odd[1]}
 
 
 def test_a_log_that_has_lost_our_commit_still_has_the_mark(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_log_that_has_lost_our_commit_still_has_the_mark(tmp_path: Path) -> No
     table.append_by_others(9)
     opened = table.open()
     assert (opened.number, opened.write_id) == (1, write_id(1))
-    lost, *known = opened.foreign()
+    lost, *known = opened.foreign_commits()
     assert (lost.version, lost.removed, lost.added, lost.keeps_rows) == (3, frozenset(), (), False)
     wording.matches("problems", lost.what)
     assert [commit.version for commit in known] == [4, 5]
@@ -128,4 +128,4 @@ def test_an_object_of_the_log_that_is_no_commit_is_named(table: DeltaTableUnderT
     table.move(1)
     table.store.put("_delta_log/00000000000000000001.json", b'{"commitInfo":{}}\n[1]\n')
     with wording.raises(StateCorrupt):
-        commits_since_ours(table.store, 1, OWNER)
+        read_log_tail(table.store, 1, OWNER)

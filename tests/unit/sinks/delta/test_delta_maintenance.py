@@ -34,7 +34,7 @@ def test_a_log_that_others_set_to_less_is_not_cut_to_that(tmp_path: Path) -> Non
         table.format.maintain(DAY_MS)
     assert "00000000000000000000.json" in log_of(table)
     day = f"interval {DAY_MS // 1000} seconds"
-    assert table.open().lacks(OWNER) == {"delta.logRetentionDuration": day}, "the next epoch puts it right"
+    assert table.open().missing_properties(OWNER) == {"delta.logRetentionDuration": day}, "the next epoch puts it right"
 
 
 def test_a_hint_of_the_newest_checkpoint_that_is_spoilt_costs_one_checkpoint(tmp_path: Path) -> None:

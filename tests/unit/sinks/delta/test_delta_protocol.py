@@ -62,7 +62,7 @@ def protocol_of(table: DeltaTableUnderTest) -> Protocol:
 
 def adopt(table: DeltaTableUnderTest) -> None:
     opened = table.open()
-    opened.claim(OWNER, opened.lacks(OWNER), (0, write_id(0)))
+    opened.claim(OWNER, opened.missing_properties(OWNER), (0, write_id(0)))
 
 
 def move(table: DeltaTableUnderTest) -> None:
@@ -83,13 +83,13 @@ def keep_log_short(table: DeltaTableUnderTest) -> None:
 
 def take_over(table: DeltaTableUnderTest) -> None:
     opened = table.open()
-    opened.claim(ANOTHER, opened.lacks(ANOTHER), (7, write_id(7)))
+    opened.claim(ANOTHER, opened.missing_properties(ANOTHER), (7, write_id(7)))
 
 
 def retain_longer(table: DeltaTableUnderTest) -> None:
     table.retention_ms *= 9
     opened = table.open()
-    opened.claim(OWNER, opened.lacks(OWNER), None)
+    opened.claim(OWNER, opened.missing_properties(OWNER), None)
 
 
 def add_column(table: DeltaTableUnderTest) -> None:
@@ -255,7 +255,7 @@ def test_a_table_that_an_earlier_version_changed_is_written_again_and_freed(tabl
     assert protocol_of(table)["readerFeatures"] == ["timestampNtz"]
     assert "variantType" not in protocol_of(table)["writerFeatures"]
     opened = table.open()
-    assert (opened.number, opened.foreign()) == (2, ()) and table.keys() == [1, 2]
+    assert (opened.number, opened.foreign_commits()) == (2, ()) and table.keys() == [1, 2]
     version = table.others.version()
     table.format.maintain(table.retention_ms)
     assert table.others.version() == version, "it is done once"

@@ -173,8 +173,8 @@ def test_after_many_commits_the_log_is_as_long_as_after_ten(many: Many) -> None:
     """Rule: hundreds of commits without growth, where nothing older is to be looked at (TABLES 6)."""
     assert many.longest_log <= 15
     opened = many.table.open()
-    assert (opened.number, opened.write_id, len(opened.live())) == (many.commits, write_id(many.commits), 9)
-    assert opened.foreign() == ()
+    assert (opened.number, opened.write_id, len(opened.live_files())) == (many.commits, write_id(many.commits), 9)
+    assert opened.foreign_commits() == ()
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def ids_by_file(table: DeltaTableUnderTest) -> dict[str, set[int]]:
-    live = table.open().live()
+    live = table.open().live_files()
     files = {key: pq.read_table(pa.BufferReader(table.store.get(key))) for key in live}
     return {key: set(file.column("id").to_pylist()) for key, file in files.items()}
 

@@ -145,7 +145,7 @@ def test_a_plain_table_of_another_engine_can_be_written(table: DeltaTableUnderTe
     opened = table.open()
     opened.check(SCHEMA)
     assert (opened.owner, opened.number, opened.table_id) == (None, 0, "theirs")
-    assert [commit.version for commit in opened.foreign()] == [0]
+    assert [commit.version for commit in opened.foreign_commits()] == [0]
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -179,14 +179,14 @@ def test_a_retention_of_exactly_ours_is_enough(tmp_path: Path) -> None:
     """Rule: a table of ours lacks nothing, also where the retention is no whole second."""
     for name, retention_ms in (("whole", 7 * DAY_MS), ("odd", 7 * DAY_MS + 1), ("none", 0)):
         table = DeltaTableUnderTest.in_folder(tmp_path / name, retention_ms)
-        assert table.create().lacks(OWNER) == {}
+        assert table.create().missing_properties(OWNER) == {}
 
 
 def test_a_shorter_retention_is_raised_and_a_longer_one_left(table: DeltaTableUnderTest) -> None:
     """Rule: to what retained checkpoints need, by a commit of its own that is no foreign one; never lowered."""
     made_by_others(table, properties={"delta.logRetentionDuration": "interval 23 hours"})
     week = f"interval {7 * DAY_MS // 1000} seconds"
-    lacking = table.open().lacks(OWNER)
+    lacking = table.open().missing_properties(OWNER)
     assert {name: value for name, value in lacking.items() if name.startswith("delta.")} == {
         "delta.logRetentionDuration": week
     }
@@ -196,12 +196,12 @@ def test_a_shorter_retention_is_raised_and_a_longer_one_left(table: DeltaTableUn
     assert properties["delta.deletedFileRetentionDuration"] == "interval 4 weeks"
     longer = replace(table, retention_ms=60 * DAY_MS)
     opened = longer.open()
-    assert opened.owner == OWNER and {*opened.lacks(OWNER)} == {
+    assert opened.owner == OWNER and {*opened.missing_properties(OWNER)} == {
         "delta.logRetentionDuration",
         "delta.deletedFileRetentionDuration",
     }
-    opened.claim(OWNER, opened.lacks(OWNER), None)
-    assert longer.open().lacks(OWNER) == {} and longer.open().foreign() == ()
+    opened.claim(OWNER, opened.missing_properties(OWNER), None)
+    assert longer.open().missing_properties(OWNER) == {} and longer.open().foreign_commits() == ()
     assert longer.open().table_id == "theirs"
 
 
@@ -209,7 +209,7 @@ def test_a_retention_in_other_words_is_refused_with_what_to_type(table: DeltaTab
     """Rule: it may be longer than ours, so it is not overwritten."""
     made_by_others(table, properties={"delta.logRetentionDuration": "for ever"})
     with wording.raises(InvalidRequest):
-        table.open().lacks(OWNER)
+        table.open().missing_properties(OWNER)
 
 
 def test_a_column_of_a_type_that_is_not_known_is_named(table: DeltaTableUnderTest) -> None:
@@ -249,4 +249,4 @@ def test_unsafe_commits_are_refused_by_the_variable(
             call()
         assert name in str(raised.value)
         assert f"unset {name}" in raised.value.hint
-    assert opened.live() == {}
+    assert opened.live_files() == {}

@@ -124,7 +124,7 @@ def test_a_commit_whose_answer_was_lost_is_known_by_its_write_id(ministack: S3Se
         with wording.raises(CommitOutcomeUnknown):
             table.move(2, [file])
         assert lost and (table.open().number, table.open().write_id) == (2, write_id(2))
-        assert table.keys() == [1, 2] and table.open().foreign() == ()
+        assert table.keys() == [1, 2] and table.open().foreign_commits() == ()
 
 
 HOSTILE = {

@@ -12,7 +12,7 @@ from milepost.jobspec.graph.graph import SinkInput
 from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files.deletes import latest_rows, rows_that_stay
+from milepost.sinks.files.deletes import latest_rows, without_deletes
 from milepost.sinks.files.partitions import PartitionBy
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import decode_schema
@@ -90,7 +90,7 @@ def test_a_delete_hides_every_earlier_row_of_its_key() -> None:
 
 def test_rows_without_a_mark_are_not_copied() -> None:
     table = rows((1, "a"))
-    assert rows_that_stay(table) is table
+    assert without_deletes(table) is table
 
 
 def test_a_file_with_deletes_is_not_read_as_rows(tmp_path: Path) -> None:

@@ -23,12 +23,12 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sinks.files.partition_values import partition_text, partition_value
 from milepost.sinks.files.partitions import (
-    MOST_VALUES,
+    MAX_PARTITIONS,
     PartitionBy,
     split_by_values,
 )
 from milepost.sinks.records.committables import RowsPiece
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging import small_files
 from milepost_testkit import wording
 from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
@@ -223,8 +223,8 @@ def test_an_empty_text_is_refused_in_delta_where_it_is_null_and_kept_in_iceberg(
 def test_more_values_than_files_are_good_for_are_refused(case: SinkCase, tmp_path: Path) -> None:
     job = case.begin(tmp_path)
     with wording.raises(InvalidRequest) as refused:
-        job.publish(rows(*((key, str(key)) for key in range(MOST_VALUES + 1))))
-    assert str(MOST_VALUES) in str(refused.value)
+        job.publish(rows(*((key, str(key)) for key in range(MAX_PARTITIONS + 1))))
+    assert str(MAX_PARTITIONS) in str(refused.value)
     assert "limits_per_epoch" in refused.value.hint
 
 
@@ -286,7 +286,7 @@ def test_rows_of_a_large_epoch_wait_within_the_budget_and_are_in_order_within_th
     case = Delta()
     job = case.begin(tmp_path)
     pieces = [rows(*((key, "ab"[key % 2]) for key in range(start, start + 100))) for start in range(0, 2000, 100)]
-    files = job.sink.stage_pieces(map(RowsPiece, pieces), StagingPlace(1, 1, 0, 3 * pieces[0].nbytes)).files
+    files = job.sink.stage_pieces(map(RowsPiece, pieces), StagingContext(1, 1, 0, 3 * pieces[0].nbytes)).files
     assert len(files) > 4 and sum(file.rows for file in files) == 2000
     for value in "ab":
         own = [file for file in files if file.partition == (("v", value),)]

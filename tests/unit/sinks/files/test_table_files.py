@@ -25,7 +25,7 @@ from milepost.sinks.files import table_files
 from milepost.sinks.files.deletes import latest_rows
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
 from milepost.spill import ordered_rows, spilled_rows
 from milepost.storage.open import open_store
@@ -69,8 +69,8 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
     files = TableFiles("table", store)
     tables = [table, table.slice(0, 0), table.slice(1), table]
 
-    staged = files.stage(iter(tables), StagingPlace(1, 1, 0, held_bytes), "0")
-    again = files.stage(iter(tables), StagingPlace(1, 1, 0, held_bytes), "0")
+    staged = files.stage(iter(tables), StagingContext(1, 1, 0, held_bytes), "0")
+    again = files.stage(iter(tables), StagingContext(1, 1, 0, held_bytes), "0")
 
     assert staged is not None and staged == again
     assert files.rows([staged], Reading(table.schema, verify=True)).equals(pa.concat_tables(tables).combine_chunks())
@@ -79,13 +79,15 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
 
 
 def test_a_table_without_rows_has_no_file(store: ObjectStore) -> None:
-    assert TableFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0") is None
+    assert (
+        TableFiles("table", store).stage(iter([_FLAT.slice(0, 0)]), StagingContext(1, 1, 0, _ALL_AT_ONCE), "0") is None
+    )
 
 
 def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zstd(store: ObjectStore) -> None:
     found = []
     for table in (_FLAT, _NESTED):
-        staged = TableFiles("table", store).stage(iter([table]), StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
+        staged = TableFiles("table", store).stage(iter([table]), StagingContext(1, 1, 0, _ALL_AT_ONCE), "0")
         assert staged is not None
         group = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).metadata.row_group(0)
         columns = [group.column(index) for index in range(group.num_columns)]
@@ -117,7 +119,7 @@ def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(sto
     body = sink.getvalue().to_pybytes()
     store.put("part-0.snappy.parquet", body)
     files = TableFiles("table", store)
-    file = files.identified(StagedFile("part-0.snappy.parquet", 5, len(body), ""))
+    file = files.with_digest(StagedFile("part-0.snappy.parquet", 5, len(body), ""))
     assert files.rows([file], Reading(rows.schema, verify=True)) == rows
     assert files.problems([file], rows.schema, deep=True) == []
     with wording.raises(StateCorrupt):
@@ -146,7 +148,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
         changes = table.select(["k", "v"])
         if may_delete:
             changes = changes.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), table.column("gone"))
-        file = files.stage(iter([changes]), StagingPlace(number + 1, 1, 0, _ALL_AT_ONCE), "0")
+        file = files.stage(iter([changes]), StagingContext(number + 1, 1, 0, _ALL_AT_ONCE), "0")
         staged += [] if file is None else [file]
     whole = latest_rows([files.rows(staged, Reading(KEYED, deletes=True))], ("k",)).sort_by("k")
     for held_bytes in (_ALL_AT_ONCE, 60):
@@ -177,7 +179,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     for number, step in enumerate((1, 2)):
         keys = [row * 7919 % rows for row in range(0, rows, step)]
         tables = (pa.table([part, [number] * len(part)], schema=schema) for part in _parts(keys, 5_000))
-        file = files.stage(tables, StagingPlace(number + 1, 1, 0, 50 << 10), "0")
+        file = files.stage(tables, StagingContext(number + 1, 1, 0, 50 << 10), "0")
         assert file is not None
         staged.append(file)
     base, peak, found = pa.total_allocated_bytes(), 0, 0
@@ -197,7 +199,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
 ) -> None:
     """Of a file that a buffer would take, too: the disk is asked before the file is read or closed."""
     files = TableFiles("table", store)
-    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
+    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingContext(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
@@ -210,7 +212,7 @@ def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_calle
 ) -> None:
     """What helps is another disk, not another copy of the file. Of content Arrow's error has no number."""
     files = TableFiles("table", store)
-    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingPlace(1, 1, 0, _ALL_AT_ONCE), "0")
+    file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingContext(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None
     with monkeypatch.context() as patch:
         patch.setattr(table_files, "IN_MEMORY_BYTES", 0)

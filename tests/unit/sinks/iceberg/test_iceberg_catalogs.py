@@ -33,7 +33,7 @@ from milepost.storage.open import open_store
 
 config = CatalogConfig(CatalogKind.SQL, sys.argv[1], ("shop", "totals"))
 table = IcebergFormat("totals", config, open_store(StoreConfig(sys.argv[2]))).open()
-print(table.number, len(table.live()))
+print(table.number, len(table.live_files()))
 """
 
 

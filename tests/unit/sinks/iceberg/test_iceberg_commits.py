@@ -50,7 +50,7 @@ def test_a_new_table_is_its_first_makers_and_empty(any_lake: IcebergLake) -> Non
     table.check(SCHEMA)
 
     assert (table.owner, table.number, table.write_id, table.schema) == (OWNER, 0, None, SCHEMA)
-    assert (dict(table.live()), table.foreign()) == ({}, ())
+    assert (dict(table.live_files()), table.foreign_commits()) == ({}, ())
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -68,7 +68,7 @@ def test_no_commit_changes_what_readers_must_support(lake: IcebergLake, version:
         return metadata.format_version, metadata.partition_specs, metadata.sort_orders, metadata.properties["theirs"]
 
     before = required()
-    lake.opened().claim(OWNER, lake.opened().lacks(OWNER), (0, "adopted"))
+    lake.opened().claim(OWNER, lake.opened().missing_properties(OWNER), (0, "adopted"))
     assert (required(), lake.opened().owner) == (before, OWNER)
     lake.move(1, (lake.staged(1),))
     lake.opened().widen(pa.schema([*SCHEMA, ("at", pa.timestamp("us"))]))
@@ -84,8 +84,8 @@ def test_a_move_shows_its_number_its_write_id_and_exactly_its_files(any_lake: Ic
 
     after = any_lake.move(5, (third,), (first,), write_id="ours")
 
-    assert (after.number, after.write_id, after.foreign()) == (5, "ours", ())
-    assert after.live() == {second.key: second.size, third.key: third.size}
+    assert (after.number, after.write_id, after.foreign_commits()) == (5, "ours", ())
+    assert after.live_files() == {second.key: second.size, third.key: third.size}
     assert any_lake.keys() == [3, 4]
 
 
@@ -113,7 +113,7 @@ def test_of_six_racers_on_one_look_one_wins(any_lake: IcebergLake) -> None:
         after = any_lake.opened()
         assert len(winners) == 1, ends
         assert (after.number, after.write_id) == (number, f"racer-{number}-{winners[0]}")
-        assert [files[racer].key in after.live() for racer in range(_RACERS)] == [
+        assert [files[racer].key in after.live_files() for racer in range(_RACERS)] == [
             rows and racer == winners[0] for racer in range(_RACERS)
         ]
 
@@ -130,7 +130,7 @@ def test_an_outdated_handle_is_refused_and_nothing_changes(any_lake: IcebergLake
             raise CommitConflict(error.hint) from error
 
     after = any_lake.opened()
-    assert (after.number, after.write_id, dict(after.live())) == (1, "first", {})
+    assert (after.number, after.write_id, dict(after.live_files())) == (1, "first", {})
 
 
 def test_a_handle_from_before_a_column_was_added_is_refused(any_lake: IcebergLake) -> None:
@@ -152,7 +152,7 @@ def test_a_move_without_files_is_a_snapshot_of_its_own(any_lake: IcebergLake) ->
 
     now = any_lake.foreign_table().current_snapshot()
     assert before is not None and now is not None and now.parent_snapshot_id == before.snapshot_id
-    assert (after.number, after.write_id, after.live()) == (2, "empty", {file.key: file.size})
+    assert (after.number, after.write_id, after.live_files()) == (2, "empty", {file.key: file.size})
 
 
 def test_the_same_files_go_back_and_forth(any_lake: IcebergLake) -> None:
@@ -160,9 +160,9 @@ def test_the_same_files_go_back_and_forth(any_lake: IcebergLake) -> None:
     old, new = any_lake.made().staged(1), any_lake.staged(2)
     any_lake.move(1, (old,))
     for number in (2, 4, 6):
-        assert any_lake.move(number, (new,), (old,)).live() == {new.key: new.size}
+        assert any_lake.move(number, (new,), (old,)).live_files() == {new.key: new.size}
         assert any_lake.keys() == [2]
-        assert any_lake.move(number + 1, (old,), (new,)).live() == {old.key: old.size}
+        assert any_lake.move(number + 1, (old,), (new,)).live_files() == {old.key: old.size}
         assert any_lake.keys() == [1]
 
 
@@ -193,7 +193,7 @@ def test_a_commit_that_the_transport_repeated_is_known_by_its_write_id(seaweed_t
         proxy.repeat_when = lambda method, path: False
         after = lake.opened()
         assert proxy.first_statuses == [200]
-        assert (after.number, after.write_id, after.live()) == (1, "ours", {file.key: file.size})
+        assert (after.number, after.write_id, after.live_files()) == (1, "ours", {file.key: file.size})
         assert lake.keys() == [1]
 
 
@@ -271,4 +271,4 @@ def test_a_table_that_was_dropped_and_made_anew_is_another(any_lake: IcebergLake
 
     after = any_lake.opened()
     assert after.table_id != before.table_id
-    assert (after.number, dict(after.live())) == (0, {})
+    assert (after.number, dict(after.live_files())) == (0, {})

@@ -22,13 +22,13 @@ def test_rows_that_others_append_stay_and_are_told(any_lake: IcebergLake) -> Non
     any_lake.foreign_table().append(_rows(10, 11))
 
     seen = any_lake.opened()
-    (foreign,) = seen.foreign()
+    (foreign,) = seen.foreign_commits()
     seen.commit(move(2, (more,), (ours,)))
 
     assert (foreign.what, foreign.removed, foreign.keeps_rows) == ("append", frozenset(), False)
-    assert [(file.rows, file.key in seen.live()) for file in foreign.added] == [(2, True)]
+    assert [(file.rows, file.key in seen.live_files()) for file in foreign.added] == [(2, True)]
     assert (seen.number, any_lake.keys()) == (1, [2, 10, 11])
-    assert any_lake.opened().foreign() == ()
+    assert any_lake.opened().foreign_commits() == ()
 
 
 def test_a_foreign_commit_between_look_and_commit_is_a_conflict(lake: IcebergLake) -> None:
@@ -50,7 +50,7 @@ def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> 
     lake.foreign_table().delete("k = 3")
 
     table = lake.opened()
-    deleted, rewritten = table.foreign()
+    deleted, rewritten = table.foreign_commits()
 
     assert table.number == 4
     assert (deleted.what, deleted.removed, deleted.added) == ("delete", {whole.key}, ())
@@ -88,7 +88,7 @@ def test_a_compaction_by_others_is_told_as_one(lake: IcebergLake) -> None:
     lake.move(1, files)
     compact(lake.foreign_table())
 
-    (compaction,) = lake.opened().foreign()
+    (compaction,) = lake.opened().foreign_commits()
 
     assert (compaction.what, compaction.keeps_rows) == ("replace", True)
     assert compaction.removed == {file.key for file in files}
@@ -127,7 +127,7 @@ def test_files_that_keep_their_rows_are_a_snapshot_of_their_own_right_before_tha
     assert [entry.snapshot_id for entry in table.history()] == [
         table.snapshots()[0].snapshot_id, table.snapshots()[2].snapshot_id,
     ]  # fmt: skip
-    assert opened.version != first and (opened.number, opened.foreign()) == (2, ())
+    assert opened.version != first and (opened.number, opened.foreign_commits()) == (2, ())
     assert lake.keys() == [1, 2, 3]
 
 
@@ -142,7 +142,7 @@ def test_a_table_that_a_hand_rolled_back_shows_the_move_it_went_back_to(lake: Ic
         snapshots.rollback_to_snapshot(before.snapshot_id)
 
     back = lake.opened()
-    assert (back.number, back.write_id, len(back.live()), back.foreign()) == (1, "first", 1, ())
+    assert (back.number, back.write_id, len(back.live_files()), back.foreign_commits()) == (1, "first", 1, ())
 
 
 def test_our_move_is_still_known_when_others_expire_all_they_may(lake: IcebergLake) -> None:
@@ -161,7 +161,7 @@ def test_our_move_is_still_known_when_others_expire_all_they_may(lake: IcebergLa
 
     assert len(unneeded) == 3 and len(lake.foreign_table().metadata.snapshots) == 2
     assert (after.number, after.write_id) == (7, "ours")
-    (change,) = after.foreign()
+    (change,) = after.foreign_commits()
     assert (change.removed, sum(file.rows for file in change.added)) == ({ours.key}, 3)
     assert "expired" in change.what and not change.keeps_rows
 
@@ -179,6 +179,6 @@ def test_columns_are_added_and_files_of_both_widths_are_read(any_lake: IcebergLa
     )
     table.commit(move(2, (any_lake.stage(rows),)))
 
-    assert (table.schema, table.number, table.foreign()) == (wider, 1, ())
+    assert (table.schema, table.number, table.foreign_commits()) == (wider, 1, ())
     found = sorted(any_lake.foreign_table().scan().to_arrow().to_pylist(), key=lambda row: row["k"])
     assert [(row["k"], row["tags"], row["at"] is None) for row in found] == [(1, None, True), (2, [{"x": 5}], False)]

@@ -56,7 +56,7 @@ def test_files_that_others_added_from_elsewhere_stay(lake: IcebergLake, tmp_path
     seen = lake.opened()
     lake.move(2, (lake.staged(2),))
 
-    assert f"file://{file}" in seen.live()
+    assert f"file://{file}" in seen.live_files()
     assert lake.keys() == [1, 2, 50]
 
 
@@ -67,7 +67,7 @@ def test_a_manifest_that_is_gone_is_corruption_by_name(lake: IcebergLake) -> Non
     lake.store.delete([manifest])
 
     with wording.raises(StateCorrupt) as refused:
-        lake.opened().live()
+        lake.opened().live_files()
     assert manifest in str(refused.value)
 
 

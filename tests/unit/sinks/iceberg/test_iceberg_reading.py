@@ -197,7 +197,7 @@ def test_hundreds_of_commits_leave_the_table_and_its_commits_as_small_as_thirty(
             size = lake.store.stat(table.metadata_location.removeprefix(f"{table.location()}/")).size
             sizes.append((objects, size, len(head.manifests(table.io))))
 
-    assert lake.opened().live() == {file.key: file.size for file in live}
+    assert lake.opened().live_files() == {file.key: file.size for file in live}
     assert max(objects for objects, _, _ in sizes[2:]) <= 120
     assert max(size for _, size, _ in sizes[5:]) < 1.5 * max(size for _, size, _ in sizes[:5])
     assert max(manifests for _, _, manifests in sizes) <= 16

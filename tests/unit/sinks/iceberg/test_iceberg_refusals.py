@@ -84,7 +84,7 @@ def test_a_table_of_version_1_is_written(lake: IcebergLake) -> None:
     after = lake.move(2, (lake.staged(3),), (gone,))
 
     assert lake.foreign_table().format_version == 1
-    assert (after.number, after.foreign(), lake.keys()) == (2, (), [1, 3])
+    assert (after.number, after.foreign_commits(), lake.keys()) == (2, (), [1, 3])
 
 
 def test_a_table_of_version_3_is_refused(lake: IcebergLake) -> None:

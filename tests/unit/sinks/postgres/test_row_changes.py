@@ -19,7 +19,7 @@ from milepost.sinks.formats.postgres import row_changes as changes_of_rows
 from milepost.sinks.formats.postgres.row_changes import RowChanges, row_changes
 from milepost.sinks.formats.postgres.row_lines import lines_of
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
@@ -52,7 +52,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TableFiles:
 def staged(files: TableFiles, rows: Rows, at: int) -> StagedFile:
     table = pa.table({"k": list(rows), "v": list(rows.values())}, schema=SCHEMA)
     gone = [key for key, value in rows.items() if value == GONE]
-    file = files.stage([deleting(table, gone) if gone else table], StagingPlace(at, 1, 0, 1 << 20), "0")
+    file = files.stage([deleting(table, gone) if gone else table], StagingContext(at, 1, 0, 1 << 20), "0")
     assert file is not None
     return file
 

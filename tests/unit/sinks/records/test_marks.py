@@ -17,6 +17,6 @@ def test_a_mark_that_another_process_made_is_read_although_an_older_one_is_known
     marks = MarkRecords(store, "table")
     first = marks.record(mark(1))
     store.create(mark_key("table", 2), encode(mark(2)))
-    assert marks.carried(1, first.write_id, "table") == first
-    assert marks.carried(2, mark(2).write_id, "table") == mark(2)
-    assert marks.carried(2, first.write_id, "table") is None
+    assert marks.matching(1, first.write_id, "table") == first
+    assert marks.matching(2, mark(2).write_id, "table") == mark(2)
+    assert marks.matching(2, first.write_id, "table") is None

@@ -19,7 +19,7 @@ from milepost.sinks.files import table_files
 from milepost.sinks.files.file_cuts import cut_by_size
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile, StagedRows
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
@@ -285,7 +285,7 @@ def test_what_waits_on_the_disk_makes_the_same_buckets(keys: list[list[int]], su
                 groups = range(subtask * KEY_GROUPS // subtasks, (subtask + 1) * KEY_GROUPS // subtasks)
                 owned = OwnedKeys(groups, KEY_GROUPS, HASHER.key_groups)
                 buckets = compacted_buckets("table", ("k",), job.sink.store, plan, owned)
-                found.append(buckets.stage_pieces((), StagingPlace(9, 1, subtask, held_bytes)))
+                found.append(buckets.stage_pieces((), StagingContext(9, 1, subtask, held_bytes)))
             return found
 
         in_memory = staged(1 << 30)
@@ -300,7 +300,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     """What is checked of it is the same."""
     table_of = TableFiles("table", store)
     tables = [many(1000, first) for first in range(0, 5000, 1000)]
-    file = table_of.stage(tables, StagingPlace(1, 1, 0, 1), "0")
+    file = table_of.stage(tables, StagingContext(1, 1, 0, 1), "0")
     assert file is not None
     whole = table_of.fetch(file, Reading(SCHEMA, verify=True))
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
@@ -336,7 +336,7 @@ def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) 
     owned = OwnedKeys(range(KEY_GROUPS), KEY_GROUPS, HASHER.key_groups)
     staging = compacted_buckets("table", ("k",), store, CompactionPlan(files(job), SCHEMA), owned)
     base = pa.total_allocated_bytes()
-    staged = staging.stage_pieces((), StagingPlace(99, 1, 0, 1 << 20))
+    staged = staging.stage_pieces((), StagingContext(99, 1, 0, 1 << 20))
     assert len(staged.buckets) == 64 and sum(file.rows for file in staged.buckets) == 600_000
     assert peak < whole // 2
 

@@ -16,8 +16,8 @@ from milepost.sinks.records.table_keys import staged_prefix
 from milepost.sinks.staging import small_files
 from milepost.sinks.staging.small_files import (
     GROWTH,
-    MOST_FILES,
-    WANTED_BYTES,
+    MAX_JOINED_FILES,
+    TARGET_BYTES,
     JoinPlan,
     Run,
     plan_joins,
@@ -80,17 +80,17 @@ def test_what_is_joined_lies_side_by_side_and_every_row_moves_to_a_file_many_tim
     )
 
 
-@given(st.lists(st.integers(1, WANTED_BYTES), max_size=30))
+@given(st.lists(st.integers(1, TARGET_BYTES), max_size=30))
 def test_no_file_is_made_larger_than_wanted_and_half_full_ones_stay(sizes: list[int]) -> None:
     files = [replace(file(number, 10), size=size) for number, size in enumerate(sizes, 1)]
     for run in plan_joins(files):
-        assert sum(each.size for each in run) <= WANTED_BYTES
-        assert all(2 * each.size < WANTED_BYTES for each in run)
+        assert sum(each.size for each in run) <= TARGET_BYTES
+        assert all(2 * each.size < TARGET_BYTES for each in run)
 
 
 def test_what_lies_between_full_files_is_joined_at_once() -> None:
     """It grows no more, so a few would stay for ever."""
-    full = [replace(file(number, 10), size=WANTED_BYTES) for number in (1, 5)]
+    full = [replace(file(number, 10), size=TARGET_BYTES) for number in (1, 5)]
     small = [file(2), file(3), file(4), file(6), file(7)]
     assert plan_joins([full[0], *small[:3], full[1], *small[3:]]) == (tuple(small[:3]),)
 
@@ -105,25 +105,25 @@ def test_files_of_others_and_of_one_row_of_which_nothing_is_known_stay() -> None
 
 def test_a_subtask_joins_about_one_full_file_and_an_epoch_so_many_small_ones_at_most() -> None:
     """An epoch never becomes slow, however many small files there are."""
-    files = [replace(file(number, 10), size=WANTED_BYTES // 10) for number in range(1, 5001)]
+    files = [replace(file(number, 10), size=TARGET_BYTES // 10) for number in range(1, 5001)]
     runs = plan_joins(files)
-    assert 0 < sum(map(len, runs)) <= MOST_FILES
+    assert 0 < sum(map(len, runs)) <= MAX_JOINED_FILES
     plan = JoinPlan(runs, SCHEMA)
     shares = [plan.share(subtask, 3).runs for subtask in range(3)]
-    assert all(0 < sum(each.size for run in runs for each in run) <= WANTED_BYTES for runs in shares)
+    assert all(0 < sum(each.size for run in runs for each in run) <= TARGET_BYTES for runs in shares)
     every = [each.key for runs in shares for run in runs for each in run]
     assert len(set(every)) == len(every)
 
 
 def test_more_files_that_are_alike_than_one_epoch_joins_are_joined_by_several() -> None:
     """As a backfill leaves them, whose epochs join nothing: they were one run, which no epoch ever took."""
-    files = [file(number) for number in range(1, 2 * MOST_FILES + 100)]
+    files = [file(number) for number in range(1, 2 * MAX_JOINED_FILES + 100)]
     epochs = 0
     while runs := plan_joins(files):
-        assert sum(map(len, runs)) <= MOST_FILES
+        assert sum(map(len, runs)) <= MAX_JOINED_FILES
         files, epochs = after(files, runs), epochs + 1
     assert epochs <= 4 and len(files) < GROWTH
-    assert sum(each.rows for each in files) == 2 * MOST_FILES + 99
+    assert sum(each.rows for each in files) == 2 * MAX_JOINED_FILES + 99
 
 
 def test_two_runs_that_have_the_same_rows_become_a_file_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

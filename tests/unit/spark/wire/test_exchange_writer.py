@@ -20,7 +20,7 @@ from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_place import StagingPlace
+from milepost.sinks.records.staging_context import StagingContext
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combine_buffer
@@ -90,7 +90,7 @@ class StagingSink:
     staged: list[pa.Table] = field(default_factory=list)
     distinct: list[bool] = field(default_factory=list)
 
-    def stage_pieces(self, pieces: Iterable[RowsPiece], place: StagingPlace) -> StagedRows:
+    def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
         if self.fails:
             raise StoreUnavailable("the lake did not answer")
         found = list(pieces)
@@ -99,7 +99,9 @@ class StagingSink:
         rows = pa.concat_tables([piece.rows for piece in found])
         self.staged.append(rows)
         self.distinct.append(len(found) == 1 and found[0].distinct)
-        file = StagedFile(f"_milepost/data/{place.checkpoint_id}-{place.token}-{place.subtask}", rows.num_rows, 1, "ab")
+        file = StagedFile(
+            f"_milepost/data/{context.checkpoint_id}-{context.token}-{context.subtask}", rows.num_rows, 1, "ab"
+        )
         return StagedRows(rows.num_rows, (file,))
 
 

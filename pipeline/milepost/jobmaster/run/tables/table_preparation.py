@@ -18,7 +18,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.checkpoint_metadata import write_contents
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.sinks.contract import Look, PreparedTable
+from milepost.sinks.contract import PreparedTable, TableRead
 from milepost.sinks.records.committables import Committable
 from milepost.sinks.records.contents import TableContents
 from milepost.storage.concurrency.background import prefetch
@@ -30,7 +30,7 @@ _FRESH_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _TableRead:
-    look: Callable[[], Look]
+    read: Callable[[], TableRead]
     started_s: float
 
 
@@ -75,7 +75,7 @@ class Preparation:
             self._passed.cancel()
 
     def _start_read(self, name: str) -> _TableRead:
-        return _TableRead(prefetch(self._context.store, self._context.sink(name).look, "table"), time.monotonic())
+        return _TableRead(prefetch(self._context.store, self._context.sink(name).read_table, "table"), time.monotonic())
 
     def _tables(self, committables: Mapping[str, Committable]) -> dict[str, TableContents]:
         contents = parallel_map(
@@ -98,6 +98,6 @@ class Preparation:
             committable,
             before,
             waits=self._opened.waits(name),
-            look=self._reads[name].look,
+            read_table=self._reads[name].read,
             before_change=self._passed.result,
         )

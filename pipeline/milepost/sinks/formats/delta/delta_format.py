@@ -34,9 +34,9 @@ class DeltaFormat:
 
     keeps_statistics = True
     is_database = False
-    keeps_looks = False
+    caches_reads = False
     log_prefix = LOG
-    names_owner = True
+    stores_owner = True
 
     def __init__(self, sink: str, store: ObjectStore, retention_ms: int, partition_by: tuple[str, ...] = ()) -> None:
         self._sink = sink

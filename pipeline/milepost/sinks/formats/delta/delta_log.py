@@ -45,7 +45,7 @@ class OurCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class SinceOurs:
+class LogTail:
     """The newest commits of a log.
 
     Attributes:
@@ -57,9 +57,9 @@ class SinceOurs:
     foreign: tuple[ForeignCommit, ...]
 
 
-def commits_since_ours(
+def read_log_tail(
     store: ObjectStore, newest: int, owner: TableOwner | None, partition_by: tuple[str, ...] = ()
-) -> SinceOurs:
+) -> LogTail:
     """Read the log back from a version to the newest move of a sink.
 
     Ordinarily that is one object. What the log no longer has is told as one commit, of which nothing is known.
@@ -76,21 +76,21 @@ def commits_since_ours(
         for number, body in zip(wanted, parallel_map(store, lambda one: _body(store, one), wanted), strict=True):
             if body is None:
                 what = f"the versions up to {number}, which the log no longer has"
-                return SinceOurs(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
+                return LogTail(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
             actions = _actions(number, body)
             ours = _our_commit(actions, owner)
             if ours is None:
                 foreign.append(_foreign_commit(number, actions, partition_by))
             elif ours.number is not None:
-                return SinceOurs(ours, tuple(reversed(foreign)))
+                return LogTail(ours, tuple(reversed(foreign)))
         version, step = version - step, min(2 * step, _MOST_AT_ONCE)
-    return SinceOurs(None, tuple(reversed(foreign)))
+    return LogTail(None, tuple(reversed(foreign)))
 
 
 def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | None) -> list[int]:
     """Return which of the newest versions are commits of a sink that wrote the table's protocol, newest first.
 
-    Looks at a bounded number of versions. Raises: as `commits_since_ours`.
+    Looks at a bounded number of versions. Raises: as `read_log_tail`.
     """
     versions = range(newest, max(newest - _MOST_AT_ONCE, 0), -1)
     found = []

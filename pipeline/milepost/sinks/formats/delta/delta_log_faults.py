@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT, LOG, last_checkpoint, log_key
-from milepost.sinks.records.reservation import reserved_for
+from milepost.sinks.records.reservation import read_reservation
 
 _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}(\d{{20}})\.checkpoint\.(?:(\d{{10}})\.(\d{{10}})\.parquet|.*)")
@@ -58,7 +58,7 @@ def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
 
 def realign_hint(sink: str, store: ObjectStore) -> str:
     """Return the last resort for a table of ours, as the end of a hint; "": it is not the sink's."""
-    reserved = reserved_for(store)
+    reserved = read_reservation(store)
     if reserved is None or reserved.owner.sink != sink:
         return ""
     return (

@@ -27,11 +27,11 @@ from milepost.sinks.formats.delta.delta_checks import TableTraits, check_schema,
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation
 from milepost.sinks.formats.delta.delta_log import (
+    LogTail,
     OurCommit,
-    SinceOurs,
-    commits_since_ours,
     log_key,
     our_protocol_changes,
+    read_log_tail,
 )
 from milepost.sinks.formats.delta.delta_metadata import (
     VARIANT,
@@ -43,7 +43,7 @@ from milepost.sinks.formats.delta.delta_metadata import (
 )
 from milepost.sinks.formats.delta.delta_types import arrow_schema, delta_field, has_timestamp_ntz
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner, is_same
+from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -107,9 +107,9 @@ class OpenDeltaTable:
         if schema is not None:
             check_schema(self._sink, self.schema, schema)
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         properties = self._table.metadata().configuration
-        whose = {} if is_same(self.owner, owner) else properties_of(owner)
+        whose = {} if is_same_owner(self.owner, owner) else properties_of(owner)
         return whose | short_retentions(self._sink, properties, self._retention_ms)
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
@@ -132,17 +132,17 @@ class OpenDeltaTable:
         """Nothing: its rows are those of its files."""
         return None
 
-    def live(self) -> Mapping[str, int]:
+    def live_files(self) -> Mapping[str, int]:
         with translated_errors(self._location, self._unreadable):
             files = pa.table(self._table.get_add_actions()).select(["path", "size_bytes"])
         return {unquote(file["path"]): file["size_bytes"] for file in files.to_pylist()}
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
         return self._since_ours.foreign
 
     def history(self) -> tuple[ForeignCommit, ...]:
         columns = tuple(self._table.metadata().partition_columns)
-        return commits_since_ours(self._store, self._table.version(), None, columns).foreign
+        return read_log_tail(self._store, self._table.version(), None, columns).foreign
 
     def widen(self, schema: pa.Schema) -> None:
         self.check(None)
@@ -200,9 +200,9 @@ class OpenDeltaTable:
             )
 
     @cached_property
-    def _since_ours(self) -> SinceOurs:
+    def _since_ours(self) -> LogTail:
         columns = tuple(self._table.metadata().partition_columns)
-        found = commits_since_ours(self._store, self._table.version(), self.owner, columns)
+        found = read_log_tail(self._store, self._table.version(), self.owner, columns)
         if found.ours is not None and (found.ours.number, found.ours.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
                 f"sink {self._sink}: the Delta table {self._store.config.url} contradicts itself: the newest commit of "

@@ -1,4 +1,4 @@
-"""Errors of a catalog become ours: who did not answer, what is now true, and what to type; never a secret."""
+"""Translate errors of the catalog client into Milepost's errors, without secrets."""
 
 from __future__ import annotations
 
@@ -39,52 +39,53 @@ from milepost.errors import (
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.storage.tls import failed_before_connecting
 
-_OF_CATALOGS = (
+_CATALOG_ERRORS = (
     RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,
     SQLAlchemyError, UnreadableReply, UnreadableMetadata, NotImplementedError, ModuleNotFoundError, ValueError,
 )  # fmt: skip
 _CONFLICTS = (CommitFailedException, NoSuchTableError, TableAlreadyExistsError)
-_NO_RIGHTS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
-_NO_ANSWER = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
-_NO_CATALOG = (InvalidURL, MissingSchema, JSONDecodeError, ArgumentError, NoSuchModuleError)
-_DENIED = ("password authentication failed", "permission denied", "access denied", "readonly database",
+_DENIED_ERRORS = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+_UNANSWERED = (ServerError, ServiceUnavailableError, TooManyRequestsError, ConnectionFailed, Timeout, DBAPIError)
+_BAD_ADDRESS = (InvalidURL, MissingSchema, JSONDecodeError, ArgumentError, NoSuchModuleError)
+_DENIED_TEXTS = ("password authentication failed", "permission denied", "access denied", "readonly database",
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
-"""What databases say, in lower case, when trying again is useless."""
+"""Parts of database messages, in lower case, for which a retry is useless."""
 
 _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from this machine (`sinks[].catalog.uri`)"
 
 
 @contextmanager
 def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False) -> Iterator[None]:
-    """Turn what the catalog's library raises in a block into our errors; ours pass.
+    """Translate errors of the catalog client that the block raises. Milepost's own errors pass through.
 
     Args:
-        doing: what is not done, or not known to be, as the beginning of a message.
-        may_land: it is a commit: one whose answer is lost may have landed.
+        doing: what did not happen, or is not confirmed, as the start of the message.
+        may_land: the block is a commit, so a commit without an answer may have landed.
     Raises:
-        CommitConflict: the catalog says that the table is not as it was: *possibly after our own success*.
-        CommitOutcomeUnknown, StoreUnavailable: it did not say. EnvironmentUnusable: it never will, as configured.
-        InvalidRequest: what it has is no table that can be read.
+        CommitConflict: the table has changed, *possibly by this very commit*.
+        CommitOutcomeUnknown: a commit got no answer. StoreUnavailable: any other request got no answer.
+        EnvironmentUnusable: the catalog cannot be used as it is configured.
+        InvalidRequest: the catalog has an entry that is not a readable Iceberg table.
     """
     try:
         yield
     except CheckpointError:
         raise
-    except _OF_CATALOGS as error:
-        made = _made_of(error, config, doing, may_land)
+    except _CATALOG_ERRORS as error:
+        translated = _translate(error, config, doing, may_land)
         if any(secret in text for text in _chain(error) for secret in config.secrets):
-            raise made from None
-        raise made from error
+            raise translated from None
+        raise translated from error
 
 
-def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
-    said = _without_secrets(error, config)
+def _translate(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
+    said = _describe(error, config)
     if isinstance(error, _CONFLICTS) or (may_land and _status(error) == 404):
         return CommitConflict(
             f"{doing}: {config.where} says that table {config.table_name} is not as it was ({said}).",
             hint="read it back: it may be our own",
         )
-    if isinstance(error, _NO_RIGHTS) or _is_denied(error):
+    if isinstance(error, _DENIED_ERRORS) or _is_denied(error):
         return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
     if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
@@ -96,7 +97,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
             f"{doing}: {config.where} needs a driver that is not installed ({said}).",
             hint=f"pip install {error.name}",
         )
-    if isinstance(error, _NO_CATALOG):
+    if isinstance(error, _BAD_ADDRESS):
         return EnvironmentUnusable(
             f"{doing}: {config.where} cannot be used ({said}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
@@ -111,7 +112,7 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
             f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
             hint="try again: the table is read back first",
         )
-    if isinstance(error, _NO_ANSWER):
+    if isinstance(error, _UNANSWERED):
         return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
     return EnvironmentUnusable(
         f"{doing}: {config.where} did not do what was asked of it ({said}).",
@@ -120,22 +121,22 @@ def _made_of(error: Exception, config: CatalogConfig, doing: str, may_land: bool
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status that an error of the library was made from; None: from none."""
+    """Return the HTTP status behind an error of the client; None if there is none."""
     cause = error.__cause__
     return cause.response.status_code if isinstance(cause, HTTPError) and cause.response is not None else None
 
 
 def _may_have_landed(error: Exception) -> bool:
-    """Return whether a commit may have arrived of which nothing came back that says how it ended."""
+    """Return whether the catalog may have received a commit that got no clear answer."""
     if isinstance(error, SSLError):
-        return True  # its connection broke amid the answer: where none was made, that was told before
+        return True  # the connection broke during the answer; a failed handshake is handled by `_translate`
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
-        return False  # of our requests none is repeated: no connection was made
-    return isinstance(error, _NO_ANSWER) or not isinstance(error, RESTError)
+        return False  # the client repeats no request, so no connection was made
+    return isinstance(error, _UNANSWERED) or not isinstance(error, RESTError)
 
 
 def _is_denied(error: Exception) -> bool:
-    return isinstance(error, DBAPIError) and any(words in str(error.orig).lower() for words in _DENIED)
+    return isinstance(error, DBAPIError) and any(words in str(error.orig).lower() for words in _DENIED_TEXTS)
 
 
 def _rights_hint(config: CatalogConfig) -> str:
@@ -146,8 +147,8 @@ def _rights_hint(config: CatalogConfig) -> str:
     return "correct `sinks[].catalog.credential` or `.token`, or grant its role reading and writing of that table"
 
 
-def _without_secrets(error: Exception, config: CatalogConfig) -> str:
-    """Return one line of what happened. What a connection failed at is in the name of the error alone."""
+def _describe(error: Exception, config: CatalogConfig) -> str:
+    """Return the error on one line, without secrets. For a failed connection this is the name of the error."""
     if isinstance(error, DBAPIError):
         text = f"{type(error.orig).__name__}: {error.orig}"
     elif isinstance(error, RequestException):

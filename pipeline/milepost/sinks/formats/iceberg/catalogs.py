@@ -1,8 +1,8 @@
-"""Catalogs of Iceberg are opened from a sink's own options and nothing else.
+"""Open Iceberg catalogs with the options of the spec and nothing else.
 
-The library's own way to open one merges a file of the home folder and variables of the environment into them, by the
-catalog's name; here the catalog's class is called with what the spec says. What it reads and writes of tables goes
-through our store (`file_io.py`), so it holds no credentials of storage.
+pyiceberg's `load_catalog` merges options from the home directory and the environment by the catalog's name. So the
+catalog class is constructed directly. Metadata files go through the object store (`file_io.py`), so the catalog holds
+no storage credentials.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from milepost.sinks.formats.iceberg.file_io import STORE, StoreFileIO
 from milepost.storage.keys import is_loopback
 
 _TIMEOUTS_S = (5, 60)
-"""To connect, and between two bytes of an answer; the library would wait for ever."""
+"""To connect, and between two bytes of an answer. pyiceberg has no timeout by default."""
 
 _SECRET_OPTIONS = ("token", "credential")
 
@@ -49,13 +49,13 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogConfig:
-    """A catalog and the table in it, as a sink's spec has them, with secrets filled in.
+    """A catalog and a table in it, from a sink's spec with its secrets resolved.
 
     Attributes:
-        kind: of catalog. uri: of the server, or of the database as SQLAlchemy has it.
+        uri: of the server, or an SQLAlchemy URL of the database.
         table: namespaces and name, at least two parts.
-        name: of the catalog: with SQL, a part of the table's key, by which other engines must open it.
-        options: further ones, by the names that Iceberg's own clients give them.
+        name: of the catalog. In a SQL catalog it is part of the table's key, so other engines must use the same name.
+        options: further options, as Iceberg clients name them.
     """
 
     kind: CatalogKind
@@ -93,7 +93,7 @@ class CatalogConfig:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What must stand in no message."""
+        """Texts that no message may contain."""
         texts = [(self.options.get(name) or "").rpartition(":")[2] for name in _SECRET_OPTIONS]
         parts = urlsplit(self.uri)
         texts.append(parts.netloc.rpartition("@")[0].partition(":")[2])
@@ -102,11 +102,11 @@ class CatalogConfig:
 
 
 def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
-    """Return the catalog, connected.
+    """Return the connected catalog.
 
     Args:
         store: rooted at the table.
-    Raises: what the library, its HTTP client or its database raises (`catalog_errors.py`).
+    Raises: errors of pyiceberg, its HTTP client or its database (`catalog_errors.py`).
     """
     properties: dict[str, Any] = {
         **config.options,
@@ -122,32 +122,31 @@ def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
 
 
 class _SqlCatalog(SqlCatalog):
-    """A SQL catalog whose tables do not say how their files are read."""
+    """A SQL catalog that always uses `StoreFileIO`."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return StoreFileIO(self.properties)
 
 
 class _RestCatalog(RestCatalog):
-    """A REST catalog that answers in bounded time or not at all, is never asked for a file's credentials, and whose
-    tables do not say how their files are read."""
+    """A REST catalog with request timeouts that always uses `StoreFileIO`, and so never requests file credentials."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return StoreFileIO(self.properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
-        self._bound(session)  # called for each new session, before the request for a token that may be its first
+        self._set_timeouts(session)  # pyiceberg calls this for each new session, before a token is requested
         return super()._create_legacy_oauth2_auth_manager(session)
 
-    def _bound(self, session: Session) -> None:
+    def _set_timeouts(self, session: Session) -> None:
         if is_loopback(self.uri):
             session.trust_env = False  # HTTP_PROXY of the environment cannot lead to this machine's loopback
         for adapter in session.adapters.values():
-            adapter.send = _in_time(adapter.send)  # type: ignore[method-assign]
+            adapter.send = _with_timeout(adapter.send)  # type: ignore[method-assign]
 
 
-def _in_time(send: Callable[..., Any]) -> Callable[..., Any]:
-    def sent(*args: Any, **options: Any) -> Any:
+def _with_timeout(send: Callable[..., Any]) -> Callable[..., Any]:
+    def send_with_timeout(*args: Any, **options: Any) -> Any:
         return send(*args, **{**options, "timeout": options.get("timeout") or _TIMEOUTS_S})
 
-    return sent
+    return send_with_timeout

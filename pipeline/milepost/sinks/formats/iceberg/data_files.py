@@ -1,6 +1,6 @@
-"""Data files in Iceberg's manifests, made from what was staged, and what is known of those that others added.
+"""Convert data files between Milepost's records and manifest entries.
 
-No footer is read: rows, size and statistics are those that the subtask recorded.
+No Parquet footer is read: rows, size and statistics are those that the subtask recorded.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from milepost.sinks.records.committables import StagedFile
 
 
 def data_file(root: str, file: StagedFile, schema: Schema, spec: PartitionSpec) -> DataFile:
-    """Return the entry of a staged file.
+    """Return the manifest entry of a staged file.
 
     Args:
-        root: location of the table. schema, spec: its columns and partitioning.
+        root: location of the table. schema, spec: of the table.
     Raises: StateCorrupt: its statistics cannot be read.
     """
     nulls, lower, upper = _bounds(file, schema)
-    made = DataFile.from_args(
+    entry = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=f"{root}/{file.key}",
         file_format=FileFormat.PARQUET,
@@ -57,21 +57,21 @@ def data_file(root: str, file: StagedFile, schema: Schema, spec: PartitionSpec) 
         equality_ids=None,
         sort_order_id=None,
     )
-    made.spec_id = spec.spec_id
-    return made
+    entry.spec_id = spec.spec_id
+    return entry
 
 
-def found_file(root: str, file: DataFile, schema: Schema, spec: PartitionSpec) -> StagedFile:
-    """Return what is known of a file that anybody added; its checksum is not, and empty."""
+def foreign_file(root: str, file: DataFile, schema: Schema, spec: PartitionSpec) -> StagedFile:
+    """Return the record of a file that an external writer may have added. Its checksum is unknown, so empty."""
     partition = partition_values(file.partition, spec, schema)
     key = key_below(root, file.file_path)
     return StagedFile(key, file.record_count, file.file_size_in_bytes, sha256="", partition=partition)
 
 
 def _bounds(file: StagedFile, schema: Schema) -> tuple[dict[int, int], dict[int, bytes], dict[int, bytes]]:
-    """Return null counts, lower and upper bounds by field id, of top-level columns of a single value each.
+    """Return null counts, lower bounds and upper bounds of the top-level primitive columns, by field id.
 
-    A bound that is not surely one is left out: an engine that trusts it would skip rows.
+    A doubtful bound is left out, because an engine that trusts it would skip rows.
     """
     recorded = _recorded(file)
     nulls: dict[int, int] = {}
@@ -83,9 +83,9 @@ def _bounds(file: StagedFile, schema: Schema) -> tuple[dict[int, int], dict[int,
         count = recorded["nullCount"].get(field.name)
         if isinstance(count, int):
             nulls[field.field_id] = count
-        least, most = (_bound(field, recorded[which].get(field.name)) for which in ("minValues", "maxValues"))
-        if least is not None and most is not None:
-            lower[field.field_id], upper[field.field_id] = least, most
+        minimum, maximum = (_bound(field, recorded[which].get(field.name)) for which in ("minValues", "maxValues"))
+        if minimum is not None and maximum is not None:
+            lower[field.field_id], upper[field.field_id] = minimum, maximum
     return nulls, lower, upper
 
 
@@ -98,11 +98,11 @@ def _recorded(file: StagedFile) -> dict[str, Mapping[str, Any]]:
 
 
 def _bound(field: NestedField, value: object) -> bytes | None:
-    read = _READERS.get(type(field.field_type))
-    if read is None or value is None or not isinstance(field.field_type, PrimitiveType):
+    parse = _PARSERS.get(type(field.field_type))
+    if parse is None or value is None or not isinstance(field.field_type, PrimitiveType):
         return None
     try:
-        return to_bytes(field.field_type, read(value))
+        return to_bytes(field.field_type, parse(value))
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -127,11 +127,11 @@ def _moment(value: object) -> datetime:
 
 
 def _local_moment(value: object) -> datetime:
-    """Return a time without a zone, which is recorded with or without the mark of UTC."""
+    """Return a timestamp without a zone. Its recorded text may end in ``Z``."""
     return datetime.fromisoformat(_text(value).removesuffix("Z")).replace(tzinfo=None)
 
 
-_READERS: Mapping[type, Callable[[object], Any]] = {
+_PARSERS: Mapping[type, Callable[[object], Any]] = {
     IntegerType: _whole,
     LongType: _whole,
     StringType: _text,

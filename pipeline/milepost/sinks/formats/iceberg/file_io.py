@@ -1,8 +1,8 @@
-"""Iceberg's metadata goes through our own store, and nothing is ever deleted by the library.
+"""Read and write Iceberg metadata through the object store; never delete.
 
-So there is one way to S3 with one set of errors, and the library holds no keys of it. It would delete the manifests of
-a commit that it takes for failed; but a refusal may be the answer to a request that was repeated on its way after the
-first one had landed, and then a landed snapshot would lose its files.
+There is one way to S3 with one set of errors, and pyiceberg holds no credentials. pyiceberg deletes the manifests of a
+commit that the catalog refuses. That is unsafe: a transport may repeat a request whose first copy landed, and then the
+refusal of the second would delete the files of a landed snapshot. So `delete` does nothing.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from milepost.sinks.formats.iceberg.locations import key_below, normal_location,
 from milepost.storage.open import open_store
 
 STORE = "milepost.store"
-"""The property of a catalog that holds the store of the table."""
+"""The catalog property that holds the table's store."""
 
 
-class _Written(BytesIO):
-    """Bytes on their way to a file, which it has when they are closed, unless what wrote them failed."""
+class _FileBuffer(BytesIO):
+    """A buffer that is written to its file on close, unless the writing block raised."""
 
     def __init__(self, file: StoredFile) -> None:
         super().__init__()
         self._file = file
-        self._is_whole = True
+        self._is_complete = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_whole = kind is None
+        self._is_complete = kind is None
         self.close()
 
     def close(self) -> None:
         if not self.closed:
-            if self._is_whole:
+            if self._is_complete:
                 self._file.put(self.getvalue())
             super().close()
 
 
 class StoredFile(InputFile, OutputFile):
-    """One file at a location. Names of Iceberg's metadata are unique, so nothing is ever written over."""
+    """One file at a location. Names of Iceberg metadata files are unique, so no file is ever overwritten."""
 
     def __init__(self, location: str, store: ObjectStore, key: str) -> None:
         super().__init__(location)
@@ -78,8 +78,8 @@ class StoredFile(InputFile, OutputFile):
                 key=self._key,
             ) from error
 
-    def create(self, overwrite: bool = False) -> _Written:
-        return _Written(self)
+    def create(self, overwrite: bool = False) -> _FileBuffer:
+        return _FileBuffer(self)
 
     def put(self, body: bytes) -> None:
         self._store.put(self._key, body)
@@ -90,9 +90,9 @@ class StoredFile(InputFile, OutputFile):
 
 
 class StoreFileIO(FileIO):
-    """Files below a table's root, and those elsewhere that its metadata names, which are reached in the same way.
+    """File IO below the table's root, and at other locations that its metadata names.
 
-    The library makes one from a catalog's properties, where the table's store lies under `STORE`.
+    pyiceberg constructs it from the catalog's properties. The property `STORE` holds the table's store.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ class StoreFileIO(FileIO):
         return self._file(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete nothing: see above."""
+        """Do nothing; see the module docstring."""
 
     def _file(self, location: str) -> StoredFile:
         key = key_below(self._root, location)

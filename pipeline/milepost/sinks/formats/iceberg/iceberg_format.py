@@ -1,4 +1,4 @@
-"""The Iceberg format: one table, by its catalog."""
+"""Open, create, probe and maintain an Iceberg table through its catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, open_catalog
 from milepost.sinks.formats.iceberg.locations import normal_location, table_location
 from milepost.sinks.formats.iceberg.mark import owner_properties
-from milepost.sinks.formats.iceberg.open_table import IcebergTable, TablePlace
+from milepost.sinks.formats.iceberg.open_table import IcebergTable, TableContext
 from milepost.sinks.formats.iceberg.partitioning import partition_spec
 from milepost.sinks.formats.iceberg.refusals import GC_ENABLED
 from milepost.sinks.formats.iceberg.schemas import to_iceberg
@@ -28,29 +28,29 @@ from milepost.sinks.records.reservation import TableOwner
 _PREVIOUS_METADATA = 20
 _MERGED_MANIFESTS = 16
 _HISTORY = 1_000
-"""Snapshots that no tag needs: each has 730 B in the metadata, which every commit writes and every reader reads."""
-_EXPIRED_AT_ONCE = 16
-"""Expired snapshots are one more commit, and one that only readers of the past would miss."""
+"""Untagged snapshots to retain. Each takes 730 B in the metadata, which every commit writes and every reader reads."""
+_MIN_EXPIRED = 16
+"""Fewer snapshots are not expired, because that takes a commit of its own."""
 
 
 class IcebergFormat:
     """One table in Iceberg; see `table_format.TableFormat`.
 
-    What is deleted, and by whom: metadata files that the table's log drops go with the commit that drops them, and
-    manifests of snapshots that we expire with these. Those of commits that failed, and of snapshots that others expire,
-    stay below ``metadata/``. Data files are never touched, and `gc.enabled` keeps other engines from it.
+    A commit deletes the metadata files that it drops from the table's log. Expiring a snapshot deletes its manifests.
+    Files of failed commits, and of snapshots that another writer expires, stay below ``metadata/``. Data files are
+    never deleted here, and `gc.enabled` = false prevents other engines from deleting them.
     """
 
     keeps_statistics = True
     is_database = False
-    keeps_looks = False
+    caches_reads = False
     log_prefix = "metadata/"
-    names_owner = True
+    stores_owner = True
 
     def __init__(
         self, sink: str, catalog: CatalogConfig, store: ObjectStore, partition_by: tuple[str, ...] = ()
     ) -> None:
-        """Args: sink: whose table it is, for messages. store: rooted at the table, in which its subtasks stage.
+        """Args: sink: the sink's name, for messages. store: rooted at the table; subtasks stage in it.
         partition_by: columns."""
         self._partition_by = partition_by
         self._sink = sink
@@ -77,10 +77,10 @@ class IcebergFormat:
                 f"{root}. Nothing was published.",
                 hint="give the sink the table's own location as its path, or another table",
             )
-        return IcebergTable(table, TablePlace(self._sink, self._config, root, self._store, self._partition_by))
+        return IcebergTable(table, TableContext(self._sink, self._config, root, self._store, self._partition_by))
 
     def recent(self) -> None:
-        """Nothing: its commits are given a table that was opened for them."""
+        """Return None: every commit opens the table first."""
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
@@ -100,27 +100,27 @@ class IcebergFormat:
                 return
 
     def check_rows(self, rows: pa.Table) -> None:
-        """Nothing: its files hold whatever its columns do."""
+        """Accept all rows: if the format can store the columns, it can store every value."""
 
     def probe(self) -> str:
         namespace = self._config.table[:-1]
         with self._errors(f"sink {self._sink}: {self._config.where} was not asked"):
-            there = self._catalog().namespace_exists(namespace)
+            exists = self._catalog().namespace_exists(namespace)
         name = ".".join(namespace)
         answer = (
-            f"has namespace {name}" if there else f"answers; namespace {name} is made by the first epoch, if that may"
+            f"has namespace {name}" if exists else f"answers; namespace {name} is made by the first epoch, if that may"
         )
         limits = "whether it takes commits, only a commit shows; nobody can prevent an engine that ignores gc.enabled"
         return f"{self._config.where} {answer}; {limits}"
 
     def maintain(self, retention_ms: int) -> None:
-        """Take old snapshots of ours out of the metadata; another commit that comes between is no matter."""
+        """Expire the job's old snapshots. If another commit comes first, the next call tries again."""
         table = self.open()
         if table is None:
             return
         try:
             before_ms = time.time_ns() // 1_000_000 - retention_ms
-            table.expire(before_ms, at_most=_HISTORY, at_least=_EXPIRED_AT_ONCE)
+            table.expire(before_ms, at_most=_HISTORY, at_least=_MIN_EXPIRED)
         except CommitConflict:
             return
 
@@ -128,14 +128,14 @@ class IcebergFormat:
         return catalog_errors(self._config, doing)
 
     def _catalog(self) -> Catalog:
-        """Return the catalog, connected by this process: connections must not cross a fork."""
+        """Return the catalog. Each process opens its own, because connections must not cross a fork."""
         if self._opened is None or self._opened[0] != os.getpid():
             self._opened = (os.getpid(), open_catalog(self._config, self._store))
         return self._opened[1]
 
 
 def _properties(owner: TableOwner, columns: Schema) -> dict[str, str]:
-    """Return what a new table says: whose it is, how files are read, and what keeps it small."""
+    """Return the properties of a new table: its owner, its name mapping, and limits on its metadata."""
     return {
         **owner_properties(owner),
         TableProperties.DEFAULT_NAME_MAPPING: create_mapping_from_schema(columns).model_dump_json(),

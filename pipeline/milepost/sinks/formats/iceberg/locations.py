@@ -1,4 +1,4 @@
-"""Locations in Iceberg are plain text with a scheme; a table's own files are keys below its root."""
+"""Convert between Iceberg locations (text with a scheme) and keys below a table's root."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _FILE = re.compile(r"file:/+|/+")
 
 
 def table_location(config: StoreConfig) -> str:
-    """Return the location of the table at a store's root, without a slash at its end.
+    """Return the location of the table at the store's root, without a trailing slash.
 
     Raises:
-        InvalidRequest: it has a ``%``, ``?`` or ``#``, which some engines take literally and others do not.
+        InvalidRequest: the URL contains ``%``, ``?`` or ``#``, which only some engines take literally.
     """
     root = parse_root(config.url)
     if isinstance(root, LocalRoot):
         location = f"file://{root.path}"
     else:
         location = f"s3://{root.bucket}/{root.prefix}".rstrip("/")
-    unclear = _NOT_LITERAL.search(location)
-    if unclear is not None:
+    ambiguous = _NOT_LITERAL.search(location)
+    if ambiguous is not None:
         raise InvalidRequest(
-            f"{config.url}: a path of an Iceberg table has no {unclear.group()!r}: engines disagree about its meaning. "
-            "Nothing was read or written.",
+            f"{config.url}: a path of an Iceberg table has no {ambiguous.group()!r}: engines disagree about its "
+            "meaning. Nothing was read or written.",
             hint="give the sink a path without it",
         )
     return location
 
 
 def normal_location(location: str) -> str:
-    """Return a location in the one spelling that is compared: ``s3://`` for S3, ``file:///`` for a local file."""
+    """Return a location in its canonical spelling: ``s3://`` for S3, ``file:///`` for a local file."""
     location = location.rstrip("/")
     if (scheme := _S3.match(location)) is not None:
         return f"s3://{location[scheme.end() :]}"
@@ -45,6 +45,6 @@ def normal_location(location: str) -> str:
 
 
 def key_below(root: str, location: str) -> str:
-    """Return a file's key below the table's location; of a file that lies elsewhere, its whole location."""
+    """Return a file's key below the table's location, or its full location if it is elsewhere."""
     location = normal_location(location)
     return location.removeprefix(f"{root}/")

@@ -1,7 +1,7 @@
-"""Manifests list the files of a snapshot: read once each, and written anew only where a move changes them.
+"""Read and write Iceberg manifests, the lists of a snapshot's files.
 
-pyiceberg's own overwrite is not used: it keeps a list of deletions per commit for ever, so that commits become slower,
-and it cannot say that the rows are the same as before.
+A manifest is read once, and rewritten only if a move changes it. pyiceberg's own overwrite is not used. It retains
+a list of deletions per commit permanently, so commits become slower, and it cannot mark a commit as a compaction.
 """
 
 from __future__ import annotations
@@ -33,36 +33,35 @@ _PARALLEL_READS = 8
 
 @dataclass(frozen=True, slots=True)
 class ManifestReader:
-    """Reads manifests through the table's files, each once."""
+    """Reads each manifest once, through the table's file IO."""
 
     io: FileIO
     _read: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict, repr=False)
 
-    def of(self, snapshot: Snapshot | None) -> list[ManifestFile]:
-        """Return the manifests of a snapshot."""
+    def manifests(self, snapshot: Snapshot | None) -> list[ManifestFile]:
         return snapshot.manifests(self.io) if snapshot is not None else []
 
-    def live(self, manifests: Iterable[ManifestFile]) -> dict[str, tuple[ManifestEntry, ...]]:
-        """Return the live entries of each manifest of data files, by its path."""
-        wanted = {each.manifest_path: each for each in manifests if each.content != ManifestContent.DELETES}
-        missing = [manifest for path, manifest in wanted.items() if path not in self._read]
+    def live_entries(self, manifests: Iterable[ManifestFile]) -> dict[str, tuple[ManifestEntry, ...]]:
+        """Return the live entries of each data manifest, by manifest path. Delete manifests are ignored."""
+        by_path = {each.manifest_path: each for each in manifests if each.content != ManifestContent.DELETES}
+        missing = [manifest for path, manifest in by_path.items() if path not in self._read]
         if missing:
             with ThreadPoolExecutor(min(_PARALLEL_READS, len(missing))) as pool:
                 for manifest, entries in zip(missing, pool.map(self._fetch, missing), strict=True):
                     self._read[manifest.manifest_path] = entries
-        return {path: self._read[path] for path in wanted}
+        return {path: self._read[path] for path in by_path}
 
     def files(self, snapshot: Snapshot | None) -> dict[str, DataFile]:
         """Return the live data files of a snapshot by location."""
-        entries = self.live(self.of(snapshot)).values()
+        entries = self.live_entries(self.manifests(snapshot)).values()
         return {entry.data_file.file_path: entry.data_file for each in entries for entry in each}
 
     def locations(self, snapshots: Collection[Snapshot]) -> frozenset[str]:
-        """Return where the manifests of these snapshots lie, and the lists of them."""
+        """Return the locations of the snapshots' manifests and manifest lists."""
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            found = pool.map(self.of, snapshots)
-            manifests = frozenset(manifest.manifest_path for each in found for manifest in each)
-        return manifests | {snapshot.manifest_list for snapshot in snapshots}
+            per_snapshot = pool.map(self.manifests, snapshots)
+            paths = frozenset(manifest.manifest_path for each in per_snapshot for manifest in each)
+        return paths | {snapshot.manifest_list for snapshot in snapshots}
 
     def _fetch(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         return tuple(manifest.fetch_manifest_entry(self.io, discard_deleted=True))
@@ -70,10 +69,12 @@ class ManifestReader:
 
 @dataclass(slots=True)
 class SnapshotFiles:
-    """Writes the manifests of one new snapshot, and the list of them.
+    """Writes the manifests and the manifest list of one new snapshot.
 
     Attributes:
-        table: as it was opened. snapshot_id: of the new one. write: a name that no other commit has.
+        table: the table as it was opened.
+        snapshot_id: the id of the new snapshot.
+        write: unique to this commit; part of the file names.
     """
 
     table: Table
@@ -85,15 +86,16 @@ class SnapshotFiles:
     def write_list(
         self, parent: Snapshot | None, added: Sequence[DataFile], removed: frozenset[str], sequence_number: int
     ) -> str:
-        """Write what changes, and return the location of the list.
+        """Write the changed manifests and the manifest list; return the location of the list.
 
         Args:
-            parent: the snapshot that it changes; None: there is none. removed: locations of its live files.
+            parent: the snapshot that the new one follows; None for the first snapshot.
+            removed: locations of live files of the parent.
         """
         metadata = self.table.metadata
-        manifests = self._kept(self.reader.of(parent), removed, room=1 if added else 0)
+        manifests = self._carried_manifests(self.reader.manifests(parent), removed, new_manifests=1 if added else 0)
         if added:
-            manifests.insert(0, self._manifest(metadata.default_spec_id, map(self._added, added)))
+            manifests.insert(0, self._write_manifest(metadata.default_spec_id, map(self._added_entry, added)))
         location = self._location(f"snap-{self.snapshot_id}-0-{self.write}.avro")
         with write_manifest_list(
             format_version=metadata.format_version,
@@ -106,43 +108,50 @@ class SnapshotFiles:
             writer.add_manifests(manifests)
         return location
 
-    def _kept(self, before: Sequence[ManifestFile], removed: frozenset[str], *, room: int) -> list[ManifestFile]:
-        """Return the manifests of the parent without the removed files, those together that are written anew.
+    def _carried_manifests(
+        self, parent: Sequence[ManifestFile], removed: frozenset[str], *, new_manifests: int
+    ) -> list[ManifestFile]:
+        """Return the parent's manifests without the removed files.
 
-        With so many manifests as the table's properties say, all small ones are.
+        Manifests that list a removed file are merged and rewritten. If the snapshot would have as many manifests as
+        `commit.manifest.min-count-to-merge`, all small manifests are merged with them.
+
+            parent: m1 (a b)  m2 (c)  m3 (d)      removed: b
+            below the limit     ->  m4 (a, b deleted)  m2 (c)  m3 (d)
+            at the limit        ->  m4 (a, b deleted, c, d)
         """
-        live = self.reader.live(before)
-        kept: list[ManifestFile] = []
-        changed: list[ManifestFile] = []
-        for manifest in before:
+        live = self.reader.live_entries(parent)
+        unchanged: list[ManifestFile] = []
+        rewritten: list[ManifestFile] = []
+        for manifest in parent:
             entries = live.get(manifest.manifest_path)
             if entries is None:
-                kept.append(manifest)
+                unchanged.append(manifest)
             elif any(entry.data_file.file_path in removed for entry in entries):
-                changed.append(manifest)
+                rewritten.append(manifest)
             elif entries:
-                kept.append(manifest)
-        if self._is_crowded(len(kept) + min(len(changed), 1) + room):
-            small = [manifest for manifest in kept if self._is_small(manifest, live)]
-            kept = [manifest for manifest in kept if manifest not in small]
-            changed = [manifest for manifest in before if manifest in small or manifest in changed]
-        return [*(self._joined(group, live, removed) for group in self._grouped(changed)), *kept]
+                unchanged.append(manifest)
+        if self._needs_merge(len(unchanged) + min(len(rewritten), 1) + new_manifests):
+            small = [manifest for manifest in unchanged if self._is_small(manifest, live)]
+            unchanged = [manifest for manifest in unchanged if manifest not in small]
+            rewritten = [manifest for manifest in parent if manifest in small or manifest in rewritten]
+        return [*(self._merged(group, live, removed) for group in self._groups(rewritten)), *unchanged]
 
-    def _is_crowded(self, manifests: int) -> bool:
+    def _needs_merge(self, manifests: int) -> bool:
         properties = self.table.metadata.properties
         merges = property_as_bool(
             properties, TableProperties.MANIFEST_MERGE_ENABLED, TableProperties.MANIFEST_MERGE_ENABLED_DEFAULT
         )
-        most = property_as_int(
+        min_count = property_as_int(
             properties, TableProperties.MANIFEST_MIN_MERGE_COUNT, TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT
         )
-        return merges and manifests >= max(most or 0, 2)
+        return merges and manifests >= max(min_count or 0, 2)
 
     def _is_small(self, manifest: ManifestFile, live: Mapping[str, tuple[ManifestEntry, ...]]) -> bool:
         return manifest.manifest_path in live and manifest.manifest_length * 2 <= self._target_bytes
 
-    def _grouped(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestFile]]:
-        """Return groups of one partitioning each, of about as many bytes as a manifest is to have."""
+    def _groups(self, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestFile]]:
+        """Yield groups of manifests to merge: one partition spec each, up to about the target size of a manifest."""
         by_spec: dict[int, list[ManifestFile]] = {}
         for manifest in manifests:
             group = by_spec.setdefault(manifest.partition_spec_id, [])
@@ -152,13 +161,14 @@ class SnapshotFiles:
             group.append(manifest)
         yield from by_spec.values()
 
-    def _joined(
+    def _merged(
         self, group: Sequence[ManifestFile], live: Mapping[str, tuple[ManifestEntry, ...]], removed: frozenset[str]
     ) -> ManifestFile:
         entries = (entry for manifest in group for entry in live[manifest.manifest_path])
-        return self._manifest(group[0].partition_spec_id, (self._carried(entry, removed) for entry in entries))
+        carried = (self._carried_entry(entry, removed) for entry in entries)
+        return self._write_manifest(group[0].partition_spec_id, carried)
 
-    def _carried(self, entry: ManifestEntry, removed: frozenset[str]) -> ManifestEntry:
+    def _carried_entry(self, entry: ManifestEntry, removed: frozenset[str]) -> ManifestEntry:
         is_removed = entry.data_file.file_path in removed
         return ManifestEntry.from_args(
             status=ManifestEntryStatus.DELETED if is_removed else ManifestEntryStatus.EXISTING,
@@ -168,7 +178,7 @@ class SnapshotFiles:
             data_file=entry.data_file,
         )
 
-    def _added(self, file: DataFile) -> ManifestEntry:
+    def _added_entry(self, file: DataFile) -> ManifestEntry:
         return ManifestEntry.from_args(
             status=ManifestEntryStatus.ADDED,
             snapshot_id=self.snapshot_id,
@@ -177,7 +187,7 @@ class SnapshotFiles:
             data_file=file,
         )
 
-    def _manifest(self, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+    def _write_manifest(self, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
         with self._writer(spec_id) as writer:
             for entry in entries:
                 writer.add_entry(entry)

@@ -1,8 +1,12 @@
-"""The mark of a table in Iceberg: which of its snapshots was our newest move, as its metadata shows it.
+"""Find the job's newest move among the snapshots of an Iceberg table.
 
-A snapshot says it in its summary, and counts as long as it is in the history of `main`. A tag moves along with it in
-the same commit, because others may expire snapshots: none expires one that has a tag. Each retained checkpoint has a
-tag of its own beside it, ``milepost-<id>``, at the newest snapshot that shows it.
+A move's snapshot carries the mark in its summary, and counts while it is in the history of `main`. The same commit
+moves the tag ``milepost`` to it, because another writer may expire snapshots, and no writer expires a tagged one.
+
+    main:      s1 (mark 4)  s2 (mark 7)  s3 (Spark append)       tag milepost -> s2
+    find_mark: s2, later snapshots s3
+
+Each retained checkpoint also has a tag ``milepost-<id>``, on the newest snapshot that shows it.
 """
 
 from __future__ import annotations
@@ -20,21 +24,22 @@ JOB, IDENTITY, SINK = "milepost.job", "milepost.identity", "milepost.sink"
 NUMBER, WRITE_ID = "milepost.number", "milepost.write-id"
 TAG = "milepost"
 
-_OF_CHECKPOINT = re.compile(rf"{TAG}-([1-9]\d*)")
+_CHECKPOINT_TAG = re.compile(rf"{TAG}-([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
-class FoundMark:
-    """Our newest move.
+class MarkedSnapshot:
+    """The snapshot of the job's newest move.
 
     Attributes:
-        snapshot: that made it. since: later ones in the history of `main`, oldest first.
-        is_unbroken: no snapshot between them was expired, so `since` is all that came after it.
+        snapshot: the snapshot of the move.
+        later: foreign snapshots after it in the history of `main`, oldest first.
+        is_complete: whether `later` is complete. False if a snapshot between was expired.
     """
 
     snapshot: Snapshot
-    since: tuple[Snapshot, ...]
-    is_unbroken: bool
+    later: tuple[Snapshot, ...]
+    is_complete: bool
 
     @property
     def number(self) -> int:
@@ -46,7 +51,7 @@ class FoundMark:
 
 
 def owner_of(properties: Mapping[str, str]) -> TableOwner | None:
-    """Return whose a table says that it is; None: nobody's."""
+    """Return the owner that the table's properties name; None if the table is unowned."""
     job, identity, sink = (properties.get(name) for name in (JOB, IDENTITY, SINK))
     if job is None or identity is None or sink is None:
         return None
@@ -54,69 +59,72 @@ def owner_of(properties: Mapping[str, str]) -> TableOwner | None:
 
 
 def owner_properties(owner: TableOwner) -> dict[str, str]:
-    """Return what a table says of its owner."""
+    """Return the table properties that name the owner."""
     return {JOB: owner.job, IDENTITY: owner.identity, SINK: owner.sink}
 
 
 def history(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """Return the snapshots of `main`, newest first, up to the first that was expired."""
+    """Yield the snapshots of `main`, newest first, up to the first expired one."""
     yield from ancestors_of(metadata.current_snapshot(), metadata)
 
 
-def find_mark(metadata: TableMetadata) -> FoundMark | None:
-    """Return our newest move; None: there is none in the history of `main`, or none that was not expired."""
-    since: list[Snapshot] = []
+def find_mark(metadata: TableMetadata) -> MarkedSnapshot | None:
+    """Return the job's newest move; None if the history of `main` has none, or only expired ones."""
+    later: list[Snapshot] = []
     for snapshot in history(metadata):
         if is_ours(snapshot):
-            return FoundMark(snapshot, tuple(reversed(since)), is_unbroken=True)
-        since.append(snapshot)
+            return MarkedSnapshot(snapshot, tuple(reversed(later)), is_complete=True)
+        later.append(snapshot)
     tag = metadata.refs.get(TAG)
     tagged = metadata.snapshot_by_id(tag.snapshot_id) if tag is not None else None
-    if tagged is None or not is_ours(tagged) or not since or _age(since[-1]) <= _age(tagged):
+    # The history ends at an expired snapshot. The tagged move was in it only if the move is older than its oldest one.
+    if tagged is None or not is_ours(tagged) or not later or _order(later[-1]) <= _order(tagged):
         return None
-    return FoundMark(tagged, tuple(reversed(since)), is_unbroken=False)
+    return MarkedSnapshot(tagged, tuple(reversed(later)), is_complete=False)
 
 
-def _age(snapshot: Snapshot) -> tuple[int, int]:
-    """Return what rises from each snapshot to the next: below ours in a history without it, ours is not in it.
+def _order(snapshot: Snapshot) -> tuple[int, int]:
+    """Return a sort key that increases from each snapshot to the next.
 
-    Whether the oldest one has a parent says nothing: some writers forget it with the parent, others do not.
+    A parent id cannot replace it: some writers clear the parent id of the oldest snapshot when they expire its parent,
+    others keep it.
     """
     return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def is_ours(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot is a move of ours."""
+    """Return whether the snapshot is a move of a Milepost job."""
     summary = _summary(snapshot)
     return WRITE_ID in summary and summary.get(NUMBER, "").isdecimal()
 
 
 def tag_of(checkpoint_id: int) -> str:
-    """Return the tag by which engines read the table as of a checkpoint."""
+    """Return the tag by which engines read the table as of the checkpoint."""
     return f"{TAG}-{checkpoint_id}"
 
 
 def outdated_tags(tags: Iterable[str], retained: frozenset[int]) -> list[str]:
-    """Return those of a table's tags that are of checkpoints that are gone."""
-    found = ((tag, _OF_CHECKPOINT.fullmatch(tag)) for tag in tags)
-    return sorted(tag for tag, match in found if match is not None and int(match[1]) not in retained)
+    """Return the checkpoint tags whose checkpoints are no longer retained."""
+    matches = ((tag, _CHECKPOINT_TAG.fullmatch(tag)) for tag in tags)
+    return sorted(tag for tag, match in matches if match is not None and int(match[1]) not in retained)
 
 
 def unneeded_snapshots(metadata: TableMetadata, before_ms: int, at_most: int) -> list[Snapshot]:
-    """Return the snapshots of ours that no branch or tag needs: those from before a time, and all but so many newest.
+    """Return the job's snapshots to expire: without a branch or tag, and too old or too many.
 
     Args:
-        before_ms: UTC.
+        before_ms: UTC; older snapshots are returned.
+        at_most: number of newer snapshots to retain.
     """
-    needed = {ref.snapshot_id for ref in metadata.refs.values()}
-    free = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in needed and is_ours(snapshot)]
-    free.sort(key=_age)
+    referenced = {ref.snapshot_id for ref in metadata.refs.values()}
+    free = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in referenced and is_ours(snapshot)]
+    free.sort(key=_order)
     old = sum(snapshot.timestamp_ms < before_ms for snapshot in free)
     return free[: max(old, len(free) - at_most)]
 
 
 def operation(snapshot: Snapshot) -> str:
-    """Return what a snapshot says that it did, in the words of the format."""
+    """Return the operation that the snapshot's summary states, as Iceberg names it."""
     return snapshot.summary.operation.value if snapshot.summary is not None else "overwrite"
 
 

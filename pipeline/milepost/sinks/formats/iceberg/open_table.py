@@ -1,8 +1,8 @@
-"""A table in Iceberg as one look at its metadata shows it, and commits that compare with just that.
+"""An Iceberg table as of one read of its metadata, and compare-and-set commits against that metadata.
 
-A commit is one request to the catalog: the new snapshot, where `main` and our tag point to, and the table's properties,
-with what must still be so: the table's identity, the snapshot that `main` points to, and the columns. It is sent once.
-Files of ours that were joined are a snapshot of their own in the same request, right before that of the epoch's rows.
+A commit is one request to the catalog, sent once. Its updates are the new snapshot, the refs `main` and ``milepost``,
+and the table's properties. Its requirements are the table's UUID, the snapshot of `main`, the schema and the partition
+spec. Compacted files get a snapshot of their own in the same request, right before that of the epoch's rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from milepost.protocol.records.cached_property import cached_property
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig
-from milepost.sinks.formats.iceberg.data_files import data_file, found_file
+from milepost.sinks.formats.iceberg.data_files import data_file, foreign_file
 from milepost.sinks.formats.iceberg.locations import key_below
 from milepost.sinks.formats.iceberg.manifests import ManifestReader, SnapshotFiles
 from milepost.sinks.formats.iceberg.mark import (
@@ -58,7 +58,7 @@ from milepost.sinks.formats.iceberg.mark import (
 )
 from milepost.sinks.formats.iceberg.refusals import (
     GC_ENABLED,
-    deletes_of_others,
+    foreign_deletes,
     refusal,
     refuse_table,
     with_properties,
@@ -66,19 +66,20 @@ from milepost.sinks.formats.iceberg.refusals import (
 from milepost.sinks.formats.iceberg.schemas import to_arrow, to_iceberg
 from milepost.sinks.formats.iceberg.snapshot_summaries import operation_of, summary_of
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner, is_same
+from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
-    """Where a table is.
+class TableContext:
+    """A table's sink, catalog and location.
 
     Attributes:
-        sink: whose it is, for messages. catalog: that the table is in. root: its location. store: rooted at it.
-        partition_by: the columns by which the sink wants it partitioned.
+        sink: the sink's name, for messages.
+        root: location of the table. store: rooted at it.
+        partition_by: the partition columns that the spec states.
     """
 
     sink: str
@@ -96,13 +97,13 @@ class TablePlace:
 class IcebergTable:
     """An open table; see `table_format.OpenTable`."""
 
-    def __init__(self, table: Table, place: TablePlace) -> None:
+    def __init__(self, table: Table, place: TableContext) -> None:
         self._table = table
         self._place = place
         self._reader = ManifestReader(table.io)
         metadata = table.metadata
         self._mark = find_mark(metadata)
-        self.version = _compared(metadata)
+        self.version = _version(metadata)
         snapshot = metadata.current_snapshot_id
         self.readers_version = None if snapshot is None else str(snapshot)
         self.table_id = str(metadata.table_uuid)
@@ -112,7 +113,7 @@ class IcebergTable:
         self.schema: pa.Schema | None = to_arrow(metadata.schema())
 
     def check(self, schema: pa.Schema | None) -> None:
-        manifests = self._reader.of(self._metadata.current_snapshot())
+        manifests = self._reader.manifests(self._metadata.current_snapshot())
         refuse_table(
             self._place.sink,
             self._place.catalog.table_name,
@@ -123,8 +124,8 @@ class IcebergTable:
         if schema is not None:
             to_iceberg(self._place.sink, schema)
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
-        return {} if is_same(self.owner, owner) else owner_properties(owner) | self._claimed_properties()
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
+        return {} if is_same_owner(self.owner, owner) else owner_properties(owner) | self._claimed_properties()
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         number, write_id = mark if mark is not None else (self.number, self.write_id or uuid4().hex)
@@ -133,38 +134,38 @@ class IcebergTable:
         self._commit_move(move, carried, f"{self._place.name} did not change its owner")
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Nothing: rows of others lie in files of their own."""
+        """Accept all keys: rows of other writers are in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        found = self._deletes_of_others()
-        return None if found is None else f"its table {found[0]}"
+        refused = self._foreign_deletes()
+        return None if refused is None else f"its table {refused[0]}"
 
-    def live(self) -> Mapping[str, int]:
+    def live_files(self) -> Mapping[str, int]:
         return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
         mark = self._mark
         if mark is None:
-            before, since = dict[str, DataFile](), tuple(reversed([*history(self._metadata)]))
+            before, later = dict[str, DataFile](), tuple(reversed([*history(self._metadata)]))
         else:
-            before, since = self._reader.files(mark.snapshot), mark.since
-        if mark is not None and not mark.is_unbroken and since:
-            return (self._foreign_commit(since[-1], "several commits, of which some are expired", before, False),)
-        found = []
-        for snapshot in since:
+            before, later = self._reader.files(mark.snapshot), mark.later
+        if mark is not None and not mark.is_complete and later:
+            return (self._foreign_commit(later[-1], "several commits, of which some are expired", before, False),)
+        commits = []
+        for snapshot in later:
             what = operation(snapshot)
-            found.append(self._foreign_commit(snapshot, what, before, what == Operation.REPLACE.value))
+            commits.append(self._foreign_commit(snapshot, what, before, what == Operation.REPLACE.value))
             before = self._reader.files(snapshot)
-        return tuple(found)
+        return tuple(commits)
 
     def history(self) -> tuple[ForeignCommit, ...]:
-        found, before = [], dict[str, DataFile]()
+        commits, before = [], dict[str, DataFile]()
         for number, snapshot in enumerate(reversed([*history(self._metadata)])):
             after = self._reader.files(snapshot)
-            if number or (snapshot.sequence_number or 0) <= 1:  # else it follows one that is expired
-                found.append(self._foreign_commit(snapshot, operation(snapshot), before, False))
+            if number or (snapshot.sequence_number or 0) <= 1:  # otherwise its parent is expired, `before` unknown
+                commits.append(self._foreign_commit(snapshot, operation(snapshot), before, False))
             before = after
-        return tuple(found)
+        return tuple(commits)
 
     def widen(self, schema: pa.Schema) -> None:
         wider = to_iceberg(self._place.sink, schema)
@@ -192,8 +193,8 @@ class IcebergTable:
             ),
             (
                 *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots),
-                _points(MAIN_BRANCH, SnapshotRefType.BRANCH, newest),
-                _points(TAG, SnapshotRefType.TAG, newest),
+                _set_ref(MAIN_BRANCH, SnapshotRefType.BRANCH, newest),
+                _set_ref(TAG, SnapshotRefType.TAG, newest),
                 *self._checkpoint_tags(move, newest),
                 SetPropertiesUpdate(updates=dict(properties)),
             ),
@@ -201,13 +202,15 @@ class IcebergTable:
         )
 
     def expire(self, before_ms: int, *, at_most: int, at_least: int) -> None:
-        """Take old snapshots of ours out of the table's metadata, unless a branch or tag needs them.
+        """Remove the job's old snapshots from the metadata, unless a branch or tag refers to them.
 
-        It is a commit, and what else needs a manifest of theirs is found by reading the lists of all snapshots that
-        stay: so it waits until they are a quarter of those. Data files are never touched.
+        This is a commit, and it reads the manifest lists of all remaining snapshots to find manifests that are still
+        needed. So it waits until the old snapshots are a quarter of the remaining ones. Data files are never deleted.
 
         Args:
-            before_ms: UTC: older ones go. at_most: so many that are newer stay. at_least: with fewer nothing is done.
+            before_ms: UTC; older snapshots are removed.
+            at_most: number of newer snapshots to retain.
+            at_least: do nothing for fewer snapshots.
         """
         old = unneeded_snapshots(self._metadata, before_ms, at_most)
         if len(old) < max(at_least, (len(self._metadata.snapshots) - len(old)) // 4):
@@ -219,36 +222,41 @@ class IcebergTable:
         )
         self._delete(self._reader.locations(old) - self._reader.locations(landed.snapshots))
 
-    # -- what a commit is made of -------------------------------------------------------------------------------
+    # -- parts of a commit --------------------------------------------------------------------------------------
 
     def _snapshots(self, move: TableMove) -> list[Snapshot]:
-        """Return the snapshots of a move, oldest first: one for files whose rows stay, one for the others.
+        """Return the snapshots of a move, oldest first: compacted files first, then the changed rows.
 
-        Who follows a table of appended rows passes over what replaces files, and fails at what overwrites them.
+        A streaming reader of an append table skips a `replace` snapshot and fails on an `overwrite`. So a compaction
+        must not share a snapshot with new rows.
+
+            removed a b, added j (the rows of a and b) and k (new rows)
+            ->  replace: -a -b +j,  append: +k
         """
         self._check_move(move)
         same = move.same_rows
-        added, removed = ([file for file in files if file.key in same] for files in (move.added, move.removed))
+        compacted, inputs = ([file for file in files if file.key in same] for files in (move.added, move.removed))
         new, gone = ([file for file in files if file.key not in same] for files in (move.added, move.removed))
         parts = [(operation_of(new, gone), new, gone)] if new or gone or not same else []
         if same:
-            parts.insert(0, (Operation.REPLACE, added, removed))
-        found: list[Snapshot] = []
-        for what, more, less in parts:
-            found.append(self._snapshot(move, what, found[-1] if found else None, more, less))
-        return found
+            parts.insert(0, (Operation.REPLACE, compacted, inputs))
+        snapshots: list[Snapshot] = []
+        for what, added, removed in parts:
+            snapshots.append(self._snapshot(move, what, snapshots[-1] if snapshots else None, added, removed))
+        return snapshots
 
-    def _deletes_of_others(self) -> tuple[str, str] | None:
-        return deletes_of_others(self._place.catalog.table_name, self._reader.of(self._metadata.current_snapshot()))
+    def _foreign_deletes(self) -> tuple[str, str] | None:
+        manifests = self._reader.manifests(self._metadata.current_snapshot())
+        return foreign_deletes(self._place.catalog.table_name, manifests)
 
     def _check_move(self, move: TableMove) -> None:
-        if (found := self._deletes_of_others()) is not None:
-            raise refusal(self._place.sink, self._place.catalog.table_name, *found)
+        if (refused := self._foreign_deletes()) is not None:
+            raise refusal(self._place.sink, self._place.catalog.table_name, *refused)
         live = {self._key(path) for path in self._live}
-        twice = [file.key for file in move.added if file.key in live]
+        duplicates = [file.key for file in move.added if file.key in live]
         missing = [file.key for file in move.removed if file.key not in live]
-        if twice or missing:
-            key, what = (twice[0], "is live already") if twice else (missing[0], "is not live")
+        if duplicates or missing:
+            key, what = (duplicates[0], "is live already") if duplicates else (missing[0], "is not live")
             raise ProtocolViolation(
                 f"{self._place.name} is not what move {move.number} says it is: {key} {what}. Nothing was published.",
                 key=key,
@@ -262,31 +270,31 @@ class IcebergTable:
         added: Sequence[StagedFile],
         removed: Sequence[StagedFile],
     ) -> Snapshot:
-        """Write a snapshot's manifests, and return it.
+        """Write a snapshot's manifests, and return the snapshot.
 
         Args:
-            earlier: the one before it in the same commit; None: it follows the table's current one.
+            earlier: the preceding snapshot of the same commit; None if the new one follows the current snapshot.
         """
         schema, spec = self._metadata.schema(), self._metadata.spec()
-        more = [data_file(self._place.root, file, schema, spec) for file in added]
+        added_files = [data_file(self._place.root, file, schema, spec) for file in added]
         parent = earlier or self._metadata.current_snapshot()
         before = self._reader.files(parent)
         keys = {file.key for file in removed}
-        less = {path: file for path, file in before.items() if self._key(path) in keys}
+        removed_files = {path: file for path, file in before.items() if self._key(path) in keys}
         sequence_number = self._metadata.next_sequence_number()
         if earlier is not None and self._metadata.format_version > 1:
             sequence_number += 1
         snapshot_id = self._metadata.new_snapshot_id()
         files = SnapshotFiles(self._table, self._reader, snapshot_id, write=uuid4())
-        after = [*(file for path, file in before.items() if path not in less), *more]
+        after = [*(file for path, file in before.items() if path not in removed_files), *added_files]
         return Snapshot.model_validate(
             {
                 "snapshot-id": snapshot_id,
                 "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
                 "sequence-number": sequence_number,
                 "timestamp-ms": max(time.time_ns() // 1_000_000, self._metadata.last_updated_ms),
-                "manifest-list": files.write_list(parent, more, frozenset(less), sequence_number),
-                "summary": summary_of(move, what, more, list(less.values()), after),
+                "manifest-list": files.write_list(parent, added_files, frozenset(removed_files), sequence_number),
+                "summary": summary_of(move, what, added_files, list(removed_files.values()), after),
                 "schema-id": self._metadata.current_schema_id,
             }
         )
@@ -300,7 +308,7 @@ class IcebergTable:
     def _commit(
         self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str
     ) -> TableMetadata:
-        """Send one request, once, and return the metadata that landed."""
+        """Send one request, without retries, and return the metadata that landed."""
         base = self._metadata
         required = (AssertTableUUID(uuid=base.table_uuid), *required)
         with catalog_errors(self._place.catalog, doing, may_land=True):
@@ -309,33 +317,33 @@ class IcebergTable:
         return landed.metadata
 
     def _drop_old_metadata(self, base: TableMetadata, landed: TableMetadata) -> None:
-        """Delete metadata files that a commit, which landed, took out of the table's log."""
+        """Delete metadata files that a landed commit removed from the table's log."""
         if not property_as_bool(landed.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED, False):
             return
-        still = {entry.metadata_file for entry in landed.metadata_log}
-        self._delete({entry.metadata_file for entry in base.metadata_log} - still)
+        listed = {entry.metadata_file for entry in landed.metadata_log}
+        self._delete({entry.metadata_file for entry in base.metadata_log} - listed)
 
     def _delete(self, locations: Collection[str]) -> None:
-        """Delete files of the table's log that nothing names any more; what fails is garbage, and nothing else."""
+        """Delete unreferenced files of the table's log. A file that cannot be deleted is only garbage."""
         try:
             self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
             _log.warning("%s keeps old files of its log: %s", self._place.name, error)
 
     def _checkpoint_tags(self, move: TableMove, snapshot: Snapshot) -> Iterator[TableUpdate]:
-        """Return what names the move's checkpoint to readers, and forgets those that are not retained any more."""
+        """Yield the updates that tag the move's checkpoint and remove the tags of checkpoints no longer retained."""
         if move.retained is None:
             return
-        kept = move.retained | {move.checkpoint_id}
-        for tag in outdated_tags(self._metadata.refs, kept):
+        retained = move.retained | {move.checkpoint_id}
+        for tag in outdated_tags(self._metadata.refs, retained):
             yield RemoveSnapshotRefUpdate.model_validate({"ref-name": tag})
         if move.checkpoint_id:
-            yield _points(tag_of(move.checkpoint_id), SnapshotRefType.TAG, snapshot)
+            yield _set_ref(tag_of(move.checkpoint_id), SnapshotRefType.TAG, snapshot)
 
     def _claimed_properties(self) -> dict[str, str]:
-        """Return what of a table that nobody owns yet is set with its owner: what keeps files, and what finds columns.
+        """Return the properties to set along with the owner on an unowned table: `gc.enabled` and a name mapping.
 
-        A name mapping is for files without numbers of columns, which the table has none of before it has a mapping.
+        The mapping applies to files without field ids. The table has no such files before it has a mapping.
         """
         if self.owner is not None:
             return {}
@@ -361,7 +369,7 @@ class IcebergTable:
     ) -> ForeignCommit:
         after = self._reader.files(snapshot)
         added: tuple[StagedFile, ...] = tuple(
-            found_file(self._place.root, file, self._metadata.schema(), self._metadata.specs()[file.spec_id])
+            foreign_file(self._place.root, file, self._metadata.schema(), self._metadata.specs()[file.spec_id])
             for path, file in after.items()
             if path not in before
         )
@@ -369,11 +377,11 @@ class IcebergTable:
         return ForeignCommit(snapshot.snapshot_id, what, removed, added, keeps_rows)
 
 
-def _compared(metadata: TableMetadata) -> int:
-    """Return one number of all that a commit compares with: the newest snapshot, the columns and the partitioning."""
+def _version(metadata: TableMetadata) -> int:
+    """Return one number for everything that a commit requires: the current snapshot, schema id and spec id."""
     return (metadata.current_snapshot_id or 0) << 64 | metadata.current_schema_id << 32 | metadata.default_spec_id
 
 
-def _points(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
-    """Return the update after which a branch or tag points to the snapshot."""
+def _set_ref(ref: str, kind: SnapshotRefType, snapshot: Snapshot) -> TableUpdate:
+    """Return the update that makes a branch or tag point to the snapshot."""
     return SetSnapshotRefUpdate.model_validate({"ref-name": ref, "type": kind, "snapshot-id": snapshot.snapshot_id})

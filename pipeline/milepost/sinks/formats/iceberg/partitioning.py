@@ -1,4 +1,4 @@
-"""Partitioning in Iceberg: by the values of columns as they are, in the words of a table's metadata and manifests."""
+"""Convert partitions between Milepost's records and Iceberg's metadata. Only identity transforms are supported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.sinks.records.committables import PartitionValues
 
 
 def partition_spec(columns: Schema, partition_by: tuple[str, ...]) -> PartitionSpec:
-    """Return how a new table is partitioned. Precondition: it has these columns."""
+    """Return the partition spec of a new table. Precondition: the table has these columns."""
     fields = [
         PartitionField(columns.find_field(name).field_id, PARTITION_FIELD_ID_START + number, IdentityTransform(), name)
         for number, name in enumerate(partition_by)
@@ -25,7 +25,7 @@ def partition_spec(columns: Schema, partition_by: tuple[str, ...]) -> PartitionS
 
 
 def partition_columns(spec: PartitionSpec, columns: Schema) -> tuple[str | None, ...]:
-    """Return the column of each field of a partitioning; None: of one that is more than the column's value."""
+    """Return the column of each partition field; None for a field whose transform is not the identity."""
     return tuple(
         columns.find_column_name(field.source_id) if isinstance(field.transform, IdentityTransform) else None
         for field in spec.fields
@@ -33,18 +33,18 @@ def partition_columns(spec: PartitionSpec, columns: Schema) -> tuple[str | None,
 
 
 def partition_record(values: PartitionValues, spec: PartitionSpec, columns: Schema) -> Record:
-    """Return a file's partition as manifests have it: dates and times as numbers since 1970."""
+    """Return a file's partition as manifests store it: dates in days and timestamps in microseconds since 1970."""
     types, texts = _types(columns), dict(values)
     names = partition_columns(spec, columns)
     return Record(*(None if name is None else _stored(texts[name], types[name]) for name in names))
 
 
 def partition_values(record: Record, spec: PartitionSpec, columns: Schema) -> PartitionValues:
-    """Return the partition of a file that anybody added, as ours are recorded."""
+    """Return the partition of any writer's file in the form of Milepost's records."""
     types = _types(columns)
     return tuple(
-        (name, partition_text(_read(record[at], types[name])))
-        for at, name in enumerate(partition_columns(spec, columns))
+        (name, partition_text(_read(record[position], types[name])))
+        for position, name in enumerate(partition_columns(spec, columns))
         if name is not None
     )
 
@@ -55,18 +55,18 @@ def _types(columns: Schema) -> dict[str, pa.DataType]:
 
 def _stored(text: str | None, data_type: pa.DataType) -> Any:
     value = partition_value(text, data_type)
-    number = _number_of(data_type)
-    return value if number is None or value is None else pa.scalar(value, data_type).cast(number).as_py()
+    number_type = _number_type(data_type)
+    return value if number_type is None or value is None else pa.scalar(value, data_type).cast(number_type).as_py()
 
 
 def _read(stored: Any, data_type: pa.DataType) -> Any:
-    number = _number_of(data_type)
-    return (
-        pa.scalar(stored, number).cast(data_type).as_py() if number is not None and isinstance(stored, int) else stored
-    )
+    number_type = _number_type(data_type)
+    if number_type is None or not isinstance(stored, int):
+        return stored
+    return pa.scalar(stored, number_type).cast(data_type).as_py()
 
 
-def _number_of(data_type: pa.DataType) -> pa.DataType | None:
+def _number_type(data_type: pa.DataType) -> pa.DataType | None:
     if pa.types.is_date32(data_type):
         return pa.int32()
     return pa.int64() if pa.types.is_timestamp(data_type) else None

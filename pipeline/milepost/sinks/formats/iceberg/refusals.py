@@ -1,4 +1,4 @@
-"""Refusals name what a table in Iceberg has that we cannot write, before anything is planned on it."""
+"""Refuse Iceberg tables that Milepost cannot write safely, before anything is planned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.sinks.formats.iceberg.partitioning import partition_columns
 GC_ENABLED = "gc.enabled"
 _VERSIONS = (1, 2)
 _OTHER_CODE = ("py-io-impl", "write.py-location-provider.impl", "write.location-provider.impl")
-"""Properties that name code which decides where a table's files lie, or how they are read."""
+"""Properties that name code which decides where a table's files are, or how they are read."""
 
 
 def refuse_table(
@@ -23,33 +23,33 @@ def refuse_table(
     manifests: Iterable[ManifestFile],
     partition_by: tuple[str, ...] = (),
 ) -> None:
-    """Refuse a table that we cannot write without losing something of it.
+    """Refuse a table that Milepost cannot write without losing some of its features or rows.
 
     Args:
-        name: of the table. manifests: of its current snapshot. partition_by: columns, as the sink has them.
+        name: of the table. manifests: of its current snapshot. partition_by: columns that the spec states.
     Raises: InvalidRequest: the first reason.
     """
-    found = (
-        _reason(name, metadata)
-        or _other_partitions(metadata, partition_by)
-        or _missing_names(name, metadata)
-        or deletes_of_others(name, manifests)
+    refused = (
+        _unsupported_feature(name, metadata)
+        or _partition_mismatch(metadata, partition_by)
+        or _unmapped_column(name, metadata)
+        or foreign_deletes(name, manifests)
     )
-    if found is not None:
-        raise refusal(sink, name, *found)
+    if refused is not None:
+        raise refusal(sink, name, *refused)
 
 
 def refusal(sink: str, name: str, reason: str, hint: str) -> InvalidRequest:
-    """Return the refusal of a table for a reason."""
+    """Return the error that refuses a table for a reason."""
     return InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
 
 
 def with_properties(metadata: TableMetadata, properties: Mapping[str, str]) -> TableMetadata:
-    """Return a table's metadata as it is once these properties are set."""
+    """Return a copy of the metadata with these properties set."""
     return metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
 
 
-def _reason(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
+def _unsupported_feature(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
     new_path = "give the sink a new table"
     if metadata.format_version not in _VERSIONS:
         return (
@@ -82,18 +82,18 @@ def _reason(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
     return None
 
 
-def _other_partitions(metadata: TableMetadata, partition_by: tuple[str, ...]) -> tuple[str, str] | None:
-    there = partition_columns(metadata.spec(), metadata.schema())
-    if there == partition_by:
+def _partition_mismatch(metadata: TableMetadata, partition_by: tuple[str, ...]) -> tuple[str, str] | None:
+    actual = partition_columns(metadata.spec(), metadata.schema())
+    if actual == partition_by:
         return None
-    said = ", ".join(str(field.name) for field in metadata.spec().fields) or "nothing"
+    fields = ", ".join(str(field.name) for field in metadata.spec().fields) or "nothing"
     new_path = "give the sink a new table"
-    hint = new_path if None in there else f"let `partition_by` say {list(there)}, or {new_path}"
-    return f"is partitioned by {said}, and `partition_by` says {', '.join(partition_by) or 'nothing'}", hint
+    hint = new_path if None in actual else f"let `partition_by` say {list(actual)}, or {new_path}"
+    return f"is partitioned by {fields}, and `partition_by` says {', '.join(partition_by) or 'nothing'}", hint
 
 
-def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
-    """Return why readers would not find a column in our files, which have names and no numbers of fields."""
+def _unmapped_column(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
+    """Return why readers would miss a column: Milepost's files carry no field ids, so the name mapping must have it."""
     mapping = metadata.name_mapping()
     numbers = {each: entry.field_id for entry in mapping or () for each in entry.names}
     for field in metadata.schema().fields:
@@ -105,8 +105,8 @@ def _missing_names(name: str, metadata: TableMetadata) -> tuple[str, str] | None
     return None
 
 
-def deletes_of_others(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
-    """Return that files of deletes, which are none of ours, take rows out of data files, and what to type; or None."""
+def foreign_deletes(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
+    """Return the reason and the hint if another writer's delete files remove rows; None if there are none."""
     if all(manifest.content != ManifestContent.DELETES for manifest in manifests):
         return None
     return (
@@ -117,7 +117,3 @@ def deletes_of_others(name: str, manifests: Iterable[ManifestFile]) -> tuple[str
 
 def _unset(name: str, key: str) -> str:
     return f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{key}')"
-
-
-def _names(fields: Iterable[object]) -> str:
-    return ", ".join(str(getattr(field, "name", field)) for field in fields)

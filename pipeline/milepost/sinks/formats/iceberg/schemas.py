@@ -1,6 +1,7 @@
-"""Schemas in Iceberg number their columns; ours name them, and a name mapping in the table joins the two.
+"""Convert schemas between Arrow and Iceberg.
 
-So the files of a table are the same as those of any other format: they carry no numbers of fields.
+Iceberg identifies columns by field id, Arrow by name. A name mapping in the table connects the two, so data files
+carry no field ids and are the same as those of the other formats.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ _CAST_TO = (
 )
 
 
-class _Unheld(Exception):
-    """A type that Iceberg has no equal for."""
+class _UnsupportedType(Exception):
+    """A type without an equivalent in the other format."""
 
 
 def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
-    """Return the columns as Iceberg has them, all optional, numbered from 1 in depth-first order.
+    """Return the Iceberg schema: field ids from 1, in depth-first order.
 
     Raises:
-        InvalidRequest: a column's type cannot be held, or would come back as another; or two names, of columns or in
-            one of them, differ in nothing but capital letters, which engines take for one.
+        InvalidRequest: Iceberg has no equivalent of a column's type, or two names on one level differ only in case,
+            which engines treat as one name.
     """
     _check_distinct(sink, schema)
     ids = iter(range(1, 1 << 31))
@@ -74,7 +75,7 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
     for field in schema:
         try:
             fields.append(_field(field, ids))
-        except _Unheld:
+        except _UnsupportedType:
             raise InvalidRequest(
                 f"sink {sink}: column {field.name!r} has the type {field.type}, which an Iceberg table cannot hold. "
                 "Nothing was published.",
@@ -85,9 +86,9 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
 
 
 def _check_distinct(sink: str, fields: Iterable[pa.Field]) -> None:
-    found: dict[str, str] = {}
+    by_lower_case: dict[str, str] = {}
     for field in fields:
-        if (other := found.setdefault(field.name.lower(), field.name)) != field.name:
+        if (other := by_lower_case.setdefault(field.name.lower(), field.name)) != field.name:
             raise InvalidRequest(
                 f"sink {sink}: {other!r} and {field.name!r} in an Iceberg table differ in nothing but capital letters. "
                 "Nothing was published.",
@@ -99,7 +100,7 @@ def _check_distinct(sink: str, fields: Iterable[pa.Field]) -> None:
 
 
 def _instead_of(data_type: pa.DataType) -> str:
-    return next((name for is_one, name in _CAST_TO if is_one(data_type)), "a type that Iceberg has")
+    return next((name for matches, name in _CAST_TO if matches(data_type)), "a type that Iceberg has")
 
 
 def _field(field: pa.Field, ids: Iterator[int]) -> NestedField:
@@ -123,19 +124,19 @@ def _type(data_type: pa.DataType, ids: Iterator[int]) -> IcebergType:
     if pa.types.is_map(data_type) and not data_type.keys_sorted:
         key, item = _field(data_type.key_field, ids), _field(data_type.item_field, ids)
         return MapType(key.field_id, key.field_type, item.field_id, item.field_type, value_required=item.required)
-    raise _Unheld
+    raise _UnsupportedType
 
 
 def to_arrow(schema: Schema) -> pa.Schema | None:
-    """Return a table's columns as ours; None: it has none, so nothing has said what they are.
+    """Return the Arrow schema of a table; None if the table has no columns yet.
 
-    Raises: InvalidRequest: it has a type that we do not write.
+    Raises: InvalidRequest: a column has a type that Milepost does not write.
     """
     if not schema.fields:
         return None
     try:
         return pa.schema([_arrow_field(field) for field in schema.fields])
-    except _Unheld as error:
+    except _UnsupportedType as error:
         raise InvalidRequest(
             f"the table has a column of the type {error}, which is not available in this version. Nothing was changed.",
             hint="give the sink a new path",
@@ -161,4 +162,4 @@ def _arrow_type(iceberg_type: IcebergType) -> pa.DataType:
             return pa.struct([_arrow_field(field) for field in iceberg_type.fields])
         case MapType():
             return pa.map_(_arrow_type(iceberg_type.key_type), _arrow_field(iceberg_type.value_field))
-    raise _Unheld(str(iceberg_type))
+    raise _UnsupportedType(str(iceberg_type))

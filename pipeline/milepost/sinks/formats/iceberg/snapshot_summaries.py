@@ -1,4 +1,4 @@
-"""Summaries say what a snapshot is: its operation, what it adds and removes, and whose move it is."""
+"""Build snapshot summaries: the operation, the counts of files and rows, and the mark."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from milepost.sinks.table_format import TableMove
 
 
 def operation_of(added: Sequence[StagedFile], removed: Sequence[StagedFile]) -> Operation:
-    """Return what a snapshot does to the table's rows, in the words of the format."""
+    """Return a snapshot's operation, as Iceberg names it."""
     if not removed:
         return Operation.APPEND
     return Operation.OVERWRITE if added else Operation.DELETE
 
 
 def summary_of(
-    move: TableMove, what: Operation, added: list[DataFile], gone: list[DataFile], after: list[DataFile]
+    move: TableMove, operation: Operation, added: list[DataFile], removed: list[DataFile], after: list[DataFile]
 ) -> Summary:
-    """Return what engines and people are told of a snapshot; totals are counted, not carried on."""
+    """Return the summary of a snapshot. Totals are counted from `after`, not added to the parent's totals."""
     counts = {**_counts(added, "added-data-files", "added-records", "added-files-size")}
-    counts |= _counts(gone, "deleted-data-files", "deleted-records", "removed-files-size")
+    counts |= _counts(removed, "deleted-data-files", "deleted-records", "removed-files-size")
     counts = {name: count for name, count in counts.items() if count}
     counts |= _counts(after, "total-data-files", "total-records", "total-files-size")
     mark = {NUMBER: str(move.number), WRITE_ID: move.write_id}
-    return Summary(what, **{name: str(count) for name, count in counts.items()}, **mark)
+    return Summary(operation, **{name: str(count) for name, count in counts.items()}, **mark)
 
 
 def _counts(files: list[DataFile], number: str, rows: str, size: str) -> dict[str, int]:

@@ -36,7 +36,7 @@ _PIECE = sql.Identifier("pg_temp", "milepost_piece")
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
+class TableContext:
     """Where a table is: whose, its name and key, its database, and the files that it is a projection of."""
 
     sink: str
@@ -54,7 +54,7 @@ class TablePlace:
 class OpenPostgresTable:
     """An open table; see `table_format.OpenTable`. It holds no connection."""
 
-    def __init__(self, place: TablePlace, head: TableHead, table_id: str) -> None:
+    def __init__(self, place: TableContext, head: TableHead, table_id: str) -> None:
         self._place, self._head = place, head
         self.version, self.table_id = head.version, table_id
         self.readers_version: str | None = None
@@ -69,7 +69,7 @@ class OpenPostgresTable:
             place = self._place
             refuse_table(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
 
-    def lacks(self, owner: TableOwner) -> Mapping[str, str]:
+    def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
@@ -84,10 +84,10 @@ class OpenPostgresTable:
             keys.analyze()
             self._refuse_foreign(connection, _KEYS, "Nothing was published.")
 
-    def live(self) -> Mapping[str, int] | None:
+    def live_files(self) -> Mapping[str, int] | None:
         return None
 
-    def foreign(self) -> tuple[ForeignCommit, ...]:
+    def foreign_commits(self) -> tuple[ForeignCommit, ...]:
         return ()
 
     def history(self) -> tuple[ForeignCommit, ...]:

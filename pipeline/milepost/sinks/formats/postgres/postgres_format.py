@@ -19,11 +19,11 @@ from milepost.jobspec.job.connections import PostgresAccess
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres.database import Connection, Database, is_true
-from milepost.sinks.formats.postgres.open_postgres_table import OpenPostgresTable, TablePlace, column_sql
+from milepost.sinks.formats.postgres.open_postgres_table import OpenPostgresTable, TableContext, column_sql
 from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
 from milepost.sinks.formats.postgres.refusals import KINDS
 from milepost.sinks.formats.postgres.table_head import TableName, add_head, make_heads, read_head
-from milepost.sinks.records.reservation import RESERVATION, TableOwner, reserved_for
+from milepost.sinks.records.reservation import RESERVATION, TableOwner, read_reservation
 
 
 class PostgresFormat:
@@ -36,8 +36,8 @@ class PostgresFormat:
 
     keeps_statistics = False
     is_database = True
-    keeps_looks = False
-    names_owner = False
+    caches_reads = False
+    stores_owner = False
     """Its head does, which only we make: a table without one is refused, and so is another's, when it is opened."""
 
     log_prefix = RESERVATION
@@ -76,7 +76,7 @@ class PostgresFormat:
             table_id = f"{_system_id(connection)}/{oid}"
         self._check_owner(head.owner)
         files = TableFiles(self._sink, self._store)
-        place = TablePlace(self._sink, self._name, self._key, self._database, files)
+        place = TableContext(self._sink, self._name, self._key, self._database, files)
         return OpenPostgresTable(place, head, table_id)
 
     def recent(self) -> None:
@@ -115,7 +115,7 @@ class PostgresFormat:
 
         Raises: InvalidRequest.
         """
-        reserved = reserved_for(self._store)
+        reserved = read_reservation(self._store)
         if reserved is None or reserved.owner == owner:
             return
         another = " (of another storage, or an earlier life of this job)" if owner.job == reserved.owner.job else ""

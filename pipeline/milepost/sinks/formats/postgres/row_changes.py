@@ -1,7 +1,7 @@
 """Rows to write are worked out from files: what a table shows now, and what it is to show, by the latest row per key.
 
-The first files now and then show the same rows (`shown_rows.py`), so keys that are in none of the others have the same
-row::
+The first files now and then show the same rows (`content_digests.py`), so keys that are in none of the others have
+the same row::
 
     now    a b c d       keys of c, d, e alone: their latest row in a b c d, and in a b e;
     then   a b e         one that differs is written, a key without a row then is deleted
@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import StateCorrupt
-from milepost.sinks.files.deletes import deleted_keys, latest_rows, rows_that_stay
+from milepost.sinks.files.deletes import deleted_keys, latest_rows, without_deletes
 from milepost.sinks.files.file_cuts import cut_by_bytes
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.files.table_schema import latest_per_key
 from milepost.sinks.formats.postgres.row_lines import lines_of
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.shown_rows import same_until
+from milepost.sinks.records.content_digests import common_prefix
 from milepost.sinks.table_format import TableMove
 
 MOST_ROWS = 1_000_000
@@ -62,7 +62,7 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     whole = RowChanges(line_changes(files, move.after, move.schema, key), whole=True)
     if move.before is None:
         return whole
-    same_before, same_after = same_until(move.before, move.after)
+    same_before, same_after = common_prefix(move.before, move.after)
     left, entered = move.before[same_before:], move.after[same_after:]
     if not left:
         return RowChanges(line_changes(files, entered, move.schema, key))
@@ -97,7 +97,7 @@ def line_changes(
             pieces = [files.rows(together, Reading(schema, verify=True, deletes=True))]
         for piece in pieces:
             rows = latest_per_key(piece, key)
-            yield LineChanges(lines_of(rows_that_stay(rows)), lines_of(deleted_keys(rows, key)))
+            yield LineChanges(lines_of(without_deletes(rows)), lines_of(deleted_keys(rows, key)))
 
 
 def _rows_of_keys(

@@ -22,12 +22,12 @@ from milepost.sinks.records.committables import StagedFile
 _MODULUS = 1 << 256
 
 
-def joined_number(files: Iterable[StagedFile]) -> str:
+def combined_digest(files: Iterable[StagedFile]) -> str:
     """Return the number of a file that has the latest rows of others, as it is recorded (`StagedFile.rows_of`)."""
     return f"{sum(map(_number, files)) % _MODULUS:064x}"
 
 
-def in_place_of(made: Sequence[StagedFile], replaced: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
+def with_replacement_digests(made: Sequence[StagedFile], replaced: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
     """Return files with the numbers that they have together in the place of others."""
     if not made:
         return ()
@@ -36,7 +36,7 @@ def in_place_of(made: Sequence[StagedFile], replaced: Iterable[StagedFile]) -> t
     return (*others, replace(last, rows_of=f"{rest % _MODULUS:064x}"))
 
 
-def same_until(before: Sequence[StagedFile], after: Sequence[StagedFile]) -> tuple[int, int]:
+def common_prefix(before: Sequence[StagedFile], after: Sequence[StagedFile]) -> tuple[int, int]:
     """Return how many of the first files of each of two tables show the same rows; as many as do."""
     known = {number: at for at, number in enumerate(_sums(before))}
     sums = _sums(after)

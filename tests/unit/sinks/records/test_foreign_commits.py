@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.table_keys import staged_prefix
-from milepost.sinks.table.others_changes import changes_of_others
+from milepost.sinks.table.foreign_commits import follow_foreign_commits
 from milepost.sinks.table_format import ForeignCommit
 from milepost_testkit import profiles
 
@@ -56,9 +56,9 @@ def test_a_story(story: str, fault: str | None, is_mixed: bool) -> None:
         sign = next(one for one in step if one in "+-=")
         removed, _, added = step.partition(sign)
         commits.append(commit(version, removed, added, keeps_rows=sign == "="))
-    found = changes_of_others([*map(file, OURS)], commits)
+    found = follow_foreign_commits([*map(file, OURS)], commits)
     assert (None if found.fault is None else found.fault.split()[2], found.is_mixed) == (fault, is_mixed)
-    assert not found.back
+    assert not found.resurrected
 
 
 @dataclass
@@ -117,8 +117,8 @@ def test_without_a_fault_each_row_that_we_left_is_there_once_in_the_named_files(
                 if removed or added:
                     table.change(removed, added, keeps_rows=False)
     commits = [commit(at, *changed[:2], keeps_rows=changed[2]) for at, changed in enumerate(table.log)]
-    found = changes_of_others([*map(file, OURS)], commits)
-    if found.fault is None and not found.back:
+    found = follow_foreign_commits([*map(file, OURS)], commits)
+    if found.fault is None and not found.resurrected:
         named = Counter[str]()
         for name, rows in table.live.items():
             if file(name).key in found.files:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.shown_rows import in_place_of, joined_number, same_until
+from milepost.sinks.records.content_digests import combined_digest, common_prefix, with_replacement_digests
 from milepost_testkit import profiles
 
 
@@ -42,7 +42,7 @@ def joined(table: Table, name: str, start: int, count: int) -> Table:
     if len(run) < 2 or any(one.file.groups for one in run):
         return table
     made = told(name, dict(row for one in run for row in one.rows))
-    made = replace(made, file=replace(made.file, rows_of=joined_number([one.file for one in run])))
+    made = replace(made, file=replace(made.file, rows_of=combined_digest([one.file for one in run])))
     return (*table[:start], made, *table[start + count :])
 
 
@@ -57,7 +57,7 @@ def compacted(table: Table, name: str, cuts: int) -> Table:
         if rows:
             made = told(f"{name}-{at}", rows)
             buckets.append(replace(made, file=replace(made.file, groups=range(at, at + 1))))
-    files = in_place_of([one.file for one in buckets], [one.file for one in gone])
+    files = with_replacement_digests([one.file for one in buckets], [one.file for one in gone])
     made_files = [replace(one, file=file) for one, file in zip(buckets, files, strict=True)]
     return (*(one for one in table if one not in gone), *made_files)
 
@@ -89,7 +89,7 @@ def test_the_files_up_to_where_two_tables_are_the_same_show_the_same_rows(
             table = history[int(of[0]) % len(history)]
         history.append(table)
     before, after = data.draw(st.sampled_from(history)), data.draw(st.sampled_from(history))
-    start, stop = same_until([one.file for one in before], [one.file for one in after])
+    start, stop = common_prefix([one.file for one in before], [one.file for one in after])
     assert shown(before[:start]) == shown(after[:stop])
     for one in before[:start]:
         if one in after:
@@ -105,9 +105,9 @@ def test_what_an_epoch_adds_to_what_it_compacts_is_all_that_differs() -> None:
     after = changed(compacted(changed(buckets, "d", 9, {0}, set()), "e", 3), "f", 10, {1}, set())
     for before in (table, small, buckets):
         expected = len(before), len(before)
-        assert same_until([one.file for one in before], [one.file for one in before]) == expected
-    assert same_until([one.file for one in table], [one.file for one in buckets]) == (4, len(buckets))
-    assert same_until([one.file for one in changed(buckets, "d", 9, {0}, set())], [one.file for one in after]) == (
+        assert common_prefix([one.file for one in before], [one.file for one in before]) == expected
+    assert common_prefix([one.file for one in table], [one.file for one in buckets]) == (4, len(buckets))
+    assert common_prefix([one.file for one in changed(buckets, "d", 9, {0}, set())], [one.file for one in after]) == (
         len(buckets) + 1,
         len(after) - 1,
     )
