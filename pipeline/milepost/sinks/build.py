@@ -1,4 +1,4 @@
-"""The sink factory makes a sink from its spec: whole for the job master, for staging alone in tasks."""
+"""Construct sinks from the spec: complete for the job master, staging only for tasks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.table_sink import TableSink
 from milepost.sinks.table_format import TableFormat
 
-_TELL_EMPTY_TEXT = ("iceberg",)
-"""Formats whose partitions tell an empty text from null."""
+_DISTINGUISH_EMPTY_TEXT = ("iceberg",)
+"""Formats whose partition values distinguish an empty text from null."""
 
 
 def build_staging(
@@ -36,12 +36,12 @@ def build_staging(
     owned: OwnedKeys | None,
     maintenance: MaintenancePlan | None = None,
 ) -> StagingSink:
-    """Return what tasks stage by; nothing is contacted, and no library of a format is needed.
+    """Return the staging part of a sink. It contacts nothing, and needs no library of a format.
 
     Args:
         rows: what the sink reads. store: an object store whose root is the sink's path.
-        plan: of a table that is written by buckets; None for others. owned: keys of the subtask; None: it has none.
-        maintenance: what the subtask makes of files that the table has; None: nothing.
+        plan: for a table of buckets; None for others. owned: keys of the subtask; None if it owns none.
+        maintenance: what the subtask does to existing files; None for nothing.
     """
     if plan is not None:
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
@@ -78,14 +78,14 @@ def build_sink(
     find_access: Callable[[], PostgresAccess],
     identity: Callable[[], str],
 ) -> Sink:
-    """Return the sink; nothing is contacted.
+    """Return the sink. Contacts nothing.
 
     Args:
-        job: whose table it is. rows, store: as in `build_staging`.
-        job_store: where its marks are. records: of the job's tables.
-        retention_ms: how far back the table may have to go.
-        find_access: says how the database of a table in Postgres is reached.
-        identity: of the job, asked for when it has one.
+        job: the job's name. rows, store: as in `build_staging`.
+        job_store: the store of its marks. records: of the job's tables.
+        retention_ms: age of the oldest checkpoint that a rollback may go back to.
+        find_access: returns how to reach the database of a Postgres table.
+        identity: returns the job's identity; called once the job has one.
     Raises:
         EnvironmentUnusable: the library of its format is not installed.
     """
@@ -110,7 +110,7 @@ def build_sink(
 def _partition(spec: SinkSpec) -> PartitionBy | None:
     if not spec.partition_by:
         return None
-    return PartitionBy(spec.partition_by, takes_empty_text=spec.format in _TELL_EMPTY_TEXT)
+    return PartitionBy(spec.partition_by, takes_empty_text=spec.format in _DISTINGUISH_EMPTY_TEXT)
 
 
 def _format(

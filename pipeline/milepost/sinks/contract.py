@@ -1,11 +1,11 @@
-"""A sink is a two-phase participant of the checkpoint, whose table moves with the decisions of the manifest (I14).
+"""The sink interface: a two-phase commit participant whose table follows the manifest (I14).
 
-Order: `stage` in the subtasks -> committables travel in the acks -> `prepare` before the commit point (everything that
-can fail for a known reason), which says what the checkpoint's contents are -> complete (manifest) -> `move` ->
-confirmation (manifest).
+Order: `stage_pieces` in the subtasks -> committables in the acknowledgements -> `prepare` before the commit point,
+which fails for every reason that is known then, and returns the change to the contents -> the checkpoint completes in
+the manifest -> `move` -> confirmation in the manifest.
 
-The contract stands in parts, by who needs what: tasks stage, the epoch prepares, leadership moves, reports read,
-retention keeps house. A sink is all of them; `build.py` makes one from its spec.
+The interface is divided by caller: tasks stage, the epoch prepares, leadership moves, reports read, retention deletes.
+A sink implements all parts; `build.py` constructs it from the spec.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from milepost.sinks.table_format import OpenTable
 
 
 class SinkMode(Enum):
-    """APPEND: every row stays. UPSERT: the table holds the latest row per key. CHANGELOG: every change is a row."""
+    """APPEND: keep every row. UPSERT: keep the latest row per key. CHANGELOG: store every change as a row."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -46,13 +46,13 @@ class SinkMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """Where a table stands at one look.
+    """The mark that a table carries, as of one read.
 
     Attributes:
-        number: of the mark that it carries; 0: it carries none.
-        mark: None where the number is 0, or where the job knows nothing of it: then another writer, or a copy of the
-            job, moved the table, or an old state of it was restored.
-        readers_version: as `OpenTable` has it.
+        number: of the mark; 0 for none.
+        mark: None if the number is 0, or if the job has no record of it: another writer or a copy of the job moved
+            the table, or an older state of it was restored.
+        readers_version: see `OpenTable`.
     """
 
     number: int
@@ -66,16 +66,16 @@ class TablePosition:
 
     @property
     def checkpoint_id(self) -> int:
-        """The checkpoint that it shows; 0 for the empty table."""
+        """The checkpoint that the table shows; 0 for the empty table."""
         return 0 if self.mark is None else self.mark.checkpoint_id
 
     @property
     def contents(self) -> TableContents | None:
-        """What it consists of; None: nothing, as far as is known."""
+        """The contents that the table shows; None if it shows none, or if they are unknown."""
         return None if self.mark is None else self.mark.contents
 
     def __str__(self) -> str:
-        """In words that can be compared."""
+        """Return the position as text. Equal positions have equal texts."""
         if not self.number:
             return "nothing yet"
         if self.mark is None:
@@ -85,15 +85,15 @@ class TablePosition:
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """Where a transition of the manifest puts a table.
+    """The contents that a transition of the manifest requires of a table.
 
     Attributes:
-        number: manifest version of the transition. timeline: the live one since then.
-        contents: what the table is to consist of; None: nothing.
-        follows: the checkpoint that it must show before, 0 for the empty table: an epoch adds to just that one. None:
-            whatever it shows (a switch of the live timeline).
-        realigns: also when nobody knows what it shows: somebody has decided so.
-        retained: checkpoints that are retained as the manifest has it; None: not looked up.
+        number: manifest version of the transition. timeline: the live timeline after it.
+        contents: None for the empty table.
+        follows: the checkpoint that the table must show before, 0 for the empty table: an epoch adds to exactly that
+            one. None: any (a switch of the live timeline).
+        realigns: move the table even if its position is unknown, because a person requested a realignment.
+        retained: the retained checkpoints; None if not looked up.
     """
 
     number: int
@@ -105,17 +105,17 @@ class TableTarget:
 
     @property
     def checkpoint_id(self) -> int:
-        """The checkpoint that the table shows then; 0 for the empty table."""
+        """The checkpoint that the table shows after the move; 0 for the empty table."""
         return 0 if self.contents is None else self.contents.checkpoint_id
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTable:
-    """What an epoch does to a table.
+    """An epoch's prepared change to a table.
 
     Attributes:
         change: to its files. schema, files, rows: of the table afterwards.
-        table_id: None: nobody has seen the table yet (a fork).
+        table_id: None if the table has not been opened yet (a fork).
     """
 
     change: ContentsChange
@@ -128,19 +128,19 @@ class PreparedTable:
     def after(
         cls, change: ContentsChange, recorded: Sequence[StagedFile], schema: pa.Schema, table_id: str | None
     ) -> PreparedTable:
-        """Return what a change does to a table of these files."""
+        """Return the prepared change to a table with the recorded files."""
         files = change.applied_to(recorded)
         return cls(change, encode_schema(schema), len(files), sum(file.rows for file in files), table_id)
 
 
 @dataclass(frozen=True, slots=True)
 class TableObject:
-    """One object that lies below a sink's path.
+    """One object below a sink's path.
 
     Attributes:
-        staged_by: checkpoint id and token that staged it; None for anything else.
-        permanent: part of what says what the table is, or of the format's log; never deleted by us.
-        list_of_garbage: says which files may go; deleted with the last of them.
+        staged_by: checkpoint id and token that staged it; None for any other object.
+        permanent: a reservation, or part of the format's log; never deleted by retention.
+        list_of_garbage: a list of files to delete; it is deleted with the last of them.
     """
 
     stat: ObjectStat
@@ -154,9 +154,10 @@ class SinkChange:
     """What a table shows now, and what it would show after a move.
 
     Attributes:
-        rows_now, rows_then: rows of the table; of now, None when it is damaged: that may be why it is to go back.
+        rows_now, rows_then: rows of the table. `rows_now` is None if the table is damaged, which may be the reason for
+            the rollback.
         files_now, files_then: files that a reader opens.
-        position: where the table stands now.
+        position: of the table now.
     """
 
     rows_now: int | None
@@ -167,81 +168,80 @@ class SinkChange:
 
 
 TableRead = tuple[OpenTable | None, TablePosition]
-"""A table as it is, None where there is none, and where it stands."""
+"""The open table, or None if it does not exist, and its position."""
 
 
 class StagingSink(Protocol):
-    """What tasks need: nothing of it is visible."""
+    """The part for tasks. Nothing they write is visible."""
 
     def stage_pieces(self, pieces: Iterable[RowsPiece], context: StagingContext) -> StagedRows:
-        """Write rows durably, below the token's own prefix; called without any, too."""
+        """Write rows durably, below the token's own prefix. There may be no pieces."""
 
 
 class PreparingSink(StagingSink, Protocol):
-    """What the epoch makes of staged files before its commit point; nothing of it is visible."""
+    """The part for an epoch before its commit point. Nothing it does is visible."""
 
     def committable(self, staged: Iterable[StagedRows], schema: pa.Schema) -> Committable:
         """Collect what the subtasks staged, in subtask order."""
 
     def staged_table(self, committable: Committable) -> pa.Table:
-        """Return the rows that this epoch would publish: what the quality gate sees. Raises StateCorrupt."""
+        """Return the rows that the epoch would publish, for the quality gate. Raises StateCorrupt."""
 
     def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
-        """Make a new table this job's, before anything is staged for it.
+        """Reserve the table's location for this job, before anything is staged.
 
         Args:
-            identity: of the job, not its name: a job made anew is another.
-            before_create: is called where nobody has reserved it; what it raises leaves it so.
-        Raises: InvalidRequest: it is reserved for another job or sink, or made with another mode, key or format.
+            identity: of the job. A recreated job of the same name has another.
+            before_create: called if there is no reservation yet; may raise.
+        Raises: InvalidRequest: it is reserved for another job or sink, or with another mode, key or format.
         """
 
     def check_reservable(self, identity: str) -> None:
-        """Refuse what `reserve` would refuse now. Changes nothing.
+        """Raise what `reserve` would raise. Changes nothing.
 
         Args:
-            identity: of the job; empty: it has not begun.
-        Raises: as `reserve`.
+            identity: of the job; empty if it has not started.
         """
 
-    def check_takeover(self, identity: str, job: str, shown: TableView) -> None:
-        """Refuse to take over another job's table that is not as a savepoint shows it. Changes nothing.
+    def check_takeover(self, identity: str, job: str, view: TableView) -> None:
+        """Refuse the takeover of another job's table that is not as in a savepoint. Changes nothing.
 
         Args:
-            identity: of this job. job: the other's name, whose sink has this one's name. shown: by its savepoint.
+            identity: of this job. job: name of the other job, whose sink has the same name. view: of its savepoint.
         Raises: InvalidRequest.
         """
 
-    def is_taken_over(self, identity: str, shown: TableView) -> bool:
-        """Return whether the table is this job's and shows what a savepoint has, as after `take_over`."""
+    def is_taken_over(self, identity: str, view: TableView) -> bool:
+        """Return whether this job owns the table and it shows the savepoint, as after `take_over`."""
 
-    def take_over(self, identity: str, job: str, shown: TableView, target: TableTarget) -> None:
-        """Make another job's table this one's, as it is: from then on the other's commits are refused.
+    def take_over(self, identity: str, job: str, view: TableView, target: TableTarget) -> None:
+        """Make this job the owner of another job's table. Later commits of the other job are refused.
 
         Args:
-            target: what the savepoint shows, as contents of this job whose files are those of the table.
-        Raises: InvalidRequest: as `check_takeover`. CommitOutcomeUnknown, StoreUnavailable: do it again.
+            target: the savepoint's contents, as contents of this job with the same files.
+        Raises: InvalidRequest: as `check_takeover`. CommitOutcomeUnknown, StoreUnavailable: call again.
         """
 
     def owner(self) -> TableOwner | None:
-        """Return for whom the table is reserved; None: for nobody."""
+        """Return the owner in the reservation; None if there is no reservation."""
 
     def bucket_files(self, base: TableContents | None, *, waits: bool) -> tuple[StagedFile, ...]:
-        """Return the files on which an epoch's subtasks build, oldest first; of a table without buckets none.
+        """Return the files that an epoch's subtasks merge their changes into, oldest first; () without buckets.
 
-        What engines rewrote since the base counts as they left it. Args and Raises as `prepare`.
+        Foreign rewrites since the base are included. Args and Raises as `prepare`.
         """
 
     def check_columns(self, schema: pa.Schema) -> None:
-        """Refuse columns that a table of its format cannot hold; nothing is contacted. Raises InvalidRequest."""
+        """Refuse columns that a table of its format cannot hold. Contacts nothing. Raises InvalidRequest."""
 
     def belongs_to_other(self, identity: str) -> bool:
-        """Return whether the table is reserved for another job or sink: then nothing below its path is this one's."""
+        """Return whether the table is reserved for another job or sink. Then nothing below its path is this job's."""
 
     def read_table(self) -> TableRead:
-        """Return the table as it is, and where it stands; nothing is changed."""
+        """Return the table as it is now, and its position. Changes nothing."""
 
     def check_staged(self, committable: Committable) -> None:
-        """Refuse staged files that are missing or have another size: `prepare` does not. Raises StateCorrupt."""
+        """Refuse staged files that are missing or have another size. `prepare` does not check. Raises StateCorrupt."""
 
     def prepare(
         self,
@@ -252,25 +252,25 @@ class PreparingSink(StagingSink, Protocol):
         read_table: Callable[[], TableRead] | None = None,
         before_change: Callable[[], None] = lambda: None,
     ) -> PreparedTable:
-        """Fail now for every reason known now (schema, owner, position); return the checkpoint's change.
+        """Fail for every reason known now (schema, owner, position), or return the checkpoint's change.
 
         Args:
-            base: contents at the checkpoint that the epoch continues; None: the empty table.
-            waits: older checkpoints have yet to move the table, so where it stands says nothing.
-            look: gives one that was begun a moment ago. None: the table is looked at now.
-            before_change: is called before the table is made or claimed; may raise.
+            base: contents at the checkpoint that the epoch continues; None for the empty table.
+            waits: older checkpoints have yet to move the table, so its position is not checked.
+            read_table: returns the result of a prefetched read. None: read the table now.
+            before_change: called before the table is created or claimed; may raise.
         Raises: InvalidRequest, StateCorrupt, StoreUnavailable: nothing was published.
         """
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
-        """As `prepare`, on a fork: the table does not matter, because the fork moves it as a whole, later."""
+        """Prepare an epoch on a fork. The table is not read, because a later switch moves it to the fork as a whole."""
 
     def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
-        """Delete what an epoch staged that the manifest says is aborted, or whose token lost.
+        """Delete the staged files of an aborted checkpoint, or of a fenced token.
 
         Args:
-            before_delete: is called where something of it is there; what it raises leaves it there.
-        Raises: InvalidRequest: the table carries a mark that is not of this job: nothing is deleted.
+            before_delete: called if there are such files; may raise.
+        Raises: InvalidRequest: the table carries a mark that is not of this job. Nothing is deleted.
         """
 
 
@@ -278,51 +278,52 @@ class MovingSink(Protocol):
     """The table follows the manifest: completed epochs, and switches of the live timeline (I14)."""
 
     def prefetch_table(self) -> None:
-        """Look at the table, if its next `move` can take a look of a moment ago; one that fails is repeated there."""
+        """Read the table, if the next `move` can use a recent read. Errors are ignored, because `move` reads again."""
 
     def position(self) -> TablePosition:
-        """Return where the table stands now."""
+        """Return the table's position now."""
 
     def move(self, target: TableTarget, before_commit: Callable[[], None] = lambda: None) -> bool:
-        """Let the table show a target, in one commit of its format: compare-and-set on what it shows.
+        """Make the table show the target, in one compare-and-set commit of its format.
 
         Args:
-            before_commit: asked before anything is written but the record of the mark, which by itself moves nothing;
-                it may wait, and what it raises keeps the table as it is.
-        Returns: True when this call did it; False when the table carried that mark, or one that came after it, before.
+            before_commit: called before any write except the mark's record, which alone moves nothing. It may block;
+                if it raises, the table is not moved.
+        Returns: True if this call moved it; False if the table already carried that mark, or one that followed it.
         Raises:
-            Superseded: it carries a later mark that did not come after the target, or shows another checkpoint than
-                the target follows; nothing was moved, never retry.
-            InvalidRequest: nobody knows what it shows, others changed our rows, or it was made anew: the sink waits.
-            StateCorrupt: a file is gone. CommitOutcomeUnknown: delete nothing, call again.
+            Superseded: the table carries a later mark that does not follow the target, or shows another checkpoint than
+                the target follows. Nothing was moved; never retry.
+            InvalidRequest: the table's position is unknown, a foreign commit changed the job's rows, or the table was
+                recreated. The sink waits.
+            StateCorrupt: a file is missing. CommitOutcomeUnknown: delete nothing, call again.
         """
 
     def check(self, contents: TableContents | None) -> None:
         """Refuse contents that the table cannot show.
 
-        Raises: StateCorrupt: a file is gone. InvalidRequest: a column of the table has another type.
+        Raises: StateCorrupt: a file is missing. InvalidRequest: a column of the table has another type.
         """
 
     def fault(self, contents: TableContents | None) -> str | None:
-        """Say why the table is not as these contents, or None; what others appended is no fault."""
+        """Return why the table does not match the contents; None if it does. Foreign appends are no fault."""
 
     def compare(self, contents: TableContents | None) -> SinkChange:
-        """Return what a move to these contents would change, without writing. Raises StateCorrupt."""
+        """Return what a move to the contents would change. Writes nothing. Raises StateCorrupt."""
 
     def undo_limits(self) -> tuple[str, ...]:
         """Return what a move cannot undo, one line each, for people."""
 
 
 class ReadableSink(Protocol):
-    """Tables as checkpoints name them."""
+    """The part for readers: tables as of a checkpoint."""
 
     def table_view(self, contents: TableContents | None) -> TableView | None:
-        """Return how the table shows contents; None: it never did, as far as the job knows. Raises StateCorrupt."""
+        """Return how the table shows the contents; None if no known mark has them. Raises StateCorrupt."""
 
     def stored_mode_and_key(self) -> tuple[SinkMode, tuple[str, ...]]:
-        """Return mode and key of the existing table. They are permanent, even if the spec now has others.
+        """Return the permanent mode and key of the table, which may differ from the spec.
 
-        Of a table that does not exist yet, those of the spec.
+        If the table does not exist yet, return those of the spec.
         """
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
@@ -331,10 +332,10 @@ class ReadableSink(Protocol):
     def pieces(
         self, contents: TableContents, *, verify: bool = False, left_out: Collection[str] = ()
     ) -> Iterator[pa.Table]:
-        """Yield a table's rows, some at a time; the latest rows of keys in their order.
+        """Yield a table's rows piece by piece; those of an upsert table in the order of the key.
 
         Args:
-            verify: compare each file's SHA-256. left_out: files that are not read, of a table whose rows all stay.
+            verify: compare each file's SHA-256. left_out: keys of files to skip; not for an upsert table.
         Raises: StateCorrupt.
         """
 
@@ -342,41 +343,45 @@ class ReadableSink(Protocol):
         """Return a table's rows, all in memory. Args, Raises: as `pieces`."""
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
-        """Problems of a table, one line each; [] when everything it refers to is there and whole."""
+        """Return the problems of a table, one line each; [] if every file exists and is intact.
+
+        Args:
+            deep: compare SHA-256, rows and columns, not only the size.
+        """
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Where the n-th file of a table that comes from elsewhere is staged, from 0."""
+        """Return the key at which the n-th file of an imported table is staged, from 0. Raises InvalidRequest."""
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of those of these objects that exist now, by key."""
+        """Return the sizes of the objects that exist, by key."""
 
 
 class HousekeptSink(Protocol):
-    """All that lies below the table's path (I8)."""
+    """The part for retention: the objects below the table's path (I8)."""
 
     @property
     def store(self) -> ObjectStore:
-        """Rooted at the table: its files lie at their keys."""
+        """The store, rooted at the table."""
 
     def objects(self) -> tuple[TableObject, ...]:
         """Return all objects below the path."""
 
     def marks(self, *, above: int) -> tuple[Mark, ...]:
-        """Return the marks above a number: what a commit under way may name."""
+        """Return the marks above a number. A commit in progress may carry one of them."""
 
     def delete_marks(self, *, below: int, kept: Collection[int] = ()) -> None:
-        """Delete the marks that the table is beyond, but for those that other tables of the sink carry."""
+        """Delete the marks below a number, except those that other tables of the sink carry."""
 
     def garbage(self) -> TableGarbage:
-        """Return the lists of files that nothing needs any more."""
+        """Return the lists of garbage files."""
 
     def maintain(self) -> None:
-        """Keep the format's log short; a fault of it is the next time's."""
+        """Shorten the format's log. If it fails, the next call tries again."""
 
     def probe(self) -> str:
-        """Ask for the table now, and say in one line what was found; nothing of the table is made or changed.
+        """Read the table, and return one line of findings. Changes nothing.
 
-        Raises: EnvironmentUnusable, StoreUnavailable, InvalidRequest: what keeps an epoch from writing it.
+        Raises: EnvironmentUnusable, StoreUnavailable, InvalidRequest: what would keep an epoch from writing it.
         """
 
 
@@ -393,4 +398,4 @@ class Sink(PreparingSink, MovingSink, ReadableSink, HousekeptSink, Protocol):
 
     @property
     def by_buckets(self) -> bool:
-        """Whether its table is files of key groups, of which an epoch writes the changed ones again."""
+        """Whether the table consists of buckets, of which an epoch rewrites the changed ones."""

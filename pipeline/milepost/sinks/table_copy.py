@@ -1,7 +1,7 @@
-"""A table's rows are staged once more, as files of another table, which takes its place.
+"""Copy a table's rows into staged files of another table that will replace it.
 
-The staging code is the tasks' own. A table of the latest rows becomes buckets of key groups, by the key hash of the
-job's state, so that the epochs that follow build on them; any other keeps its rows in commit order.
+This uses the staging code of tasks. An upsert table becomes buckets of key groups, by the key hash of the job's state,
+so that later epochs can merge into them. Any other table keeps its rows in commit order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 
 COPIED_BYTES = 64 << 20
-"""So many bytes of a table's files become one file of its copy, and are held at once."""
+"""Size of the input files that become one file of the copy, and that are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class CopyPlan:
     """How a table is copied.
 
     Attributes:
-        spec: of the sink at the new table, resolved. rows: what the sink reads.
-        owned: all keys, as the job's state hashes them; of use for a table of the latest rows alone.
+        spec: of the sink with the new table, resolved. rows: what the sink reads.
+        owned: all keys, as the job's state hashes them; used for an upsert table only.
     """
 
     spec: SinkSpec
@@ -43,18 +43,18 @@ class CopyPlan:
 def stage_copy(
     old: Sink, contents: TableContents, new: Sink, plan: CopyPlan, owner: tuple[CheckpointId, FencingToken]
 ) -> Committable:
-    """Stage the rows that a table has at a checkpoint below another table, where nobody sees them yet.
+    """Stage the rows of a table at a checkpoint below another table. They are not visible yet.
 
-    A bucket of a table of the latest rows is held in memory, of others some files.
+    One bucket of an upsert table, or some files of another table, are held in memory.
 
     Args:
         owner: the checkpoint and token that stage.
-    Raises: StateCorrupt: a file of the old table is gone or altered. And what the stores raise.
+    Raises: StateCorrupt: a file of the old table is missing or altered. Also what the stores raise.
     """
     schema = decode_schema(contents.schema)
     if new.by_buckets:
-        pieces_of = enumerate(old.pieces(contents, verify=True), 1)  # by key, so no two of them have one
-        parts: Iterator[Iterable[RowsPiece]] = iter([(RowsPiece(rows, True, part) for part, rows in pieces_of)])
+        numbered = enumerate(old.pieces(contents, verify=True), 1)  # sorted by key, so no two pieces share a key
+        parts: Iterator[Iterable[RowsPiece]] = iter([(RowsPiece(rows, True, part) for part, rows in numbered)])
         buckets = BucketPlan((), schema, plan.spec.buckets, rewrites=True, keeps_changes=False)
         staging = build_staging(plan.spec, plan.rows, new.store, buckets, plan.owned)
     else:
@@ -65,7 +65,7 @@ def stage_copy(
             return map(RowsPiece, align_deletes(tables) if new.mode is SinkMode.UPSERT else tables)
 
         parts = map(pieces, cut_by_bytes(old.files(contents), COPIED_BYTES))
-        # What a changelog's rows are is in its columns already, and of the latest rows each file stays what it is.
+        # Append, because a changelog already has its `_op` column, and an upsert table's change files stay as they are.
         staging = build_staging(plan.spec.model_copy(update={"mode": "append"}), plan.rows, new.store, None, None)
     checkpoint_id, token = owner
     staged = [

@@ -1,1 +1,1 @@
-"""Files of tables: how rows become Parquet and come back, with which columns and partitions."""
+"""Parquet files of tables: encoding, reading, schemas, partitions and deletes."""

@@ -1,13 +1,13 @@
-"""Deletes are rows that say of a key that it has no row any more: a column marks them, which no table shows.
+"""Deletes: rows that mark a key as deleted, by a column that no table shows.
 
-What an epoch changed, and a file of changes, has that column where the sink's rows may be deletes, and else has not::
+An epoch's changes, and change files, have that column only if the sink's rows may be deletes::
 
     k  v     __deleted         the table
     1  a     false             1  a
-    2  null  true              (2 has no row, whatever it had before)
+    2  null  true              (key 2 has no row, whatever it had before)
 
-A delete takes part wherever the latest row of a key is looked for, and is left out of what comes of it. A file with
-such rows may lie above others for ever; one that holds all that a table has, a bucket or a compacted table, needs none.
+A delete takes part in finding the latest row of a key, and is dropped from the result. A change file keeps its deletes
+permanently. A bucket or a compacted table needs none, because it holds every row of its keys.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MARK = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
 
 
 def table_columns(rows: pa.Schema) -> pa.Schema:
-    """Return the columns that a table of such rows shows; where rows may be deletes each of them may be null."""
+    """Return the columns that a table of such rows shows. They are nullable if rows may be deletes."""
     if DELETED_COLUMN not in rows.names:
         return rows
     return pa.schema([field.with_nullable(True) for field in rows if field.name != DELETED_COLUMN])
 
 
 def schema_with_deletes(columns: pa.Schema) -> pa.Schema:
-    """Return the columns of rows that may be deletes, of a table with these."""
+    """Return the table's columns plus the delete column."""
     return columns.append(_MARK)
 
 
 def to_change_rows(rows: pa.Table) -> pa.Table:
-    """Return rows as a file of changes has them: where they may be deletes each column may be null."""
+    """Return rows as a change file stores them: with nullable columns if they may be deletes."""
     if DELETED_COLUMN not in rows.column_names:
         return rows
     schema = schema_with_deletes(table_columns(rows.schema))
@@ -44,34 +44,34 @@ def to_change_rows(rows: pa.Table) -> pa.Table:
 
 
 def align_deletes(tables: Iterable[pa.Table]) -> list[pa.Table]:
-    """Return tables of the same columns, all with the mark when one of them has it."""
-    found = list(tables)
-    if not any(DELETED_COLUMN in table.column_names for table in found):
-        return found
-    return [with_delete_column(table) for table in found]
+    """Return the tables, all with the delete column if one of them has it, so that they can be concatenated."""
+    aligned = list(tables)
+    if not any(DELETED_COLUMN in table.column_names for table in aligned):
+        return aligned
+    return [with_delete_column(table) for table in aligned]
 
 
 def has_live_rows(rows: pa.Table) -> bool:
-    """Return whether rows may be others than deletes."""
+    """Return whether some row is not a delete."""
     return DELETED_COLUMN not in rows.column_names or not pc.all(rows.column(DELETED_COLUMN)).as_py()
 
 
 def without_deletes(rows: pa.Table) -> pa.Table:
-    """Return the rows that are no deletes, without their mark."""
+    """Return the rows that are not deletes, without the delete column."""
     if DELETED_COLUMN not in rows.column_names:
         return rows
     return rows.filter(pc.invert(rows.column(DELETED_COLUMN))).drop_columns([DELETED_COLUMN])
 
 
 def deleted_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the keys that rows delete."""
+    """Return the deleted keys."""
     if DELETED_COLUMN not in rows.column_names:
         return rows.select(list(key)).slice(0, 0)
     return rows.filter(rows.column(DELETED_COLUMN)).select(list(key))
 
 
 def changelog_rows(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
-    """Return rows as a changelog has them: a delete as `delete`, with its key, any other as `op`."""
+    """Return rows as changelog rows: a delete with the operation `delete`, any other row with `op`."""
     ops = pa.repeat(pa.scalar(op, pa.string()), rows.num_rows)
     if DELETED_COLUMN in rows.column_names:
         ops = pc.if_else(rows.column(DELETED_COLUMN), pa.scalar("delete", pa.string()), ops)
@@ -80,12 +80,16 @@ def changelog_rows(rows: pa.Table, op: str, checkpoint_id: int) -> pa.Table:
 
 
 def latest_rows(tables: Iterable[pa.Table], key: tuple[str, ...]) -> pa.Table:
-    """Return what a table shows whose files, in commit order, have these rows: the latest of each key that has one."""
+    """Return the latest row of each key that is not deleted.
+
+    Args:
+        tables: the rows of a table's files, in commit order.
+    """
     return without_deletes(latest_per_key(pa.concat_tables(align_deletes(tables)), key))
 
 
 def with_delete_column(table: pa.Table) -> pa.Table:
-    """Return rows with the mark of deletes, which none of them is where they have none."""
+    """Return the rows with a delete column, which is false if it is added here."""
     if DELETED_COLUMN in table.column_names:
         return table
     return table.append_column(_MARK, pa.array([False] * table.num_rows, pa.bool_()))

@@ -1,4 +1,4 @@
-"""The encoding of a table's file: Parquet, each column in the way that suits its values."""
+"""Encode a table's file as Parquet, with an encoding and a compression per column type."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from milepost.spill.ordered_rows import joined_tables
 
 
 def encode_parquet(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:
-    """Encode tables of one schema into one Parquet file, in row groups of about so many bytes; its rows and bytes.
+    """Encode tables of one schema into one Parquet file. Return its number of rows and its bytes.
 
-    Only what has more than that goes through a file: Python's files are written under the interpreter's lock, which the
-    encoding of state may hold meanwhile.
+    Args:
+        held_bytes: approximate size of a row group. Only a larger file is written through a temporary file, because
+            Python writes files under the GIL, which the encoding of state may hold concurrently.
     """
     written, memory = 0, pa.BufferOutputStream()
     with ExitStack() as opened:
@@ -33,7 +34,7 @@ def encode_parquet(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, by
                 writer = opened.enter_context(_writer(sink, rows.schema))
             writer.write_table(rows)
             written += rows.num_rows
-            del rows  # before the next ones come
+            del rows  # free the memory before the next rows are read
         if writer is not None:
             writer.close()
         if scratch is not None:
@@ -50,14 +51,14 @@ def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
         compression=_compressions(schema, packed),
         use_dictionary=[field.name for field in schema if _repeats(field.type)],
         column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-        write_statistics=[field.name for field in schema if _has_safe_ends(field.type)],
+        write_statistics=[field.name for field in schema if _has_safe_bounds(field.type)],
     )
 
 
 def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, str]:
-    """zstd, but Snappy for packed differences, in which zstd finds little for a quarter of the writing time.
+    """Return zstd, but Snappy for delta-packed columns, in which zstd saves little and takes a quarter of the time.
 
-    Parquet asks for the leaves of nested columns, so with one of those all columns are alike.
+    Parquet expects leaf names for nested columns, so a schema with a nested column uses zstd throughout.
     """
     if any(pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType) for field in schema):
         return "zstd"
@@ -65,8 +66,10 @@ def _compressions(schema: pa.Schema, packed: Sequence[str]) -> str | dict[str, s
 
 
 def _packs_as_differences(data_type: pa.DataType) -> bool:
-    """Return whether a column of 32 or 64 bit whole numbers: smaller so than plain, and written much faster than with a
-    dictionary, which columns of mostly distinct values outgrow."""
+    """Return whether a column is delta-packed: integers of 32 or 64 bits.
+
+    They get smaller than plain, and are written much faster than with a dictionary, which distinct values outgrow.
+    """
     return bool(
         data_type in (pa.int32(), pa.int64())
         or pa.types.is_date32(data_type)
@@ -74,11 +77,11 @@ def _packs_as_differences(data_type: pa.DataType) -> bool:
     )
 
 
-def _has_safe_ends(data_type: pa.DataType) -> bool:
-    """Return whether a footer says the ends of a column: of floats Arrow leaves NaN out, and DuckDB then its row."""
+def _has_safe_bounds(data_type: pa.DataType) -> bool:
+    """Return whether the footer has bounds of a column. Arrow ignores NaN there, and DuckDB would skip its rows."""
     return not (pa.types.is_floating(data_type) or pa.types.is_nested(data_type))
 
 
 def _repeats(data_type: pa.DataType) -> bool:
-    """Return whether a dictionary is tried: everything but numbers that are packed, floats and bools."""
+    """Return whether a dictionary is used: for all types but delta-packed numbers, floats and booleans."""
     return not (_packs_as_differences(data_type) or pa.types.is_floating(data_type) or pa.types.is_boolean(data_type))

@@ -1,8 +1,8 @@
-"""Statistics of a data file let engines skip it: its rows, and per column its nulls and the ends of its values.
+"""Statistics of a data file, by which engines skip it: row count, null counts, bounds.
 
-They are taken from the file's own footer, in the form of Delta's log. What is wrong there silently loses rows of those
-who filter, so ends are said only where every engine compares values alike: whole numbers, dates, times of microseconds
-and short text. Nothing is said of floats: Arrow leaves NaN out of a footer, and engines sort it above all else.
+They come from the file's footer, in the form of Delta's log. A wrong bound silently hides rows from queries with a
+filter. So bounds are stated only for types that every engine compares alike: integers, dates, timestamps in
+microseconds, and short text. Floats have none, because Arrow ignores NaN in a footer, and engines sort it last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _LONGEST_TEXT = 32
-"""Characters: what is longer is not cut, which would need care at the upper end, but left out."""
+"""Characters. Longer text has no bounds: truncating an upper bound safely needs care."""
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00")
 _FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
@@ -25,11 +25,12 @@ _US_PER_MS = 1000
 def statistics_of(metadata: pq.FileMetaData) -> str:
     """Return the statistics of a Parquet file as JSON: numRecords, nullCount, minValues, maxValues.
 
-    Times are said in milliseconds, as Delta has it: rounded down at the lower end, and up at the upper one.
+    Timestamps have milliseconds, as in Delta. The lower bound is rounded down and the upper bound up: values from
+    01:00:00.000100 to 01:00:00.000900 have the bounds 01:00:00.000 and 01:00:00.001.
 
     Args:
-        metadata: of the file as it was written, by Arrow's writer with its statistics on. Columns within columns, and
-            those of which a row group says nothing, are left out.
+        metadata: of a file written by Arrow with statistics. Nested columns, and columns without statistics in some row
+            group, are left out.
     """
     nulls, lower, upper = dict[str, int](), dict[str, object](), dict[str, object]()
     for field, leaf in _plain_columns(metadata.schema.to_arrow_schema()):
@@ -39,25 +40,25 @@ def statistics_of(metadata: pq.FileMetaData) -> str:
         nulls[field.name] = sum(group.null_count for group in groups)
         with_values = [group for group in groups if group.num_values]
         if with_values and all(group.has_min_max for group in with_values):
-            ends = _ends(
+            bounds = _bounds(
                 field.type,
                 min(group.min_raw for group in with_values),
                 max(group.max_raw for group in with_values),
             )
-            if ends is not None:
-                lower[field.name], upper[field.name] = ends
-    said = {"numRecords": metadata.num_rows, "minValues": lower, "maxValues": upper, "nullCount": nulls}
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+            if bounds is not None:
+                lower[field.name], upper[field.name] = bounds
+    statistics = {"numRecords": metadata.num_rows, "minValues": lower, "maxValues": upper, "nullCount": nulls}
+    return json.dumps(statistics, ensure_ascii=False, separators=(",", ":"))
 
 
 def _plain_columns(schema: pa.Schema) -> list[tuple[pa.Field, int]]:
-    """Return the columns that hold no columns, each with its number among the file's columns."""
-    found, leaf = [], 0
+    """Return the columns that are not nested, each with its leaf index in the file."""
+    columns, leaf = [], 0
     for field in schema:
         if not pa.types.is_nested(field.type):
-            found.append((field, leaf))
+            columns.append((field, leaf))
         leaf += _leaves(field.type)
-    return found
+    return columns
 
 
 def _leaves(data_type: pa.DataType) -> int:
@@ -66,8 +67,8 @@ def _leaves(data_type: pa.DataType) -> int:
     return sum(_leaves(data_type.field(index).type) for index in range(data_type.num_fields))
 
 
-def _ends(data_type: pa.DataType, lowest: object, highest: object) -> tuple[object, object] | None:
-    """Return a column's least and greatest value as JSON has them; None where they are not to be said.
+def _bounds(data_type: pa.DataType, lowest: object, highest: object) -> tuple[object, object] | None:
+    """Return a column's bounds as JSON values; None for a type without safe bounds.
 
     Args:
         lowest, highest: as Parquet stores them.

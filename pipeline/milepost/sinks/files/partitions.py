@@ -1,7 +1,7 @@
-"""Partitions: rows of one file have one value in each of some columns, which the table's log says of it.
+"""Partition rows: all rows of a file have one value in each partition column, recorded in the table's log.
 
-The columns stay in the files too: Polars reads a column that is in none as null where a path does not say its value
-(seen with 2.1), and ours say none.
+The columns stay in the files too. Polars 2.1 reads a missing partition column as null unless the path has its value,
+and Milepost's paths have no values.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from milepost.sinks.records.committables import PartitionValues, StagedFile
 from milepost.sinks.records.staging_context import StagingContext
 
 MAX_PARTITIONS = 1000
-"""Of one epoch and subtask: each is a file at least."""
+"""Number of partitions that one subtask may write in one epoch. Each is at least one file."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBy:
-    """By what a table is partitioned.
+    """The partitioning of a table.
 
     Attributes:
-        columns: of its rows, at least one. takes_empty_text: the format tells it from null.
+        columns: at least one. takes_empty_text: whether the format distinguishes an empty text from null.
     """
 
     columns: tuple[str, ...]
@@ -54,7 +54,7 @@ class PartitionBy:
 
 
 def check_partition(sink: str, file: StagedFile, by: PartitionBy | None) -> None:
-    """Refuse a file of a table that was partitioned in another way. Raises InvalidRequest."""
+    """Refuse a file of a table with other partition columns. Raises InvalidRequest."""
     was, wanted = tuple(name for name, _ in file.partition), () if by is None else by.columns
     if was != wanted:
         raise InvalidRequest(
@@ -74,9 +74,8 @@ class PartitionFiles:
     def stage(self, tables: Iterable[pa.Table], context: StagingContext) -> tuple[StagedFile, ...]:
         """Write the rows durably, in their order within each partition.
 
-        Args:
-            context: where so many bytes of rows wait, of the partition with the most of them a file is written, and
-                another one later.
+        Beyond `context.held_bytes` of buffered rows, the largest partition is written. It may get another file later.
+
         Raises: InvalidRequest: too many values, or one that the format cannot tell from null.
         """
         waiting = dict[PartitionValues, list[pa.Table]]()
@@ -144,7 +143,12 @@ class PartitionFiles:
 
 
 def split_by_values(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows of each combination of values, in their order; values in the order of their first row."""
+    """Yield the rows of each combination of values, in their order. Combinations are ordered by their first row.
+
+    Each column is dictionary-encoded, and the codes are combined into one number per row, which a stable sort groups::
+
+        rows (a 1) (b 1) (a 2) (b 1)    codes 0 2 1 2     ->  (a 1), (b 1) (b 1), (a 2)
+    """
     if not rows.num_rows:
         return
     codes = np.zeros(rows.num_rows, dtype=np.int64)

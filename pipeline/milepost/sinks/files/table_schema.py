@@ -1,4 +1,4 @@
-"""Schema evolution lets a table's schema grow, and reads older files with the newer one."""
+"""Schema evolution, and the latest row per key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WORD_BITS = 64
 
 
 def rows_to_stage(sink: str, pieces: Iterable[RowsPiece], key: tuple[str, ...], *, upsert: bool) -> Iterator[pa.Table]:
-    """What a table takes of the pieces that it is given. Raises what `check_rows_schema` raises."""
+    """Yield the rows to stage: of an upsert table the last row of each key. Raises as `check_rows_schema`."""
     for rows in latest_by_part(pieces, key) if upsert else (piece.rows for piece in pieces):
         check_rows_schema(sink, rows.schema, key)
         yield rows
 
 
 def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
-    """Refuse rows that cannot be a table of this sink: no or repeated columns, a missing or nested key column.
+    """Refuse rows with no columns, repeated columns, or a missing or nested key column.
 
     Raises: InvalidRequest, naming the column.
     """
@@ -47,22 +47,22 @@ def check_rows_schema(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> Non
 
 
 def changes_schema(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a changelog of rows with these."""
+    """Return the columns of a changelog of rows with this schema."""
     return schema.append(pa.field("_op", pa.string())).append(pa.field("_checkpoint", pa.int64()))
 
 
 def as_changes(rows: pa.Table, ops: pa.Array, checkpoint_id: int) -> pa.Table:
-    """Return rows as a changelog has them: what each is, and the checkpoint that published it."""
+    """Return changelog rows: each with its operation, and the checkpoint that publishes it."""
     checkpoints = pa.repeat(pa.scalar(checkpoint_id, pa.int64()), rows.num_rows)
     return pa.table([*rows.columns, ops, checkpoints], schema=changes_schema(rows.schema))
 
 
 def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Schema:
-    """Return the table's schema once `rows` are in it: the table's columns in its order, then new ones.
+    """Return the table's schema after `rows` are added: the table's columns in its order, then new ones.
 
-    All columns of a table are nullable: files from before a column was added have no value for it.
+    All columns of a table are nullable, because files from before a column was added have no value for it.
 
-    Raises: InvalidRequest: a column changed its type, is gone, or is new but not nullable.
+    Raises: InvalidRequest: a column has another type, is missing, or is new but not nullable.
     """
     rows = rows.remove_metadata()
     if table is None:
@@ -88,9 +88,9 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
 
 
 def widened_schema(sink: str, table: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return the columns of a table that can show `wanted`: its own, then the new ones, nullable.
+    """Return the table's schema widened to hold `wanted`: its own columns, then the new ones, nullable.
 
-    A table that went back keeps the columns that were added since.
+    A rollback does not remove columns that were added later.
 
     Raises: InvalidRequest: a column has another type.
     """
@@ -111,9 +111,9 @@ def _check_type(sink: str, field: pa.Field, found: pa.Field) -> None:
 
 
 def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the file's rows with the table's columns, nulls where the file is older than a column.
+    """Return the file's rows with the table's columns; null for columns that are newer than the file.
 
-    Raises: StateCorrupt: the file has a column that the table has not, or of another type.
+    Raises: StateCorrupt: the file has an unknown column, or a column of another type.
     """
     columns = []
     for field in schema:
@@ -135,7 +135,7 @@ def conform(key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _type_in_parquet(data_type: pa.DataType) -> pa.DataType:
-    """Return the type as which a file gives a column back: Parquet knows no seconds, and has milliseconds for them."""
+    """Return the type of a column after a round trip through Parquet, which stores seconds as milliseconds."""
     if pa.types.is_timestamp(data_type) and data_type.unit == "s":
         return pa.timestamp("ms", data_type.tz)
     if pa.types.is_list(data_type):
@@ -165,9 +165,9 @@ def latest_per_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 
 def sorted_latest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return what `latest_per_key` returns, sorted by key, nulls last; faster where much of it is sorted already.
+    """Return the rows of `latest_per_key` sorted by key, nulls last. Faster if much of it is sorted already.
 
-    A sort keeps the order of equal keys, so the last row of each run of them is the latest one:
+    A stable sort keeps the order of equal keys, so the last row of each run of equal keys is the latest one:
 
         k, v of `rows`      b1 d1 f1 | d2 a2        a base file, and what an epoch changed
         sorted by k         a2 b1 d1 d2 f1
@@ -189,9 +189,11 @@ def sorted_latest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 
 def _packed_order(keys: pa.Table) -> pa.Array | None:
-    """Return the stable order of one column of whole numbers without nulls whose span leaves room for positions.
+    """Return the stable sort order of an integer key, five times as fast as by columns; None if it does not apply.
 
-    Value and position are sorted as one word: five times as fast as by the columns. None: sort them otherwise.
+    Value and position are packed into one 64-bit word and sorted together. Keys 7 5 7, with 2 bits for positions:
+    (2 << 2 | 0) (0 << 2 | 1) (2 << 2 | 2) = 8 1 10, sorted 1 8 10, positions 1 0 2. There must be one key column, no
+    nulls, and room for the positions in the word.
     """
     column = keys.column(0)
     if keys.num_columns > 1 or not pa.types.is_integer(column.type) or column.null_count or not len(column):
@@ -208,14 +210,14 @@ def _packed_order(keys: pa.Table) -> pa.Array | None:
 
 
 def _equals_next(column: pa.Array) -> pa.Array:
-    """Return of each value but the last whether the next one equals it; nulls equal each other."""
+    """Return for each value but the last whether the next one equals it. Nulls equal each other."""
     values, following = column.slice(0, max(0, len(column) - 1)), column.slice(1)
     equal = pc.fill_null(pc.equal(values, following), False)
     return equal if not column.null_count else pc.or_(equal, pc.and_(values.is_null(), following.is_null()))
 
 
 def latest_by_part(pieces: Iterable[RowsPiece], key: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Of each part the last row of each key. Rows of part 0, of which nothing is known, are taken together."""
+    """Yield the last row of each key, part by part. Adjacent pieces of part 0, whose keys are unknown, are merged."""
     for _, group in groupby(pieces, key=lambda piece: piece.part):
         of_part = list(group)
         rows = pa.concat_tables([piece.rows for piece in of_part])

@@ -199,11 +199,7 @@ class TableSink(TableStaging):
         return self._mover.rewritten(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
-        """Delete the files that an epoch staged.
-
-        Only for an aborted checkpoint or a fenced token: no contents ever name these files. A copy of the job has the
-        same checkpoint ids and tokens, so a table that a copy has moved is left alone.
-        """
+        # A copy of the job has the same checkpoint ids and tokens, so a table that a copy has moved is left alone.
         listing = self._store.list(staged_prefix(checkpoint_id, token))
         staged = [stat.key for stat in listing if staged_by(stat.key) is not None]
         if not staged:
@@ -254,8 +250,6 @@ class TableSink(TableStaging):
         return table.rows_fault(self._records.files(contents))
 
     def compare(self, contents: TableContents | None) -> SinkChange:
-        """Return what a move would change. Rows of an append table are recorded, of an upsert table counted."""
-
         def read_now() -> tuple[TablePosition, int | None]:
             position = self.position()
             if position.is_known:
@@ -296,7 +290,6 @@ class TableSink(TableStaging):
         return pa.concat_tables([decode_schema(contents.schema).empty_table(), *pieces])
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
-        """Check that every file exists with its recorded size; with `deep` also its SHA-256, rows and columns."""
         try:
             files = self._records.files(contents)
         except StateCorrupt as error:
@@ -307,10 +300,6 @@ class TableSink(TableStaging):
         return problems + self._files.problems(files, decode_schema(contents.schema), deep=deep)
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
-        """Return the key at which the n-th file of an imported table is staged.
-
-        Raises: InvalidRequest: that table has other partition columns.
-        """
         check_partition(self.name, file, self._partition)
         return f"{staged_prefix(checkpoint_id, token)}{number}-{file.sha256}.parquet"
 

@@ -12,14 +12,14 @@ from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster.jobmaster import Session
-from milepost.sinks.records.reservation import RESERVATION, Reservation, TableOwner, reservation, reserve
+from milepost.sinks.records.reservation import RESERVATION, Reservation, TableOwner, new_reservation, reserve
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
-OURS = reservation(TableOwner("small", "a" * 32, "table"), "parquet", "upsert", ("k",))
+OURS = new_reservation(TableOwner("small", "a" * 32, "table"), "parquet", "upsert", ("k",))
 
 
 def by(job: str, identity: str, sink: str) -> Reservation:
