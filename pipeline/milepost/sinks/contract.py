@@ -343,11 +343,7 @@ class ReadableSink(Protocol):
         """Return a table's rows, all in memory. Args, Raises: as `pieces`."""
 
     def verify(self, contents: TableContents, *, deep: bool = False) -> list[str]:
-        """Return the problems of a table, one line each; [] if every file exists and is intact.
-
-        Args:
-            deep: compare SHA-256, rows and columns, not only the size.
-        """
+        """Return the problems of a table, one line each. `deep`: also compare SHA-256, rows and columns."""
 
     def import_key(self, file: StagedFile, number: int, *, checkpoint_id: int, token: int) -> str:
         """Return the key at which the n-th file of an imported table is staged, from 0. Raises InvalidRequest."""
