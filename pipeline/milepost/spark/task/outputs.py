@@ -28,7 +28,7 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
     for node in plan.graph.nodes.values():
         if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
-            if has_live_rows(node):
+            if has_rows(node):
                 found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             if node.retracts:
                 found.append((node.read, node, ()))
@@ -65,7 +65,7 @@ class SqlOutput:
         return self.name in (f"{self.node.uid}{RETRACT}", f"{self.node.uid}{FILL}")
 
 
-def has_live_rows(node: Node) -> bool:
+def has_rows(node: Node) -> bool:
     """Return whether a node puts out rows by its own name: not SQL over updates that operators alone read."""
     return node.kind != "sql" or node.output_kind == APPEND or node.shown
 
@@ -79,7 +79,7 @@ def sql_outputs(
         whole, fill: nodes that put out all their rows, for sinks and for operators. begin: those operators.
     """
     for node in graph.nodes.values():
-        if node.kind == "sql" and has_live_rows(node):
+        if node.kind == "sql" and has_rows(node):
             yield SqlOutput(node.uid, node, {name: name for name in node.inputs})
         if node.kind == "sql" and node.retracts:
             yield SqlOutput(node.read, node, {name: graph.nodes[name].read for name in node.inputs})
@@ -114,7 +114,7 @@ def row_wise_outputs(plan: EpochPlan, level: int) -> dict[str, str]:
         name: node.uid
         for name, node, sinks in outputs(plan, level)
         if node.is_row_wise
-        and name == (node.uid if has_live_rows(node) else node.read)
+        and name == (node.uid if has_rows(node) else node.read)
         and (sinks or readers(plan, name, node))
     }
 

@@ -167,7 +167,7 @@ class Diff:
         existing = [table for table in tables if table is not None]
         if not all(is_readable_table(self._context, name, table) for table in existing):
             return Difference(SINK, name, _NO_CHANGES, "a variable in its path has changed, so its table is not read")
-        mode, key = sink_for(self._context, name, existing[0]).made_with()
+        mode, key = sink_for(self._context, name, existing[0]).stored_mode_and_key()
         empty = _tables([None if table is None else decode_schema(table.schema).empty_table() for table in tables])
         # In an upsert table the effect of a file depends on the other files, even in a table of totals without a key.
         shared = frozenset[str]() if mode is SinkMode.UPSERT else self._shared_files(name, existing)
