@@ -145,7 +145,7 @@ def run_in_pieces(
         emitted.append(run.advance(operator_watermark(stamp for _, stamp in pieces[index:])))
         if are_partials(rows):
             assert operator.combiner is not None
-            operator.combiner.take_up(run, rows)
+            operator.combiner.ingest(run, rows)
             continue
         for output in run.rows(0, rows, lateness_us):
             emitted.append(output.rows)

@@ -284,7 +284,7 @@ class Combiner(Protocol):
     def combine(self, rows: pa.Table) -> pa.Table:
         """Return the partial results of input rows: one row per key, with the key columns among its columns."""
 
-    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+    def ingest(self, run: OperatorRun, partials: pa.Table) -> int:
         """Have a run of the operator take partial results up; return how many input rows they stand for."""
 
 

@@ -34,7 +34,7 @@ from milepost.operators.contract import (
     OutputKind,
     only_table,
 )
-from milepost.operators.rows.changed import ChangedKeys
+from milepost.operators.rows.changed_keys import ChangedKeys
 from milepost.operators.rows.columns import (
     check_event_time,
     check_key,
@@ -77,13 +77,13 @@ class LatestByKey:
         self._ttl_us = None if ttl is None else in_us(ttl)
         self._event_time = None if ttl is None else check_event_time(self.uid, input_, "`tombstone_ttl`")
         shown = spec.columns or tuple(name for name in schema.names if name != DELETED_COLUMN)
-        self._told_by = (*spec.sequence_by, TOMBSTONE_COLUMN) if self.deletes else spec.sequence_by
+        self._sequence_columns = (*spec.sequence_by, TOMBSTONE_COLUMN) if self.deletes else spec.sequence_by
         self._payload = [name for name in shown if name not in {*self.key, *spec.sequence_by}]
         self._input_schema = schema
         self.late_schema = pa.schema([field for field in schema if field.name != DELETED_COLUMN])
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
         self.output_key = self.key
-        kept = [self._kept(field) for field in schema if field.name in {*self.key, *spec.sequence_by, *shown}]
+        kept = [self._state_field(field) for field in schema if field.name in {*self.key, *spec.sequence_by, *shown}]
         tombstone = [pa.field(TOMBSTONE_COLUMN, pa.bool_(), metadata={BEGINS_NULL: "1"})] if self.deletes else []
         self._row_schema = pa.schema([*kept, *tombstone])
         expires = [] if ttl is None else [pa.field(EXPIRES_COLUMN, pa.int64())]
@@ -99,7 +99,7 @@ class LatestByKey:
         """Start one subtask's epoch; nothing here fires."""
         return LatestRun(self, tables[ONLY_TABLE])
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table, pa.Table]:
+    def ingest(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table, pa.Table]:
         """Keep the newest rows; return the state rows that changed, and the rows that are late."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         late = self.late_schema.empty_table()
@@ -108,23 +108,23 @@ class LatestByKey:
             on_time = times >= lateness_us - self._ttl_us
             late = rows.filter(pa.array(~on_time)).select(self.late_schema.names)
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
-        return self._keep(self._as_kept(rows, times), lateness_us, state), late
+        return self._keep(self._to_state_rows(rows, times), lateness_us, state), late
 
     def newest(self, rows: pa.Table) -> tuple[pa.Table, Ints]:
         """Return the newest row of each key among rows, in the columns of the state, and how many there were of it."""
-        rows = self._as_kept(rows.select(self._input_schema.names).cast(self._input_schema), None)
+        rows = self._to_state_rows(rows.select(self._input_schema.names).cast(self._input_schema), None)
         groups, count = group_rows(rows.select(list(self.key)))
-        newest = rows.take(pa.array(last_rows(rows, groups, self._told_by)))
+        newest = rows.take(pa.array(last_rows(rows, groups, self._sequence_columns)))
         return newest, np.bincount(groups, minlength=count).astype(np.int64)
 
     def take_up_newest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """As `take_up`, for rows in the columns of the state."""
+        """As `ingest`, for rows in the columns of the state."""
         return self._keep(rows.select(self.state_schema.names).cast(self.state_schema), None, state)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the rows that a table has of state rows: none of a deleted key."""
         if self.deletes:
-            state_rows = _marked(state_rows)
+            state_rows = _with_tombstone_flags(state_rows)
             state_rows = state_rows.filter(pc.invert(state_rows.column(TOMBSTONE_COLUMN)))
         return pa.table(state_rows.select(self._shown).columns, schema=self.output_schema)
 
@@ -155,11 +155,11 @@ class LatestByKey:
         rows = self.results(state_rows)
         return rows.select([name for name in rows.column_names if name != DELETED_COLUMN]), np.flatnonzero(there)
 
-    def _kept(self, field: pa.Field) -> pa.Field:
+    def _state_field(self, field: pa.Field) -> pa.Field:
         """Return a column of a kept row; one that only the table has may be added later, and begins null."""
         return field.with_metadata({BEGINS_NULL: "1"}) if field.name in self._payload else field
 
-    def _as_kept(self, rows: pa.Table, times: Ints | None) -> pa.Table:
+    def _to_state_rows(self, rows: pa.Table, times: Ints | None) -> pa.Table:
         """Return rows in the columns of the state: keys as they are compared, of a delete key and sequence alone."""
         columns = {
             name: rows.column(DELETED_COLUMN if name == TOMBSTONE_COLUMN else name) for name in self._row_schema.names
@@ -188,8 +188,8 @@ class LatestByKey:
             # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
             known = known & (pc.fill_null(stored.column(EXPIRES_COLUMN), END_OF_TIME_US).to_numpy() > lateness_us)
         # What is kept comes last: of rows that are equal in all it stays, and its key has not changed.
-        both = pa.concat_tables([rows, _marked(stored.filter(pa.array(known)))])
-        newest = last_rows(both, np.concatenate([occurring.codes, np.flatnonzero(known)]), self._told_by)
+        both = pa.concat_tables([rows, _with_tombstone_flags(stored.filter(pa.array(known)))])
+        newest = last_rows(both, np.concatenate([occurring.codes, np.flatnonzero(known)]), self._sequence_columns)
         newer = newest < rows.num_rows
         changed = rows.take(pa.array(newest[newer]))
         occurring.put(changed, newer)
@@ -208,7 +208,7 @@ class LatestRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Keep the newest rows; none is emitted yet."""
         if rows.num_rows:
-            changed, late = self._operator.take_up(rows, lateness_us, self._state)
+            changed, late = self._operator.ingest(rows, lateness_us, self._state)
             self._keys.add(changed)
             yield OperatorOutput(self._operator.output_schema.empty_table(), late)
 
@@ -242,7 +242,7 @@ class LatestCombiner:
         newest, count = self._operator.newest(rows)
         return newest.append_column(ROWS_COLUMN, pa.array(count))
 
-    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+    def ingest(self, run: OperatorRun, partials: pa.Table) -> int:
         if not isinstance(run, LatestRun):
             raise TypeError(f"partial results of {self._operator.uid!r} are for its own runs")
         if partials.num_rows:
@@ -255,7 +255,7 @@ def _are_tombstones(kept: pa.Table) -> Bools:
     return pc.fill_null(kept.column(TOMBSTONE_COLUMN), False).to_numpy()
 
 
-def _marked(kept: pa.Table) -> pa.Table:
+def _with_tombstone_flags(kept: pa.Table) -> pa.Table:
     """Return kept rows, each with whether it is a tombstone."""
     if TOMBSTONE_COLUMN not in kept.column_names or not kept.column(TOMBSTONE_COLUMN).null_count:
         return kept

@@ -94,7 +94,7 @@ class TopByKey:
         """Start one subtask's epoch; nothing here fires."""
         return TopRun(self, tables[ONLY_TABLE])
 
-    def take_up(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+    def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
         """Keep rows that may come to be among the first of their key, and no others; return the distinct keys."""
         weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
@@ -213,7 +213,7 @@ class TopRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Keep the rows that are among the first; nothing is emitted yet, and nothing is ever late."""
         if rows.num_rows:
-            self._keys.append(self._operator.take_up(rows, self._state))
+            self._keys.append(self._operator.ingest(rows, self._state))
         yield from ()
 
     def advance(self, firing_us: int | None) -> pa.Table:

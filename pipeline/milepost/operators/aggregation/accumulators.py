@@ -203,12 +203,12 @@ class Extreme:
         self.merges = True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
-        return self._taken_up(previous, *grouped.valid(self.column), grouped.count)
+        return self._fold(previous, *grouped.valid(self.column), grouped.count)
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        return self._taken_up(previous, *partials.valid(self.name), partials.count)
+        return self._fold(previous, *partials.valid(self.name), partials.count)
 
-    def _taken_up(self, previous: pa.Table, values: pa.Array, codes: Ints, count: int) -> list[pa.Array]:
+    def _fold(self, previous: pa.Table, values: pa.Array, codes: Ints, count: int) -> list[pa.Array]:
         stored = previous.column(self.name).combine_chunks()
         stored = pa.concat_arrays(stored.chunks) if isinstance(stored, pa.ChunkedArray) else stored
         known = stored.is_valid().to_numpy(zero_copy_only=False)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.values.aggregates import AggregateCall
 from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
-from milepost.operators.aggregation.totals import begun, state_key, state_key_fields
+from milepost.operators.aggregation.totals import initial_totals, state_key, state_key_fields
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
@@ -22,7 +22,7 @@ from milepost.operators.contract import (
     StateTable,
     only_table,
 )
-from milepost.operators.rows.changed import ChangedKeys
+from milepost.operators.rows.changed_keys import ChangedKeys
 from milepost.operators.rows.columns import (
     check_key,
     distinct_columns,
@@ -61,7 +61,7 @@ class AggregateByKey:
         """Start one subtask's epoch; nothing here fires."""
         return AggregateRun(self, tables)
 
-    def take_up(self, rows: pa.Table, tables: Mapping[str, KeyedState]) -> pa.Table:
+    def ingest(self, rows: pa.Table, tables: Mapping[str, KeyedState]) -> pa.Table:
         """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         row_keys = key_columns(rows, self.key)
@@ -81,14 +81,14 @@ class AggregateByKey:
         return found.append_column(ROWS_COLUMN, pa.array(np.bincount(codes, minlength=count).astype(np.int64)))
 
     def take_up_partials(self, partials: pa.Table, state: KeyedState) -> pa.Table:
-        """As `take_up`, for the rows that partial results stand for."""
+        """As `ingest`, for the rows that partial results stand for."""
         keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.state_key, state)
         keys.put(changed)
         return changed
 
-    def begun(self, state: KeyedState) -> pa.Table | None:
+    def initial_totals(self, state: KeyedState) -> pa.Table | None:
         """Return the row of totals where it begins with this epoch, and no row has come."""
-        return begun(self.key, state, self._aggregates.of_no_rows)
+        return initial_totals(self.key, state, self._aggregates.of_no_rows)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return what state rows give out. Raises OperatorFailed on overflow."""
@@ -108,7 +108,7 @@ class AggregateRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Fold the rows; nothing is emitted yet, and nothing is ever late."""
         if rows.num_rows:
-            self._changed.add(self._operator.take_up(rows, self._tables))
+            self._changed.add(self._operator.ingest(rows, self._tables))
         yield from ()
 
     def partials(self, partials: pa.Table) -> None:
@@ -123,7 +123,7 @@ class AggregateRun:
         """Emit each changed key once, in the order of their state hash. Raises OperatorFailed on overflow."""
         changed = self._changed.current(self._state)
         if changed is None:
-            changed = self._operator.begun(self._state)
+            changed = self._operator.initial_totals(self._state)
         if changed is not None:
             self._emitted = self._operator.results(changed)
         return self._emitted
@@ -147,7 +147,7 @@ class AggregateCombiner:
     def combine(self, rows: pa.Table) -> pa.Table:
         return self._operator.partials(rows)
 
-    def take_up(self, run: OperatorRun, partials: pa.Table) -> int:
+    def ingest(self, run: OperatorRun, partials: pa.Table) -> int:
         if not isinstance(run, AggregateRun):
             raise TypeError(f"partial results of {self._operator.uid!r} are for its own runs")
         if partials.num_rows:

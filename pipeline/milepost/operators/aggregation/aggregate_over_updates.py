@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.values.aggregates import AggregateCall
 from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
-from milepost.operators.aggregation.totals import begun, state_key, state_key_fields
+from milepost.operators.aggregation.totals import initial_totals, state_key, state_key_fields
 from milepost.operators.aggregation.value_tables import ValueTableRun, WeightedRows
 from milepost.operators.contract import (
     ONLY_TABLE,
@@ -73,7 +73,7 @@ class AggregateOverUpdates:
         values = [ValueTableRun(one, self.state_key, tables[one.name]) for one in self._aggregates.weighted]
         return UpdatesRun(self, tables[ONLY_TABLE], values)
 
-    def take_up(self, rows: pa.Table, state: KeyedState, values: Sequence[ValueTableRun]) -> pa.Table:
+    def ingest(self, rows: pa.Table, state: KeyedState, values: Sequence[ValueTableRun]) -> pa.Table:
         """Add rows to their keys' accumulators, and subtract those that are taken back; return the distinct keys."""
         weights = rows.column(WEIGHT_COLUMN).to_numpy()
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
@@ -83,7 +83,7 @@ class AggregateOverUpdates:
         weighted = WeightedRows(rows, keys, occurring.codes, previous.num_rows, weights)
         columns = [*occurring.keys.columns, *self._aggregates.fold_weighted(weighted, previous)]
         for one in values:
-            columns += one.take_up(weighted, previous)
+            columns += one.ingest(weighted, previous)
         occurring.put(pa.table(columns, schema=self.tables[ONLY_TABLE].schema))
         return occurring.keys
 
@@ -96,7 +96,7 @@ class AggregateOverUpdates:
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
-        rows = self.rows_of(state_rows.filter(pa.array(self.there(state_rows))))
+        rows = self.rows_of(state_rows.filter(pa.array(self.has_rows(state_rows))))
         return self.marked(rows, self.row_schema.empty_table())
 
     def is_empty(self, state_rows: pa.Table) -> Bools:
@@ -107,16 +107,16 @@ class AggregateOverUpdates:
         """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
         return with_deletes(rows, gone, self.key) if self.deletes else rows
 
-    def there(self, state_rows: pa.Table) -> Bools:
+    def has_rows(self, state_rows: pa.Table) -> Bools:
         """Return which keys have rows; totals are there without any."""
         if self.key:
             return _counted(state_rows)
         known: Bools = state_rows.column(ROWS_COLUMN).is_valid().to_numpy()
         return known
 
-    def begun(self, state: KeyedState) -> pa.Table | None:
+    def initial_totals(self, state: KeyedState) -> pa.Table | None:
         """Return the row of totals where it begins with this epoch, and no row has come."""
-        return begun(self.key, state, self._nothing)
+        return initial_totals(self.key, state, self._nothing)
 
 
 def _counted(state_rows: pa.Table) -> Bools:
@@ -138,7 +138,7 @@ class UpdatesRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take rows up; nothing is emitted yet, and nothing is ever late."""
         if rows.num_rows:
-            self._pieces.append(self._operator.take_up(rows, self._state, self._values))
+            self._pieces.append(self._operator.ingest(rows, self._state, self._values))
         yield from ()
 
     def advance(self, firing_us: int | None) -> pa.Table:
@@ -150,14 +150,14 @@ class UpdatesRun:
 
         Where keys never go, one is without rows only while those that replace them are in flight.
         """
-        if not self._pieces and (first := self._operator.begun(self._state)) is not None:
+        if not self._pieces and (first := self._operator.initial_totals(self._state)) is not None:
             self._pieces.append(first.select(self._operator.state_key))
         if not self._pieces:
             return self._operator.output_schema.empty_table()
         occurring = self._state.group(self._changed_keys())
-        state_rows = self._certain(occurring)
+        state_rows = self._refresh_extremes(occurring)
         started = occurring.find_at_start()[0]
-        is_there, was_there = self._operator.there(state_rows), self._operator.there(started)
+        is_there, was_there = self._operator.has_rows(state_rows), self._operator.has_rows(started)
         self._before = self._rows(started, was_there), np.flatnonzero(was_there)
         self._now = self._rows(state_rows, is_there), np.flatnonzero(is_there)
         if self._operator.key:
@@ -181,12 +181,12 @@ class UpdatesRun:
     def _rows(self, state_rows: pa.Table, wanted: Bools) -> pa.Table:
         return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
 
-    def _certain(self, occurring: GroupedKeys) -> pa.Table:
+    def _refresh_extremes(self, occurring: GroupedKeys) -> pa.Table:
         """Return the state rows of keys, in which what is kept of their values is certain now."""
         state_rows = occurring.find()[0]
         changed = np.zeros(state_rows.num_rows, dtype=np.bool_)
         for one in self._values:
-            state_rows, of_table = one.certain(state_rows)
+            state_rows, of_table = one.refresh_extremes(state_rows)
             changed |= of_table
         occurring.put(state_rows.filter(pa.array(changed)), changed)
         return state_rows

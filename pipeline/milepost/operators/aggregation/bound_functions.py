@@ -25,6 +25,8 @@ from milepost.operators.aggregation.accumulators import (
     Extreme,
     FloatSum,
 )
+from milepost.operators.aggregation.arg_extremes import ArgExtreme, arg_extreme_name
+from milepost.operators.aggregation.bool_aggregates import BoolCount, any_or_every
 from milepost.operators.aggregation.distinct_values import counted_name
 from milepost.operators.aggregation.exact_sums import (
     Sums,
@@ -38,8 +40,6 @@ from milepost.operators.aggregation.order_free_sums import (
     order_free_sums,
     order_free_variances,
 )
-from milepost.operators.aggregation.picked import Picked, picked_name
-from milepost.operators.aggregation.truths import Truths, any_or_every
 from milepost.operators.aggregation.variances import Moments, SquareSum, is_exact, variances
 from milepost.operators.contract import Bools, OperatorFailed
 
@@ -123,7 +123,7 @@ class TruthsOverUpdates(BoundFunction):
     def __init__(self, named: NamedCall) -> None:
         self._argument, self._function = named.argument, named.call.function
         self.result_type = named.type
-        self.accumulators = (Truths(self._argument, True), Truths(self._argument, False))
+        self.accumulators = (BoolCount(self._argument, True), BoolCount(self._argument, False))
 
     def result(self, state_rows: pa.Table) -> Column:
         return any_or_every(state_rows, self._argument, self._function)
@@ -229,8 +229,8 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
         return Stored(pa.int64(), Count(argument), f"count({argument.label})")
     if call.by is not None:
         is_largest = call.function == "arg_max"
-        picked = Picked(argument, call.by, (named.type, named.types[call.by]), largest=is_largest)
-        return Stored(named.type, picked, picked_name(argument, call.by, largest=is_largest))
+        picked = ArgExtreme(argument, call.by, (named.type, named.types[call.by]), largest=is_largest)
+        return Stored(named.type, picked, arg_extreme_name(argument, call.by, largest=is_largest))
     if call.function in _EXTREMES:
         if over_updates and call.function in ("any", "every"):
             return TruthsOverUpdates(named)

@@ -26,7 +26,7 @@ def state_key(key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key) or (TOTAL_COLUMN,)
 
 
-def begun(key: Sequence[str], state: KeyedState, nothing: pa.Table) -> pa.Table | None:
+def initial_totals(key: Sequence[str], state: KeyedState, nothing: pa.Table) -> pa.Table | None:
     """Keep the row of totals where there is none yet, and return it; None: there is, or another subtask has it.
 
     Args:

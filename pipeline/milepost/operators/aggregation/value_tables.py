@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.values.aggregates import AggregateCall
 from milepost.operators.aggregation.accumulators import Argument, Extreme, typed_by
+from milepost.operators.aggregation.arg_extremes import ArgExtreme
+from milepost.operators.aggregation.cached_extremes import NEGATIVE_ZEROS, WEIGHTS, CachedExtreme, Values
 from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.operators.aggregation.kept_values import NEGATIVE_ZEROS, WEIGHTS, Kept, Values
-from milepost.operators.aggregation.picked import Picked
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 from milepost.operators.rows.columns import distinct_rows, find_rows, key_columns
 from milepost.operators.rows.retractions import check_settled
@@ -65,7 +65,7 @@ class ValueTable:
         self._types = {name: types[origin] for name, origin in self._inputs.items()}
         self.name = str(first.weighted_table)
         wanted = {_LARGEST[call.function] for call in calls if not call.distinct}
-        self.kept = tuple(_kept(argument, first.by, types, largest) for largest in sorted(wanted))
+        self.kept = tuple(_cached_extreme(argument, first.by, types, largest) for largest in sorted(wanted))
         self.counted = f"count(distinct {argument.label})" if any(call.distinct for call in calls) else None
         zeros = (NEGATIVE_ZEROS,) if pa.types.is_floating(self._types[VALUE_COLUMN]) else ()
         self.columns = (*self._inputs, WEIGHT_COLUMN, *zeros)
@@ -129,10 +129,16 @@ def weighted_tables(calls: Iterable[AggregateCall], types: Mapping[str, pa.DataT
     return tuple(ValueTable(of_table, types) for of_table in by_table.values())
 
 
-def _kept(argument: Argument, by: str | None, types: Mapping[str, pa.DataType], largest: bool) -> Kept:
+def _cached_extreme(
+    argument: Argument, by: str | None, types: Mapping[str, pa.DataType], largest: bool
+) -> CachedExtreme:
     data_type = types[str(argument.column)]
-    one = Extreme(argument, data_type, largest) if by is None else Picked(argument, by, (data_type, types[by]), largest)
-    return Kept(one.fields, largest)
+    one = (
+        Extreme(argument, data_type, largest)
+        if by is None
+        else ArgExtreme(argument, by, (data_type, types[by]), largest)
+    )
+    return CachedExtreme(one.fields, largest)
 
 
 class ValueTableRun:
@@ -144,10 +150,10 @@ class ValueTableRun:
 
     def __init__(self, table: ValueTable, key: Sequence[str], state: KeyedState) -> None:
         self._table, self._key, self._state = table, list(key), state
-        self._doubtful: list[pa.Table] = []
+        self._stale_keys: list[pa.Table] = []
         self._short: list[pa.Table] = []
 
-    def take_up(self, weighted: WeightedRows, previous: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
+    def ingest(self, weighted: WeightedRows, previous: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
         """Change the weights of the rows' values; return the new state columns of their keys.
 
         Args:
@@ -167,18 +173,18 @@ class ValueTableRun:
         columns: list[pa.ChunkedArray | pa.Array] = []
         if counts is not None:
             were_there = _filled(stored, WEIGHT_COLUMN) > 0
-            np.add.at(counts, values.owners, values.there.astype(np.int64) - were_there)
+            np.add.at(counts, values.owners, values.is_live.astype(np.int64) - were_there)
             columns.append(pa.array(counts))
-        doubtful = np.zeros(previous.num_rows, dtype=np.bool_)
+        is_stale = np.zeros(previous.num_rows, dtype=np.bool_)
         for kept in table.kept:
             chosen, unsure = kept.chosen(previous, values)
             columns += chosen
-            doubtful |= unsure
-        if doubtful.any():
-            self._doubtful.append(distinct_rows(changed.select(self._key).filter(pa.array(doubtful[values.owners]))))
+            is_stale |= unsure
+        if is_stale.any():
+            self._stale_keys.append(distinct_rows(changed.select(self._key).filter(pa.array(is_stale[values.owners]))))
         return columns
 
-    def certain(self, state_rows: pa.Table) -> tuple[pa.Table, Bools]:
+    def refresh_extremes(self, state_rows: pa.Table) -> tuple[pa.Table, Bools]:
         """Go through the values of keys of which what is kept is in doubt.
 
         Args:
@@ -186,10 +192,10 @@ class ValueTableRun:
         Returns:
             (the state rows as they are to be, which were in doubt).
         """
-        doubtful = np.zeros(state_rows.num_rows, dtype=np.bool_)
-        if not self._doubtful:
-            return state_rows, doubtful
-        keys = distinct_rows(pa.concat_tables(self._doubtful))
+        is_stale = np.zeros(state_rows.num_rows, dtype=np.bool_)
+        if not self._stale_keys:
+            return state_rows, is_stale
+        keys = distinct_rows(pa.concat_tables(self._stale_keys))
         found = self._state.lookup_all(keys)
         there = np.flatnonzero(found.take([WEIGHT_COLUMN]).column(0).to_numpy() > 0)
         values = Values(found.owners[there], found.take(self._table.columns, there))
@@ -202,8 +208,8 @@ class ValueTableRun:
             for name in kept.names:
                 at = state_rows.column_names.index(name)
                 state_rows = state_rows.set_column(at, state_rows.field(at), both.column(name))
-        doubtful[places] = True
-        return state_rows, doubtful
+        is_stale[places] = True
+        return state_rows, is_stale
 
     def check_settled(self, uid: str, key: Sequence[str], *, all_keys: bool) -> None:
         """Raises OperatorFailed, which names the key: a value was taken back that never came."""
@@ -213,7 +219,7 @@ class ValueTableRun:
             rows = self._state.group(pa.concat_tables(self._short)).find()[0]
         else:
             return
-        check_settled(uid, key, rows.filter(pa.array(_are_short(rows))))
+        check_settled(uid, key, rows.filter(pa.array(_is_over_retracted(rows))))
 
     def _put(self, occurring: GroupedKeys, stored: pa.Table, changed: pa.Table, known: Bools) -> None:
         weights = [name for name in changed.column_names if name in WEIGHTS]
@@ -221,7 +227,7 @@ class ValueTableRun:
         moves = np.logical_or.reduce([_filled(changed, name) != _filled(stored, name) for name in weights])
         occurring.put(changed.filter(pa.array(stays & moves)), stays & moves)
         self._state.delete(occurring.keys.filter(pa.array(known & ~stays)))
-        short = _are_short(changed)
+        short = _is_over_retracted(changed)
         if short.any():
             self._short.append(occurring.keys.filter(pa.array(short)))
 
@@ -244,7 +250,7 @@ def _plus(stored: pa.Table, changes: Mapping[str, Ints], codes: Ints) -> pa.Tabl
     return stored
 
 
-def _are_short(rows: pa.Table) -> Bools:
+def _is_over_retracted(rows: pa.Table) -> Bools:
     """Return which values were taken back more often than they came; the two zeros of floats each by itself."""
     weights = _filled(rows, WEIGHT_COLUMN)
     short: Bools = weights < 0

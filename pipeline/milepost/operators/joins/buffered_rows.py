@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.operators.contract import Ints, KeyedState, RowsOfKeys
 from milepost.operators.rows.columns import EventTime
-from milepost.operators.rows.fired import fired_rows
+from milepost.operators.rows.timers import due_since_firing
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
@@ -81,29 +81,29 @@ class BufferedRows:
 
 def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:
     """Return kept rows whose time in `column` has come since a firing, by time, key and identity, equal ones each."""
-    due = fired_rows(state, column, after_us, until_us)
+    due = due_since_firing(state, column, after_us, until_us)
     due = due.sort_by([(name, "ascending") for name in (column, *key, *IDENTITY_COLUMNS)])
     weights = due.column(WEIGHT_COLUMN).to_numpy()
     return due.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
 
 
-def in_parts(begins: Ints, ends: Ints, at_once: int) -> Iterator[tuple[Ints, Ints]]:
+def batched_pairs(begins: Ints, ends: Ints, batch_rows: int) -> Iterator[tuple[Ints, Ints]]:
     """Yield pairs (row, one of those from its begin up to its end), row by row, so many at once.
 
-    >>> parts = list(in_parts(np.array([5, 0, 7]), np.array([7, 0, 8]), 2))
+    >>> parts = list(batched_pairs(np.array([5, 0, 7]), np.array([7, 0, 8]), 2))
     >>> [(own.tolist(), others.tolist()) for own, others in parts]
     [([0, 0], [5, 6]), ([2], [7])]
     """
     counts = np.maximum(ends - begins, 0)
     before = np.cumsum(counts) - counts
     total = int(counts.sum())
-    for start in range(0, total, at_once):
-        pair = np.arange(start, min(start + at_once, total))
+    for start in range(0, total, batch_rows):
+        pair = np.arange(start, min(start + batch_rows, total))
         own = np.searchsorted(before + counts, pair, side="right")
         yield own, begins[own] + pair - before[own]
 
 
-def reached(times: Ints, reach_us: tuple[int, int]) -> tuple[Ints, Ints]:
+def reachable_times(times: Ints, reach_us: tuple[int, int]) -> tuple[Ints, Ints]:
     """Return from where to where the other side's times may lie: each moved by a bound, within all of time."""
     low, high = (
         np.where(

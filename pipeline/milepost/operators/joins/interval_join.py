@@ -35,7 +35,7 @@ from milepost.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.operators.joins.buffered_rows import BufferedRows, due_rows, in_parts, reached
+from milepost.operators.joins.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
 from milepost.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
 from milepost.operators.joins.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import (
@@ -190,19 +190,19 @@ class IntervalJoinRun:
     def _join(self, position: int, rows: pa.Table, times: Ints) -> Iterator[pa.Table]:
         """Yield what comes out now, as much at once as memory allows; then keep what waits."""
         operator = self._operator
-        kept, begins, ends = self._near(position, rows, times)
+        kept, begins, ends = self._matches(position, rows, times)
         paired = ends > begins
         if not operator.by_existence:
             yield from self._pairs(position, rows, kept, (begins, ends))
             if operator.padded_side == RIGHT - position:
                 self._mark_paired(kept, kept.covered(begins, ends))
         elif position == RIGHT:
-            yield from self._found(kept, kept.covered(begins, ends))
+            yield from self._release_waiting(kept, kept.covered(begins, ends))
         elif operator.how == "semi":
             yield rows.filter(pa.array(paired)).cast(operator.output_schema)
         if operator.by_existence and position == LEFT:
             rows, times, paired = rows.filter(pa.array(~paired)), times[~paired], paired[~paired]
-        _, until = reached(times, operator.reach_us[position])
+        _, until = reachable_times(times, operator.reach_us[position])
         # One past the last watermark at which a row of the other side that pairs with it is on time.
         expires = np.where(until < END_OF_TIME_US, until + 1, END_OF_TIME_US)
         waits = np.ones(len(expires), dtype=np.bool_) if self._fired_us is None else expires > self._fired_us
@@ -210,7 +210,7 @@ class IntervalJoinRun:
             yield operator.alone(rows.filter(pa.array(~waits & ~paired)))
         self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
 
-    def _near(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
+    def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
         """Return what the other side has kept of the rows' keys, and of each row where those near it begin and end."""
         operator, other = self._operator, RIGHT - position
         stored = operator.stored[position]
@@ -218,26 +218,26 @@ class IntervalJoinRun:
         keys = rows.select(list(own_key)).cast(pa.schema([stored.field(name) for name in own_key]))
         codes, distinct = number_keys(keys.rename_columns(list(other_key)))
         kept = BufferedRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
-        return kept, *kept.between(codes, *reached(times, operator.reach_us[position]))
+        return kept, *kept.between(codes, *reachable_times(times, operator.reach_us[position]))
 
     def _pairs(
         self, position: int, rows: pa.Table, kept: BufferedRows, bounds: tuple[Ints, Ints]
     ) -> Iterator[pa.Table]:
         """Yield pairs in the order of the rows, then of the other side's times."""
         columns = self._operator.columns
-        for own, others in in_parts(*bounds, _at_once(columns)):
+        for own, others in batched_pairs(*bounds, _batch_rows(columns)):
             mine = rows.take(pa.array(own))
             found = kept.found.take(columns.of_side(RIGHT - position), kept.order[others])
             yield columns.joined(*((mine, found) if position == LEFT else (found, mine)))
 
-    def _found(self, kept: BufferedRows, places: Ints) -> Iterator[pa.Table]:
+    def _release_waiting(self, kept: BufferedRows, places: Ints) -> Iterator[pa.Table]:
         """Yield the left rows that waited for a right one (`semi`), and forget them."""
-        operator, at_once = self._operator, _at_once(self._operator.columns)
+        operator, batch_rows = self._operator, _batch_rows(self._operator.columns)
         if operator.how == "semi":
-            for start in range(0, len(places), at_once):
-                yield kept.found.take(operator.output_schema.names, kept.order[places[start : start + at_once]]).cast(
-                    operator.output_schema
-                )
+            for start in range(0, len(places), batch_rows):
+                yield kept.found.take(
+                    operator.output_schema.names, kept.order[places[start : start + batch_rows]]
+                ).cast(operator.output_schema)
         names = [*operator.routing_keys[LEFT], *IDENTITY_COLUMNS]
         self._tables[LEFT].delete(kept.found.take(names, np.unique(kept.order[places])))
 
@@ -262,6 +262,6 @@ class IntervalJoinRun:
         self._tables[position].add(kept)
 
 
-def _at_once(columns: JoinedColumns) -> int:
+def _batch_rows(columns: JoinedColumns) -> int:
     """Return how many rows one output may have."""
     return max(1, OUTPUT_BYTES // max(1, columns.row_bytes))

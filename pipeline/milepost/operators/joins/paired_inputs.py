@@ -22,7 +22,7 @@ from milepost.protocol.exchange.routing import NullSpreadingKey
 
 
 @dataclass(frozen=True, slots=True)
-class TakenRows:
+class ClassifiedRows:
     """The rows of a piece.
 
     Attributes:
@@ -71,7 +71,7 @@ class PairedInputs:
         types = dict(zip(self.routing_keys[side], self.key_types, strict=True))
         return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in self.schemas[side]])
 
-    def take(self, side: int, rows: pa.Table, lateness_us: int | None) -> TakenRows:
+    def take(self, side: int, rows: pa.Table, lateness_us: int | None) -> ClassifiedRows:
         """Divide the rows of a side; keys have one zero and one NaN. Raises OperatorFailed: an event time is null."""
         schema, key = self.schemas[side], self.routing_keys[side]
         rows = rows.select(schema.names).cast(schema)
@@ -84,5 +84,5 @@ class PairedInputs:
         rows = with_plain_keys(rows, key)
         there = without_nulls(rows.select(list(key)))
         if bool(there.all()):
-            return TakenRows(late, schema.empty_table(), rows, times)
-        return TakenRows(late, rows.filter(pa.array(~there)), rows.filter(pa.array(there)), times[there])
+            return ClassifiedRows(late, schema.empty_table(), rows, times)
+        return ClassifiedRows(late, rows.filter(pa.array(~there)), rows.filter(pa.array(there)), times[there])

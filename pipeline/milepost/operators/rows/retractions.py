@@ -63,7 +63,7 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
         )
 
 
-def as_added(rows: pa.Table) -> pa.Table:
+def as_insertions(rows: pa.Table) -> pa.Table:
     """Return rows of which none is a delete as rows that come, each once."""
     kept = [name for name in rows.column_names if name != DELETED_COLUMN]
     return rows.select(kept).append_column(WEIGHT_COLUMN, pa.array(np.ones(rows.num_rows, dtype=np.int64)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.operators.contract import Ints
 from milepost.operators.rows.columns import group_rows
-from milepost.operators.windows.spans import joined_spans
+from milepost.operators.windows.spans import merge_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PaneValues:
     def of(cls, owners: Ints, values: pa.ChunkedArray, first: Ints, behind: Ints) -> PaneValues:
         """Return the spans of values of panes, each with the number of its key and its windows."""
         codes, _ = group_rows(pa.table({"owner": pa.array(owners), "value": values}))
-        spans = joined_spans(codes, first, behind)
+        spans = merge_spans(codes, first, behind)
         count = int(spans.max(initial=-1)) + 1
         begins, ends = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
         np.minimum.at(begins, spans, first)

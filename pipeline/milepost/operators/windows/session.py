@@ -38,9 +38,9 @@ from milepost.operators.rows.columns import (
     number_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD
-from milepost.operators.windows.session_updates import EMITTED_COLUMN, Joined, SessionUpdatesRun
+from milepost.operators.windows.session_updates import EMITTED_COLUMN, MergedSessions, SessionUpdatesRun
 from milepost.operators.windows.session_values import forget_values, move_values
-from milepost.operators.windows.spans import joined_spans
+from milepost.operators.windows.spans import merge_spans
 from milepost.operators.windows.window import StateTables, WindowRun
 from milepost.operators.windows.windowed import Emission, WindowedRows, microseconds
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
@@ -104,12 +104,14 @@ class SessionWindowByKey:
         for one in distinct if gone.num_rows else ():
             forget_values(tables[one.name], gone)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+    def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Have on-time rows join sessions; return the state rows that changed, if any, and the late rows."""
         joined, late = self.join(rows, lateness_us, tables)
         return None if joined is None else joined.changed, late
 
-    def join(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[Joined | None, pa.Table]:
+    def join(
+        self, rows: pa.Table, lateness_us: int | None, tables: StateTables
+    ) -> tuple[MergedSessions | None, pa.Table]:
         """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -123,7 +125,7 @@ class SessionWindowByKey:
         self.windowed.refuse_unbounded(times[times > END_OF_TIME_US - self._gap_us - self.emission.lateness_us])
         return (self._join(rows, times, tables) if rows.num_rows else None), late
 
-    def _join(self, rows: pa.Table, times: Ints, tables: StateTables) -> Joined:
+    def _join(self, rows: pa.Table, times: Ints, tables: StateTables) -> MergedSessions:
         state, aggregates = tables[ONLY_TABLE], self.windowed.aggregates
         keys = key_columns(rows, self.routing_key)
         owners, distinct = number_keys(keys)
@@ -132,7 +134,7 @@ class SessionWindowByKey:
         owners = np.concatenate([found.owners, owners])
         starts = np.concatenate([microseconds(known, WINDOW_START), times])
         ends = np.concatenate([known.column(TIMER_COLUMN).to_numpy(), times + self._gap_us])
-        sessions = joined_spans(owners, starts, ends)
+        sessions = merge_spans(owners, starts, ends)
         before = len(found.owners)
         joined = np.unique(sessions[before:])
         grown = np.flatnonzero(np.isin(sessions[:before], joined))
@@ -165,7 +167,7 @@ class SessionWindowByKey:
         changed = pa.table(columns, schema=self.state_schema)
         state.delete(moved)
         state.upsert(changed)
-        return Joined(changed, moved)
+        return MergedSessions(changed, moved)
 
     def _move(self, parts: pa.Table, later: Bools, moved: pa.Table, begins: pa.Array, tables: StateTables) -> pa.Table:
         """Have the values of sessions be of those that begin earlier now; return what is counted of each, once."""

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from milepost.operators.contract import ONLY_TABLE, Bools, OperatorOutput
 from milepost.operators.rows.columns import key_columns
 from milepost.operators.rows.deletes import with_deletes
-from milepost.operators.rows.fired import fired_rows
+from milepost.operators.rows.timers import due_since_firing
 from milepost.operators.windows.window import StateTables, WindowStates
-from milepost.operators.windows.windowed import not_between
+from milepost.operators.windows.windowed import exclude_fired
 from milepost.protocol.exchange.watermarks import is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
@@ -33,7 +33,7 @@ EMITTED_COLUMN = "__emitted"
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MergedSessions:
     """What rows have made of sessions: state rows that changed, and the keys of those that are part of them now."""
 
     changed: pa.Table
@@ -46,7 +46,9 @@ class SessionOperator(WindowStates, Protocol):
     @property
     def output_schema(self) -> pa.Schema: ...
 
-    def join(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[Joined | None, pa.Table]:
+    def join(
+        self, rows: pa.Table, lateness_us: int | None, tables: StateTables
+    ) -> tuple[MergedSessions | None, pa.Table]:
         """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
 
     def forget(self, firing_us: int | None, tables: StateTables) -> None:
@@ -77,7 +79,7 @@ class SessionUpdatesRun:
         """Emit sessions that are done, if that is new or they have changed, early all that have; delete others."""
         fired = self._fired(firing_us)
         changed, gone = self._changed(firing_us)
-        shown = pa.concat_tables([fired, not_between(changed, self._fired_us, firing_us)])
+        shown = pa.concat_tables([fired, exclude_fired(changed, self._fired_us, firing_us)])
         self._remember(shown, firing_us)
         operator = self._operator
         operator.forget(firing_us, self._tables)
@@ -88,7 +90,9 @@ class SessionUpdatesRun:
         before_us = self._fired_us
         if not is_later(firing_us, before_us):
             return self._operator.state_schema.empty_table()
-        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us).filter(pc.field(FIRED_COLUMN).is_null())
+        return due_since_firing(self._state, TIMER_COLUMN, before_us, firing_us).filter(
+            pc.field(FIRED_COLUMN).is_null()
+        )
 
     def _changed(self, firing_us: int | None) -> tuple[pa.Table, pa.Table]:
         """State rows of what rows have joined and the table shows; and the keys of what it showed and does not now."""

@@ -103,7 +103,7 @@ class SlidingWindowByKey:
         """Start one subtask's epoch."""
         return SlidingRun(self, tables, previous_firing_us)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+    def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their panes; return the panes that changed, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -279,7 +279,7 @@ class SlidingRun:
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
         operator = self._operator
-        changed, late = operator.take_up(rows, lateness_us, self._tables)
+        changed, late = operator.ingest(rows, lateness_us, self._tables)
         if changed is not None:
             if not operator.emission.early:
                 changed = changed.filter(pc.field(TIMER_COLUMN) <= self._fired_us)

@@ -7,10 +7,10 @@ import numpy as np
 from milepost.operators.contract import Ints
 
 
-def joined_spans(owners: Ints, starts: Ints, ends: Ints) -> Ints:
+def merge_spans(owners: Ints, starts: Ints, ends: Ints) -> Ints:
     """Return the number of the joined span that each span is in: spans of an owner that overlap are in one.
 
-    >>> joined_spans(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([19, 6, 9, 9])).tolist()
+    >>> merge_spans(np.array([0, 0, 1, 0]), np.array([9, 0, 4, 5]), np.array([19, 6, 9, 9])).tolist()
     [1, 0, 2, 0]
     """
     moments = np.unique(np.concatenate([starts, ends]))

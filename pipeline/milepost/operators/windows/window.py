@@ -22,11 +22,11 @@ from milepost.operators.contract import (
     StateTable,
     only_table,
 )
-from milepost.operators.rows.changed import ChangedKeys
+from milepost.operators.rows.changed_keys import ChangedKeys
 from milepost.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, key_columns
-from milepost.operators.rows.fired import fired_rows
+from milepost.operators.rows.timers import due_since_firing
 from milepost.operators.windows.window_bounds import CalendarWindows, FixedWindows
-from milepost.operators.windows.windowed import Emission, WindowedRows, microseconds, not_between
+from milepost.operators.windows.windowed import Emission, WindowedRows, exclude_fired, microseconds
 from milepost.protocol.exchange.watermarks import is_later
 from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
 
@@ -78,7 +78,7 @@ class TumblingWindowByKey:
         """Start one subtask's epoch."""
         return WindowRun(self, tables, previous_firing_us)
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+    def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
@@ -122,7 +122,7 @@ class WindowStates(Protocol):
 class WindowOperator(WindowStates, Protocol):
     """What such an operator is to an epoch whose windows change by themselves: tumbling windows, and sessions."""
 
-    def take_up(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
+    def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Take rows into windows; return the state rows that changed, if any, and the late rows."""
 
 
@@ -137,7 +137,7 @@ class WindowRun:
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
         """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
-        changed, late = self._operator.take_up(rows, lateness_us, self._tables)
+        changed, late = self._operator.ingest(rows, lateness_us, self._tables)
         if changed is not None and self._operator.emission.early:
             self._again.add(changed)
         elif changed is not None and self._fired_us is not None:
@@ -165,5 +165,5 @@ class WindowRun:
         if self._operator.emission.early:  # else those that come again had been fired before their rows came
             changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
             if changed is not None:
-                self._again.add(not_between(changed, before_us, firing_us))
-        return fired_rows(self._state, TIMER_COLUMN, before_us, firing_us)
+                self._again.add(exclude_fired(changed, before_us, firing_us))
+        return due_since_firing(self._state, TIMER_COLUMN, before_us, firing_us)

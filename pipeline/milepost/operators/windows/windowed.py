@@ -49,7 +49,7 @@ def microseconds(rows: pa.Table, column: str) -> Ints:
     return rows.column(column).cast(pa.int64()).to_numpy()
 
 
-def not_between(windows: pa.Table, before_us: int | None, now_us: int | None) -> pa.Table:
+def exclude_fired(windows: pa.Table, before_us: int | None, now_us: int | None) -> pa.Table:
     """Return windows but those that a firing from one watermark to another has emitted; their timers are their ends."""
     if now_us is None or now_us == before_us:
         return windows

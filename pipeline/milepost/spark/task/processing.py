@@ -19,7 +19,7 @@ import pyarrow as pa
 from milepost.errors import ProtocolViolation
 from milepost.jobspec.graph.edges import user_columns
 from milepost.operators.contract import OperatorRun, OutputKind, RetractingRun, UpdatedRun
-from milepost.operators.rows.retractions import as_added, count_rows
+from milepost.operators.rows.retractions import as_insertions, count_rows
 from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
@@ -194,7 +194,7 @@ class Processing:
         if partials:
             combiner = self._item.operator.combiner
             assert combiner is not None, f"operator {self._uid} got partial results, which it never makes"
-            self.rows_in += combiner.take_up(opened.run, pa.concat_tables(partials))
+            self.rows_in += combiner.ingest(opened.run, pa.concat_tables(partials))
         plain = [rows for rows in received if not are_partials(rows)]
         if not plain:
             return
@@ -220,7 +220,7 @@ class Processing:
             rows = whole.operator.results(opened.tables[whole.table].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
             if whole.fill is not None:
-                yield Rows(whole.fill, as_added(rows), before_us)
+                yield Rows(whole.fill, as_insertions(rows), before_us)
 
     def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """The rows of some buffers, as many together as the budget allows, which is nearly always all."""

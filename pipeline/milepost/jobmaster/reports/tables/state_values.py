@@ -17,8 +17,8 @@ from milepost.jobspec.job.spec import AggregateOperator, WindowOperator
 from milepost.jobspec.load.load import from_text
 from milepost.jobspec.values.aggregates import AggregateCall
 from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates, timed_calls
+from milepost.operators.aggregation.cached_extremes import NEGATIVE_ZEROS
 from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.operators.aggregation.kept_values import NEGATIVE_ZEROS
 from milepost.operators.aggregation.value_tables import BY_COLUMN
 from milepost.operators.build import window_bounds
 from milepost.operators.contract import TOTAL_COLUMN, OperatorFailed

@@ -1,4 +1,4 @@
-"""Truths: how many rows of a key are true, and how many false. any and every over updates are read from the two."""
+"""Counts of true and of false rows per key, from which `any` and `every` over updates are read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow.compute as pc
 from milepost.operators.aggregation.accumulators import Argument, Count, Grouped
 
 
-class Truths:
+class BoolCount:
     """Counts the rows in which a column is true, or those in which it is false. State: one int64."""
 
     def __init__(self, argument: Argument, value: bool) -> None:
         self._column, self._value = str(argument.column), value
-        self._count = Count(argument, truths_name(argument, value))
+        self._count = Count(argument, bool_count_name(argument, value))
         self.fields, self.merges = self._count.fields, True
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
@@ -29,12 +29,12 @@ class Truths:
         return self._count.negated(partials)
 
 
-def truths_name(argument: Argument, value: bool) -> str:
+def bool_count_name(argument: Argument, value: bool) -> str:
     """Return what the number of true rows, or of false ones, is called in state."""
     return f"{'true' if value else 'false'}({argument.label})"
 
 
 def any_or_every(rows: pa.Table, argument: Argument, function: str) -> pa.Array:
     """Return whether a row is true, or none is false; null where neither is."""
-    some_true, some_false = (rows.column(truths_name(argument, value)).to_numpy() > 0 for value in (True, False))
+    some_true, some_false = (rows.column(bool_count_name(argument, value)).to_numpy() > 0 for value in (True, False))
     return pa.array(some_true if function == "any" else ~some_false, pa.bool_(), mask=~(some_true | some_false))

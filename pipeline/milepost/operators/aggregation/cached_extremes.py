@@ -43,7 +43,7 @@ class Values:
         )
 
     @property
-    def there(self) -> Bools:
+    def is_live(self) -> Bools:
         """Which of them are there."""
         there: Bools = self.rows.column(WEIGHT_COLUMN).to_numpy() > 0
         return there
@@ -63,7 +63,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CachedExtreme:
     """State columns of the value that is kept.
 
     Attributes:
@@ -94,7 +94,7 @@ class Kept:
         stored = previous.select(self.names).rename_columns(shown.column_names).cast(shown.schema)
         known = np.asarray(stored.column(0).is_valid())
         before, new = self._numbers(stored, known, changed)
-        there, owners = changed.there, changed.owners
+        there, owners = changed.is_live, changed.owners
         touched = known[owners] & (new == before[owners])
         left = known.copy()
         left[owners[touched]] = False

@@ -12,7 +12,7 @@ from milepost.operators.rows.row_order import sorted_rows
 _VALUE, _BY = "value", "by"
 
 
-class Picked:
+class ArgExtreme:
     """Keeps the value whose row is first or last, by a column and then by the value itself: order is no input.
 
     Rows without what they are picked by do not count. As in Spark null is the least value, and NaN the greatest number.
@@ -21,7 +21,7 @@ class Picked:
 
     def __init__(self, argument: Argument, by: str, types: tuple[pa.DataType, pa.DataType], largest: bool) -> None:
         self.column, self.by, self.largest = str(argument.column), by, largest
-        self.name = picked_name(argument, by, largest)
+        self.name = arg_extreme_name(argument, by, largest)
         value_type, by_type = types
         self.fields: tuple[pa.Field, ...] = (
             typed_by(pa.field(f"{self.name}.by", by_type), by),
@@ -32,15 +32,13 @@ class Picked:
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         rows = grouped.rows
-        return self._taken_up(previous, rows.column(self.column), rows.column(self.by), grouped.codes)
+        return self._fold(previous, rows.column(self.column), rows.column(self.by), grouped.codes)
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
         rows = partials.rows
-        return self._taken_up(previous, rows.column(self.name), rows.column(f"{self.name}.by"), partials.codes)
+        return self._fold(previous, rows.column(self.name), rows.column(f"{self.name}.by"), partials.codes)
 
-    def _taken_up(
-        self, previous: pa.Table, values: pa.ChunkedArray, by: pa.ChunkedArray, codes: Ints
-    ) -> list[pa.Array]:
+    def _fold(self, previous: pa.Table, values: pa.ChunkedArray, by: pa.ChunkedArray, codes: Ints) -> list[pa.Array]:
         stored = self._candidates(previous.column(self.name), previous.column(f"{self.name}.by"))
         rows = pa.concat_tables([stored, self._candidates(values, by)])
         owners = np.concatenate([np.arange(previous.num_rows), codes])
@@ -65,7 +63,7 @@ class Picked:
         return pa.table([values, by], names=self._schema.names).cast(self._schema)
 
 
-def picked_name(argument: Argument, by: str, largest: bool) -> str:
+def arg_extreme_name(argument: Argument, by: str, largest: bool) -> str:
     """Return what the value is called in state."""
     return f"{'arg_max' if largest else 'arg_min'}({argument.label} by `{by}`)"
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from milepost.operators.contract import KeyedState
 
 
-def fired_rows(state: KeyedState, column: str, after_us: int | None, until_us: int) -> pa.Table:
+def due_since_firing(state: KeyedState, column: str, after_us: int | None, until_us: int) -> pa.Table:
     """Return state rows whose time in `column` lies behind a firing watermark, if there was one, and up to the next."""
     rows = state.due(until_us).filter(pc.field(column) <= until_us)
     return rows if after_us is None else rows.filter(pc.field(column) > after_us)
