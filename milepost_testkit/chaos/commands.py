@@ -1,4 +1,4 @@
-"""What people and schedules ask of a job, each in a process of its own that may be killed or frozen at any moment."""
+"""Commands of people and schedules, each in its own process, which can be killed or frozen any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random gates, and a plain judge of what one of them must have said."""
+"""Random quality gates, and a simple model of their verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the tables of random jobs are: Parquet, Delta and Iceberg in a bucket, and Postgres."""
+"""Locations of the tables of random jobs: Parquet, Delta and Iceberg in a bucket, and Postgres."""
 
 from __future__ import annotations
 

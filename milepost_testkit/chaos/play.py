@@ -1,4 +1,4 @@
-"""What happens to a random job: input, commands, kills and freezes side by side; then peace, in which it is judged."""
+"""Run a random job with concurrent input, commands, kills and freezes, then judge it at rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored of a job that nothing runs for, and that was collected without grace: each object is needed."""
+"""Check that every stored object of an idle job is needed, after a collection without grace."""
 
 from __future__ import annotations
 

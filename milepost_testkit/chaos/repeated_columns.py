@@ -1,4 +1,4 @@
-"""Repeated columns come to an aggregate later: each says what another one says, by a name of its own."""
+"""Add columns to an aggregate later, each a copy of another one under a new name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the product made so small that a small job meets what else only a large or an old one does."""
+"""Lower the product's limits, so that a small job reaches what otherwise only a large or old one does."""
 
 from __future__ import annotations
 

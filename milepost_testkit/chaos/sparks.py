@@ -1,4 +1,4 @@
-"""The Sparks of those random jobs that run on one: a Connect server, a cluster, and the processes that they lose."""
+"""Spark for random jobs: a Connect server, a cluster, and the processes that they lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says in the summary of each run what the explorer has walked, also when processes share the tests."""
+"""Add what the explorer walked to pytest's summary, also when tests run in several processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LINES: dict[str, None] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """The controller gets each report with what the test recorded, wherever the test ran."""
+    """Collect the lines that tests recorded. The controller receives the report of every worker process."""
     if report.when == "call":
         _LINES.update((str(value), None) for name, value in report.user_properties if name == "explored")
 

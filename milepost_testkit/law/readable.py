@@ -1,4 +1,4 @@
-"""What an operator of a random job may read, and how."""
+"""Columns that an operator of a random job can read, and how."""
 
 from __future__ import annotations
 

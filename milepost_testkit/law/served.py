@@ -1,4 +1,4 @@
-"""The table of a law's job in Postgres, as anybody sees and changes it by SQL: in the database that `PG_DSN` names."""
+"""The table of a law's job in Postgres, read and changed by SQL, in the database of `PG_DSN`."""
 
 from __future__ import annotations
 

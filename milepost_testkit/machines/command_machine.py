@@ -1,4 +1,4 @@
-"""What the Hypothesis machines of stepped processes do alike: commands end, are judged, and the job is settled."""
+"""Base of the Hypothesis machines over stepped processes: run and judge commands, settle the job."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from milepost_testkit.models.protocol.require import require
 from milepost_testkit.stores.stepped_processes import Crashed, Process
 
 REFUSED = (Busy, Fenced, CommitConflict, JobNotRunnable, NotFound, Subsumed, Crashed)
-"""How a command may end whatever it meets."""
+"""Errors with which any command may end."""
 
 STRUCK = (CommitOutcomeUnknown, StoreUnavailable)
-"""How a command may end that met a fault."""
+"""Errors with which a command may end if it met a fault."""
 
 
 def in_the_suite(share: float) -> settings:
@@ -57,7 +57,7 @@ class CommandMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def check(self, every: int) -> None:
-        """What is stored is what the model says; the stores are walked after so many manifest versions."""
+        """Compare the stored state with the model; also walk the stores after every `every` manifest versions."""
         self.world.check()
         if self.model.version >= self.checked_at + every:
             self.checked_at = self.model.version
@@ -69,7 +69,7 @@ class CommandMachine(RuleBasedStateMachine):
         self.judge(process, answers)
 
     def judge(self, process: Process, answers: Answers | None = Answers.ALL) -> None:
-        """A command ends well, or with an error that says what it met.
+        """Check that a command succeeded, or failed with an error that names the fault it met.
 
         Args:
             answers: what reached its driver of what the subtasks answered; None: nobody knows.
@@ -86,11 +86,11 @@ class CommandMachine(RuleBasedStateMachine):
         require(isinstance(error, SubtaskDeclined) and declined, f"{process.name} ends with {error!r}")
 
     def is_refusal(self, error: BaseException) -> bool:
-        """Whether it says, besides `REFUSED`, that what was asked for is impossible."""
+        """Whether the error, apart from `REFUSED`, reports an impossible request."""
         return False
 
     def may_wait(self) -> bool:
-        """Whether a command that met no fault of its own may say that a sink does not answer."""
+        """Whether a command without a fault of its own may report that a sink does not answer."""
         return False
 
     def teardown(self) -> None:

@@ -1,6 +1,7 @@
-"""A small job with two sinks whose commands run as stepped processes: real job master, manifest log, state and sinks.
+"""A small job with two sinks, whose commands run as stepped processes.
 
-What reaches its stores is told to the plain model; what a step leaves is compared with it.
+Job master, manifest log, state and sinks are real. Every write is reported to the plain model, and the stored state is
+compared with the model after each step.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ START_MS = 1_800_000_000_000
 
 
 class Answers(Enum):
-    """What reaches the driver of what the subtasks answered, and whether that allows to complete (I7, I12)."""
+    """Which subtask answers reach the driver, and whether the epoch may complete with them (I7, I12)."""
 
     ALL = True, "each once"
     COPIES = True, "each twice, the last first"
@@ -87,7 +88,7 @@ class Answers(Enum):
 
 @dataclass
 class DagRun:
-    """A session whose tasks are processes of their own.
+    """A session in which each task is a separate process.
 
     Attributes:
         checkpoint_id: what its trigger told the later tasks. step: of the next task in order.
@@ -99,7 +100,7 @@ class DagRun:
 
 
 class SteppedJob:
-    """The job in a folder, and its processes. What reaches its stores is told to `model`, which a subclass brings."""
+    """The job in a folder, and its processes. Writes are reported to `model`, which a subclass provides."""
 
     model: Any
 
@@ -155,7 +156,7 @@ class SteppedJob:
         self.model.latest_ms = max(self.model.latest_ms, self.stores.now_ms)
 
     def sink_is_down(self, sink: str, down: bool) -> None:
-        """Its table cannot be committed to; what is staged for it arrives."""
+        """Commits to its table fail or succeed again. Files can still be staged."""
         at = next(url for url, name in self._urls.items() if name == sink), HEADS
         if down:
             self.stores.down.add(at)
@@ -239,7 +240,7 @@ class SteppedJob:
         self.mourn(process)
 
     def mourn(self, process: Process) -> None:
-        """Everybody can see that the process of a CLI run is gone."""
+        """Make the death of a CLI run's process visible to the others."""
         if isinstance(process.error, Crashed) and process.name in self._pids:
             pid, session = self._pids[process.name]
             self._dead.add(pid)
@@ -272,7 +273,7 @@ class SteppedJob:
         return path.read_bytes() if path.is_file() else None
 
     def everybody_else_goes(self) -> None:
-        """Every process is dead, every late write has landed, and the sinks answer again."""
+        """Kill every process, deliver every late write, and let the sinks answer again."""
         self.stores.down.clear()
         for process in self.processes:
             self.crash(process)
@@ -280,14 +281,14 @@ class SteppedJob:
             write.deliver()
 
     def check_stores(self) -> None:
-        """Nothing that a root needs is missing, by the walk of `fsck`."""
+        """Check with the walk of `fsck` that no object needed by a root is missing."""
         if self.model.version:
             report = self.master.fsck()
             require(report.exit_code == 0, f"I8: fsck finds {report.missing[:2]} {report.damaged[:2]}")
 
 
 class World(SteppedJob):
-    """The job on one timeline, beside the plain model."""
+    """The job on one timeline, compared with the plain model."""
 
     model: PlainModel
 
@@ -297,7 +298,7 @@ class World(SteppedJob):
     # -- what must hold ---------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After each step: what the processes wrote was allowed, what is stored is what the model says."""
+        """Check after each step that all writes were allowed and that the stored state matches the model."""
         self.stores.watchers.raise_broken()
         self.processes = [process for process in self.processes if not process.over]
         now = (self.model.version, tuple(self.model.at(sink) for sink in SINKS))
@@ -310,7 +311,7 @@ class World(SteppedJob):
             self.check_table(sink)
 
     def check_table(self, sink: str) -> None:
-        """The table is the sum of the epochs that are published, each once (I14)."""
+        """Check that the table contains each published epoch exactly once (I14)."""
         names = self.model.consumed(self.model.at(sink))
         expected = self.rows.per_key(names, "count(*)") if sink == "counts" else self.rows.distinct(names)
         column = "rows" if sink == "counts" else "v"
@@ -321,7 +322,7 @@ class World(SteppedJob):
         require(found == expected, f"I14: {sink} is {found}, what it has published is {expected}")
 
     def settle(self) -> None:
-        """Everybody else is gone; somebody who insists brings the job to an end: all that landed is there, once."""
+        """End all other processes, run epochs until no input is left, and check that all of it was published."""
         self.everybody_else_goes()
         self.check()
         if self.model.version == 0:

@@ -1,1 +1,1 @@
-"""Object stores for tests: in memory, counted, hooked, faulty, and moved on call by call."""
+"""Object stores for tests: in memory, counted, hooked, faulty, and stepped call by call."""

@@ -1,4 +1,4 @@
-"""A store each of whose operations is one call, which a subclass lets through, holds back or lets fail."""
+"""A store whose operations all go through one method, which a subclass can delay, count or fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITES = ("put", "create", "delete")
 
 
 class CalledStore:
-    """The inner store, reached through `_call` alone; only its clock is asked directly."""
+    """Reaches the inner store through `_call` only, except for its clock."""
 
     inner: ObjectStore
 
@@ -60,5 +60,5 @@ class CalledStore:
         return self.inner.clock_ms()
 
     def _call(self, operation: str, key: str, act: Callable[[], T]) -> T:
-        """Do what the store is asked for, or not. Args: act: the operation on the inner store."""
+        """Perform one operation, or not. Args: act: the operation on the inner store."""
         raise NotImplementedError

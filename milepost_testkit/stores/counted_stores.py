@@ -1,4 +1,4 @@
-"""Stores that count what they are asked for: on S3 each of it is at least one request."""
+"""Stores that count their calls. On S3 each call is at least one request."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OPENERS = ("milepost.jobmaster.job.context.open_store", "milepost.jobmaster.job
 
 @dataclass
 class Requests:
-    """What the driver asked of all stores of a job, by the step that it was at.
+    """The driver's calls to all stores of a job, by step.
 
     Attributes:
-        step: set by whoever follows the steps; what is asked is counted for it.
+        step: current step, set by the caller. Calls are counted for it.
     """
 
     step: str = ""
@@ -48,13 +48,13 @@ class Requests:
         return dict(Counter(step for step, _, _ in self.calls))
 
     def told(self) -> str:
-        """One line per call, for the message of a test that fails."""
+        """Return one line per call, for the message of a failing test."""
         return "\n".join(" ".join(call) for call in self.calls)
 
 
 @dataclass(eq=False)
 class CountedStore(CalledStore):
-    """The inner store, each call counted; a reading of its clock is a request as well."""
+    """Counts each call to the inner store. Reading its clock counts as well."""
 
     inner: ObjectStore
     requests: Requests
@@ -69,7 +69,7 @@ class CountedStore(CalledStore):
 
 
 def count_requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
-    """From now on, every call to a store that is opened for the driver is counted."""
+    """Count every call to the stores that the driver opens from now on."""
     requests = Requests()
 
     def opener(config: StoreConfig) -> ObjectStore:

@@ -1,6 +1,6 @@
-"""A store that fails where a test says: before a write, after it (the reply is lost), slowly, or with the process.
+"""A store with planned faults: before a write, after it (lost reply), slow, or ending the process.
 
-Wraps any real store; what reaches the inner store is real.
+It wraps any real store, and calls that reach the inner store are real.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def at(operation: str, key_prefix: str = "") -> Point:
 
 
 class FaultyStore(CalledStore):
-    """Passes every call to `inner`, except where a fault of the plan strikes.
+    """Passes every call to `inner`, unless a planned fault applies.
 
     Attributes:
         writes: (operation, key) of each write that the inner store finished, in order.

@@ -1,6 +1,6 @@
-"""A disk without room, for real and without privileges: the kernel refuses every file beyond some bytes (EFBIG).
+"""Simulate a full disk without privileges: the kernel refuses to grow a file beyond a size (EFBIG).
 
-RLIMIT_FSIZE is set on processes that run already, so the JVM, whose scratch files lie elsewhere, can be left alone.
+RLIMIT_FSIZE is set on running processes, so the JVM, whose scratch files are elsewhere, can be excluded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import psutil
 
 @contextmanager
 def no_room(processes: Iterable[psutil.Process], file_bytes: int) -> Iterator[None]:
-    """While the block runs, no file of these processes, nor of those they fork, grows beyond `file_bytes`."""
+    """While the block runs, no file of these processes and their children can grow beyond `file_bytes`."""
     with ExitStack() as undo:
         for process in processes:
             before = process.rlimit(psutil.RLIMIT_FSIZE)
@@ -23,14 +23,14 @@ def no_room(processes: Iterable[psutil.Process], file_bytes: int) -> Iterator[No
 
 
 def python_workers() -> list[psutil.Process]:
-    """The daemon that forks this process's Spark Python workers, and those it has forked."""
+    """Return the daemon that forks this process's Spark Python workers, and the workers."""
     found = [each for each in psutil.Process().children(recursive=True) if _is_worker(each)]
     assert found, "no Spark Python worker has been started by this process"
     return found
 
 
 def spark_jvm() -> list[psutil.Process]:
-    """The JVM of this process's Spark."""
+    """Return the JVM of this process's Spark."""
     found = [child for child in psutil.Process().children() if child.name() == "java"]
     assert found, "no JVM has been started by this process"
     return found

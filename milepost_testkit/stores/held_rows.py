@@ -1,4 +1,4 @@
-"""Memory for a few rows only: what a command reads goes by way of the disk, in many runs of small pieces."""
+"""Limit memory to a few rows, so that a command spills to disk in many small runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from milepost.storage import object_handles
 
 
 def hold_few_rows(patch: pytest.MonkeyPatch, held_bytes: int = 100) -> None:
-    """Hold rows of so many bytes; of a run one piece of a row or two, and of an object 64 bytes."""
+    """Limit the memory for rows to `held_bytes`, run pieces to a row or two, and object reads to 64 bytes."""
     for module in (spilled_rows, ordered_rows):
         patch.setattr(module, "HELD_BYTES", held_bytes)
     patch.setattr(spilled_rows, "_PIECE_BYTES", 100)

@@ -1,4 +1,4 @@
-"""A store that calls back around its operations: to hold one back, to count it, or to lose its reply."""
+"""A store with callbacks around its operations: to delay one, count it, or lose its reply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milepost_testkit.stores.called_store import CalledStore
 T = TypeVar("T")
 
 Hook = Callable[[str, str], None]
-"""Called with (operation, key); what it raises is what the caller of the operation gets."""
+"""Called with (operation, key). An error that it raises reaches the caller of the operation."""
 
 
 def _nothing(operation: str, key: str) -> None:
@@ -21,7 +21,7 @@ def _nothing(operation: str, key: str) -> None:
 
 @dataclass(eq=False)
 class HookedStore(CalledStore):
-    """The inner store, with `before` called before each operation takes effect and `after` once it has."""
+    """Calls `before` ahead of each operation on the inner store, and `after` once it took effect."""
 
     inner: ObjectStore
     before: Hook = _nothing
@@ -36,7 +36,7 @@ class HookedStore(CalledStore):
 
 @dataclass(eq=False)
 class PiecesOnly(HookedStore):
-    """Gives no whole object: only parts of one."""
+    """Refuses to read a whole object; only ranges can be read."""
 
     def get(self, key: str) -> bytes:
         raise AssertionError(f"{key} was asked for as a whole")

@@ -1,4 +1,4 @@
-"""What may be wrong with the store of a job while the job master works on it: outages, lost replies, another hour."""
+"""Faults in a job's store while the job master uses it: outages, lost replies, a clock ahead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPENER = "milepost.jobmaster.job.context.open_store"
 
 @dataclass(eq=False)
 class LaterStore(HookedStore):
-    """The same objects, `later_ms` later by the store's clock."""
+    """The inner store with a clock that is `later_ms` ahead."""
 
     later_ms: int = 0
 
@@ -25,7 +25,7 @@ class LaterStore(HookedStore):
 
 
 def break_store(monkeypatch: pytest.MonkeyPatch, url: str, *faults: Fault) -> None:
-    """From now on, whoever opens the store at `url` for the master meets the faults, as often as each says."""
+    """Apply these faults, each as often as it says, to the store at `url` when the master opens it from now on."""
 
     def opener(config: StoreConfig) -> ObjectStore:
         store = open_store(config)
@@ -37,7 +37,7 @@ def break_store(monkeypatch: pytest.MonkeyPatch, url: str, *faults: Fault) -> No
 def hook_stores(
     monkeypatch: pytest.MonkeyPatch, *, before: Hook | None = None, after: Hook | None = None, only: str = ""
 ) -> None:
-    """From now on every store that is opened for the master calls back around its operations.
+    """Add callbacks to every store that the master opens from now on.
 
     Args:
         only: what the URL of a store has in it that is meant; "" for all.
@@ -54,5 +54,5 @@ def hook_stores(
 
 
 def later(monkeypatch: pytest.MonkeyPatch, milliseconds: int) -> None:
-    """From now on, every store that is opened for the master has a clock that is so much ahead."""
+    """Set the clock ahead in every store that the master opens from now on."""
     monkeypatch.setattr(_OPENER, lambda config: LaterStore(open_store(config), later_ms=milliseconds))

@@ -1,4 +1,4 @@
-"""Object stores in the memory of this process: the store contract without a disk or a server."""
+"""Object stores in memory: the store contract without a disk or a server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MemorySpace:
         return self._objects.get(name)
 
     def write(self, name: str, key: str, body: bytes, *, replace: bool) -> ObjectStat | None:
-        """Write one object; return None if it exists and is not to be replaced."""
+        """Write one object; return None if it exists and `replace` is false."""
         with self._lock:
             if not replace and name in self._objects:
                 return None
@@ -71,7 +71,7 @@ class MemorySpace:
 
 
 class MemoryStore:
-    """One root in a space; without a space it has one of its own."""
+    """One root in a space. Without a space it creates its own."""
 
     def __init__(self, url: str, space: MemorySpace | None = None) -> None:
         self.config = StoreConfig(url)

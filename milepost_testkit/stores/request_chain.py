@@ -1,9 +1,9 @@
-"""The chain of requests: which request to S3 had to wait for which, whatever the machine was doing meanwhile.
+"""Record which S3 request had to wait for which, independent of timing.
 
-What waits for what is followed through the process, not measured: a thread goes on after its own last request; one that
-is started after those of its starter; who takes the result of a future after those that led to it. So the same program
-has the same chain on every run. Of a pool's workers only what they were given to do counts: that there are fewer of
-them than things to do is not seen. Requests of other processes are not seen either.
+Dependencies are traced, not measured. A request depends on the previous one of its thread. A new thread depends on the
+requests of the thread that started it. Code that takes the result of a future depends on the requests behind it. So the
+same program has the same chain on every run. A limited number of pool workers is not modelled, and requests of other
+processes are not recorded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ChainedRequest:
 
 
 class RequestChain:
-    """Records the requests of this process while `recording`; each is sent as ever.
+    """Records the requests of this process while `recording`. They are sent as usual.
 
     Attributes:
         step: set by whoever follows the steps.
@@ -63,13 +63,13 @@ class RequestChain:
         return list(self._sent)
 
     def clear(self) -> None:
-        """Forget what was sent: what this thread does next waits for nothing."""
+        """Forget all requests, so that the next one of this thread depends on none."""
         self._sent.clear()
         self._mark = 0, None
 
     @contextmanager
     def recording(self) -> Iterator[RequestChain]:
-        """Record what this process sends, and what waits for what in it."""
+        """Record the requests of this process and their dependencies."""
         submit, result, start, join = (
             ThreadPoolExecutor.submit,
             Future.result,
@@ -120,7 +120,7 @@ class RequestChain:
 
     @property
     def _mark(self) -> tuple[int, int | None]:
-        """How many requests stand in line behind what this thread does next, and the last of them."""
+        """Length of the chain that this thread's next request depends on, and its last request."""
         return getattr(self._here, "mark", (0, None))
 
     @_mark.setter
@@ -128,7 +128,7 @@ class RequestChain:
         self._here.mark = mark
 
     def _following(self, act: Callable[..., Any], thread: Any = None) -> Callable[..., Any]:
-        """Return the act, as what follows on this thread's requests, in whatever thread it is done."""
+        """Wrap `act` so that it depends on this thread's requests, whichever thread runs it."""
         mark = self._mark
 
         def done(*args: Any, **named: Any) -> Any:
@@ -158,7 +158,7 @@ class RequestChain:
 
 
 def longest_chain(requests: Sequence[ChainedRequest]) -> list[ChainedRequest]:
-    """Return the requests of the longest line, in order; of several the one that ended last."""
+    """Return the longest chain, in order. Among several, the one that ended last."""
     if not requests:
         return []
     by_number = {one.number: one for one in requests}

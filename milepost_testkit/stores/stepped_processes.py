@@ -1,8 +1,8 @@
-"""Processes that a test moves on store call by store call, on one store with one clock that the test sets.
+"""Processes that a test steps from store call to store call, with a clock that the test sets.
 
-Each process is a thread that runs while the test waits, and waits before each of its store calls until it is told to go
-on: the same orders give the same interleaving. A crashed process does nothing more that anybody could see: whatever it
-still tries, in an `except` or `finally` too, ends at its next store call.
+Each process is a thread. It runs while the test waits, and waits before each store call until the test steps it.
+So the same steps give the same interleaving. A crashed process has no further visible effect: its next store call
+raises, even in an `except` or `finally` block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Crashed(BaseException):
 
 
 class Fault(Enum):
-    """What happens to the next write of a process."""
+    """A fault of a process's next write."""
 
     UNAVAILABLE = "it never reaches the store, and the process knows"
     LOST_REQUEST = "it never reaches the store, nobody knows"
@@ -43,7 +43,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class LateWrite:
-    """A write on its way: `deliver` lets the store do it; of a create that came too late nothing is left."""
+    """A write in flight. `deliver` applies it; a create that arrives too late has no effect."""
 
     what: str
     act: Callable[[], object]
@@ -55,7 +55,7 @@ class LateWrite:
 
 @dataclass
 class Watchers:
-    """Who is told of every write that the store did, in order. What one raises is kept, and ends the test's step."""
+    """Callbacks for every applied write, in order. An error in one is stored, and raised at the end of the step."""
 
     written: Callable[[str, str, bytes], None]
     deleted: Callable[[str, str], None]
@@ -115,7 +115,7 @@ class Process:
         self.go_on()
 
     def at_call(self, operation: str) -> None:
-        """Called before each store call of this process: wait until the test says go."""
+        """Wait before a store call of this process until the test steps it."""
         if threading.current_thread() is not self._thread:  # a pool that reads for it; its heartbeat
             if threading.current_thread().name == "heartbeat":
                 raise StoreUnavailable("no further heartbeat: the test's clock stands still meanwhile")
@@ -132,7 +132,7 @@ class Process:
             self._writes_left -= 1
 
     def take_fault(self, operation: str) -> Fault | None:
-        """The fault of this write, once."""
+        """Return the fault planned for this write, once."""
         if operation not in WRITES or self.fault is None:
             return None
         fault, self.fault = self.fault, None
@@ -167,7 +167,7 @@ _HERE = _Here()
 
 
 class SteppedStores:
-    """Opens stores: the real one of each URL, by one clock; whoever opens it in a process meets its steps and faults.
+    """Opens the real store of each URL, with one shared clock. In a process, calls are stepped and can have faults.
 
     Attributes:
         now_ms: the stores' clock. late: writes that are on their way.
@@ -189,7 +189,7 @@ class SteppedStores:
 
 
 class ClockedStore(CalledStore):
-    """The inner store by the test's clock; every write that it did is told."""
+    """The inner store with the test's clock. Reports every applied write to the watchers."""
 
     def __init__(self, stores: SteppedStores, inner: ObjectStore) -> None:
         self.inner = inner
@@ -231,7 +231,7 @@ class ClockedStore(CalledStore):
 
 
 class _ProcessStore(CalledStore):
-    """A store as one process reaches it."""
+    """The store as seen by one process."""
 
     def __init__(self, stores: SteppedStores, inner: ClockedStore, process: Process) -> None:
         self.inner = inner
