@@ -108,7 +108,7 @@ def runbook_index() -> str:
         "`milepost runbook NAME` prints it. Airflow's server has it at `/milepost/runbook/NAME`, where task logs lead.",
         f"A team that serves these pages itself sets `{VARIABLE}` to the folder of `NAME.html`, where commands and",
         "tasks run: messages then have that address.\n",
-        "In an incident, begin with [It is three in the morning](../how-to/incident.md).",
+        "In an incident, begin with [Handle an incident](../how-to/incident.md).",
         "[Alerts of Prometheus](../reference/alerts.yaml) lead here.\n",
         "## States of a job\n",
         *listed("states"),
