@@ -1,10 +1,15 @@
-"""Our own format: commits are heads, small objects that are created only if absent; the marks say what is live.
+"""Milepost's own format: a commit creates a head object, and the mark's contents list the live files.
 
-`_milepost/heads/<20 digits of 10^19 - n>.json` is head n, from 1; inverted, so that one LIST with limit 1 finds the
-newest. No head is ever deleted: a freed key would let a frozen writer's put succeed (I6). It is read with `milepost
-read`, by nothing else: a reader that lists files would see every version of a row.
+Head n, from 1, is `_milepost/heads/<20 digits of 10^19 - n>.json`, created only if absent. The number is inverted, so
+that one LIST with limit 1 returns the newest head:
 
-A head that was read or written here is not read again while the LIST says, by its etag, that it is still the newest.
+    n = 1   _milepost/heads/09999999999999999999.json
+    n = 2   _milepost/heads/09999999999999999998.json       listed first
+
+No head is ever deleted: a freed key would let the put of a paused writer succeed (I6). Only `milepost read` can read
+the table; a reader that lists its files would see every version of a row.
+
+A cached head is used without reading it again while the LIST shows, by its etag, that it is still the newest.
 """
 
 from __future__ import annotations
@@ -40,8 +45,8 @@ class TableHead:
 
     Attributes:
         version: n, from 1, without gaps. table_id: of the reservation.
-        number, write_id: of the mark that it carries, a record of its owner's.
-        owner: whose the table is since this commit.
+        number, write_id: of the mark, whose record is in the owner's storage.
+        owner: of the table from this commit on.
     """
 
     stored_format: ClassVar[str] = "milepost.table-head/3"
@@ -58,16 +63,16 @@ class TableHead:
 
 
 @dataclass(frozen=True, slots=True)
-class _SeenHead:
-    """A head that was the newest, its etag, and when that was asked, by the monotonic clock in s."""
+class _CachedHead:
+    """The newest head as of a read, with its etag and the monotonic time of the read in seconds."""
 
     head: TableHead
     etag: str
-    asked_s: float
+    read_s: float
 
 
-_seen: WeakKeyDictionary[ObjectStore, _SeenHead] = WeakKeyDictionary()
-"""By the store of a table."""
+_cache: WeakKeyDictionary[ObjectStore, _CachedHead] = WeakKeyDictionary()
+"""The newest head read or written, by the table's store."""
 
 
 def head_key(version: int) -> str:
@@ -84,7 +89,7 @@ def head_version(key: str) -> int:
 
 
 class ParquetFormat:
-    """One table of our own format in one store."""
+    """One table of Milepost's own format in one store."""
 
     keeps_statistics = False
     is_database = False
@@ -99,39 +104,39 @@ class ParquetFormat:
         """Nothing: it holds whatever Parquet does."""
 
     def open(self) -> OpenParquetTable | None:
-        asked_s = time.monotonic()
+        read_s = time.monotonic()
         newest = latest_version(self._store, HEADS, head_key, head_version)
         if newest is None:
             reserved = read_reservation(self._store)
             return None if reserved is None else OpenParquetTable(self._store, reserved.table_id, reserved.owner, None)
-        version, known = head_version(newest.key), _seen.get(self._store)
-        if known is not None and (known.head.version, known.etag) == (version, newest.etag):
-            head = known.head
+        version, cached = head_version(newest.key), _cache.get(self._store)
+        if cached is not None and (cached.head.version, cached.etag) == (version, newest.etag):
+            head = cached.head
         else:
             head = decode(TableHead, self._store.get(newest.key), newest.key, key=newest.key)
         if head.version != version:
             raise StateCorrupt(f"{newest.key}: says version {head.version}, its name {version}", key=newest.key)
-        _seen[self._store] = _SeenHead(head, newest.etag, asked_s)
+        _cache[self._store] = _CachedHead(head, newest.etag, read_s)
         return OpenParquetTable(self._store, head.table_id, head.owner, head)
 
     def recent(self) -> OpenParquetTable | None:
-        known = _seen.get(self._store)
-        if known is None or time.monotonic() - known.asked_s > _RECENT_S:
+        cached = _cache.get(self._store)
+        if cached is None or time.monotonic() - cached.read_s > _RECENT_S:
             return None
-        return OpenParquetTable(self._store, known.head.table_id, known.head.owner, known.head)
+        return OpenParquetTable(self._store, cached.head.table_id, cached.head.owner, cached.head)
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
-        """Nothing: the reservation makes the table."""
+        """Do nothing: the reservation creates the table."""
 
     def check_rows(self, rows: pa.Table) -> None:
-        """Nothing: its files hold whatever its columns do."""
+        """Accept all rows: if the format can store the columns, it can store every value."""
 
     def probe(self) -> str:
-        """Nothing: looking at the table has asked all there is."""
+        """Return no findings: opening the table tests everything."""
         return ""
 
     def maintain(self, retention_ms: int) -> None:
-        """Nothing: heads are small, and stay."""
+        """Do nothing: heads are small, and never deleted."""
 
 
 class OpenParquetTable:
@@ -159,10 +164,10 @@ class OpenParquetTable:
             self._put_head(owner, *mark)
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Nothing: rows of others lie in files of their own."""
+        """Accept all keys: no other writer adds rows."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        """Nothing: its rows are those of its files."""
+        """Return None: the table's rows are those of its files."""
         return None
 
     def live_files(self) -> Mapping[str, int] | None:
@@ -175,13 +180,13 @@ class OpenParquetTable:
         return ()
 
     def widen(self, schema: pa.Schema) -> None:
-        """Nothing: the columns are the contents' to say."""
+        """Do nothing: the contents record the columns."""
 
     def commit(self, move: TableMove) -> None:
         self._put_head(self._owner, move.number, move.write_id)
 
     def _put_head(self, owner: TableOwner, number: int, write_id: str) -> None:
-        head, asked_s = TableHead(self.version + 1, self.table_id, number, write_id, owner), time.monotonic()
-        _seen.pop(self._store, None)
+        head, read_s = TableHead(self.version + 1, self.table_id, number, write_id, owner), time.monotonic()
+        _cache.pop(self._store, None)
         etag = self._store.create(head_key(head.version), encode(head)).etag
-        _seen[self._store] = _SeenHead(head, etag, asked_s)
+        _cache[self._store] = _CachedHead(head, etag, read_s)

@@ -1,7 +1,4 @@
-"""Committables are what a sink's subtasks stage, and what an epoch publishes of it.
-
-What a sink does with them is in `contract.py`.
-"""
+"""Records of staged files: what a sink's subtasks stage, and what an epoch publishes."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from milepost.errors import StateCorrupt
 
 
 def encode_schema(schema: pa.Schema) -> str:
-    """Arrow IPC in base64, without metadata (which names libraries and would make equal schemas differ)."""
+    """Return the schema as Arrow IPC in base64, without metadata, which would make equal schemas differ."""
     return base64.b64encode(schema.remove_metadata().serialize().to_pybytes()).decode("ascii")
 
 
 def decode_schema(text: str) -> pa.Schema:
-    """Inverse of `encode_schema`. Raises StateCorrupt."""
+    """Return the schema of a text from `encode_schema`. Raises StateCorrupt."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (ValueError, OSError, EOFError, pa.ArrowException) as error:  # binascii.Error is a ValueError
@@ -29,7 +26,7 @@ def decode_schema(text: str) -> pa.Schema:
 
 
 def schema_fault(text: str) -> str | None:
-    """Say why a recorded text is no Arrow schema, or None."""
+    """Return why a recorded text is not an Arrow schema; None if it is one."""
     try:
         decode_schema(text)
     except StateCorrupt as error:
@@ -38,14 +35,14 @@ def schema_fault(text: str) -> str | None:
 
 
 SchemaText = Annotated[str, schema_fault]
-"""An Arrow schema as `encode_schema` gives it."""
+"""An Arrow schema as text; see `encode_schema`."""
 
 ArrowSchema = Annotated[pa.Schema, StoredAs(str, encode_schema, decode_schema)]
 """An Arrow schema, stored as that text."""
 
 
 PartitionValues = tuple[tuple[str, str | None], ...]
-"""The columns by which a table is partitioned, each with a file's value as text (`partitions.py`); None: null."""
+"""The partition columns of a table, each with a file's value as text (`partition_values.py`); None for null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +51,13 @@ class StagedFile:
 
     Attributes:
         key: relative to the sink's root; named by content hash below the epoch's token.
-        rows, size: rows and bytes. sha256: hex of the content; empty: others wrote it, and nobody has read it yet.
-        statistics: JSON of its columns, as Delta's log has it, for a format that keeps them; None for others.
-        groups: key groups that a bucket of the latest rows covers: of these it has every key; None: it is no bucket.
-        rows_of: of a file that comes in the place of others: the sum of what tells their rows (`small_files.py`; of the
-            latest rows `content_digests.py`), 64 hexadecimal digits; None: it tells its rows by itself.
-        partition: of a file of a partitioned table; () in others.
+        rows, size: rows and bytes.
+        sha256: of the content, in hex; empty for a file of an external writer that has not been read yet.
+        statistics: column statistics as JSON of Delta's log, for a format that keeps them; None for others.
+        groups: for a bucket, the key groups of which it has every key; None for any other file.
+        rows_of: for a file that replaces others, the sum of their digests (`small_files.py`, or `content_digests.py`
+            for an upsert table), 64 hexadecimal digits. None: the file's own digest identifies its rows.
+        partition: partition values of the file; () if the table is not partitioned.
     """
 
     key: str
@@ -74,10 +72,10 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFile:
-    """A file with the rows of several, in their order: it takes their place.
+    """A file with the rows of several files, in their order, which it replaces.
 
     Attributes:
-        of: keys of the files, in the table's order; nothing of the same partition lies between them.
+        of: keys of the replaced files, in the table's order. They are adjacent within their partition.
     """
 
     file: StagedFile
@@ -89,9 +87,10 @@ class StagedRows:
     """What one subtask staged for one sink.
 
     Attributes:
-        rows: of this epoch. files: that hold them; none where the buckets do, and nobody else asks for them.
-        buckets: files with which a table of the latest rows goes on. replaced: keys of those in whose place they come.
-        joined: files that were made of small ones of the table; the epoch has nothing to do with their rows.
+        rows: number of rows of this epoch.
+        files: the files with these rows; () if only the buckets hold them.
+        buckets: new buckets of an upsert table. replaced: keys of the files that they replace.
+        joined: files joined from small files of the table. They have no rows of this epoch.
     """
 
     rows: Count = 0
@@ -103,10 +102,10 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class Committable:
-    """What all subtasks staged for one sink in one checkpoint, in their order, with the rows' schema.
+    """What all subtasks staged for one sink in one checkpoint, in subtask order, with the rows' schema.
 
     Attributes:
-        whole: these are all rows that the table is to show: those that it shows go.
+        whole: the staged rows replace the whole table.
     """
 
     sink: str
@@ -116,33 +115,33 @@ class Committable:
 
     @property
     def rows(self) -> int:
-        """Rows that this epoch publishes."""
-        return sum(one.rows for one in self.staged)
+        """Number of rows that the epoch publishes."""
+        return sum(staged.rows for staged in self.staged)
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
-        """Files with the rows of this epoch."""
-        return tuple(file for one in self.staged for file in one.files)
+        """Files with the rows of the epoch."""
+        return tuple(file for staged in self.staged for file in staged.files)
 
     @property
     def buckets(self) -> tuple[StagedFile, ...]:
         """Buckets that the subtasks wrote."""
-        return tuple(file for one in self.staged for file in one.buckets)
+        return tuple(file for staged in self.staged for file in staged.buckets)
 
     @property
     def joined(self) -> tuple[JoinedFile, ...]:
-        """What the subtasks made of small files."""
-        return tuple(one for staged in self.staged for one in staged.joined)
+        """Files that the subtasks joined from small files."""
+        return tuple(joined for staged in self.staged for joined in staged.joined)
 
     @property
     def written(self) -> tuple[StagedFile, ...]:
         """All files that the subtasks wrote."""
-        return (*self.files, *self.buckets, *(one.file for one in self.joined))
+        return (*self.files, *self.buckets, *(joined.file for joined in self.joined))
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Keys of the files in whose place the buckets come; several subtasks may have replaced one together."""
-        return tuple(dict.fromkeys(key for one in self.staged for key in one.replaced))
+        """Keys of the files that the buckets replace, without duplicates: subtasks may share a replaced file."""
+        return tuple(dict.fromkeys(key for staged in self.staged for key in staged.replaced))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +149,8 @@ class RowsPiece:
     """Some of the rows that one subtask stages, in order.
 
     Attributes:
-        distinct: whether no two of them are known to have the same key.
-        part: rows of two parts, both above 0, never have the same key; 0 = nothing is known.
+        distinct: whether no two rows have the same key. False if unknown.
+        part: rows of two different parts above 0 never share a key; 0 if nothing is known.
     """
 
     rows: pa.Table

@@ -1,13 +1,15 @@
-"""A number tells what files of a table of the latest rows show: for a format that keeps rows, not files.
+"""Digests of what files of an upsert table show, so that two file lists can be compared without reading them.
 
-A file of changes has a number of its own, by its key, which no other file of its table ever has. Files that come in the
-place of others have the sum of those, all together::
+A change file has its own digest, from its key. Files that replace others have the sum of the replaced digests, modulo
+2^256, in total::
 
     c1 c2 c3    joined      j  = c1 + c2 + c3
-                compacted   a is its own, b = c1 + c2 + c3 - a
+                compacted   a has its own digest, b = c1 + c2 + c3 - a
 
-So the first files of two tables whose numbers have the same sum show the same rows, and nothing of them has to be read.
-Nothing less has that sum, as little as two files have the same digest.
+So if prefixes of two file lists have the same sum, they show the same rows. An equal sum of other files is as unlikely
+as a hash collision::
+
+    before  c1 c2 c3 c4      after  j c5       common prefix: (c1 c2 c3), (j)
 """
 
 from __future__ import annotations
@@ -23,29 +25,29 @@ _MODULUS = 1 << 256
 
 
 def combined_digest(files: Iterable[StagedFile]) -> str:
-    """Return the number of a file that has the latest rows of others, as it is recorded (`StagedFile.rows_of`)."""
-    return f"{sum(map(_number, files)) % _MODULUS:064x}"
+    """Return the digest of a file that has the latest rows of these files (`StagedFile.rows_of`)."""
+    return f"{sum(map(_digest, files)) % _MODULUS:064x}"
 
 
-def with_replacement_digests(made: Sequence[StagedFile], replaced: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
-    """Return files with the numbers that they have together in the place of others."""
-    if not made:
+def with_replacement_digests(files: Sequence[StagedFile], replaced: Iterable[StagedFile]) -> tuple[StagedFile, ...]:
+    """Return the files with digests that sum to those of the replaced files."""
+    if not files:
         return ()
-    *others, last = made
-    rest = sum(map(_number, replaced)) - sum(map(_number, others))
+    *others, last = files
+    rest = sum(map(_digest, replaced)) - sum(map(_digest, others))
     return (*others, replace(last, rows_of=f"{rest % _MODULUS:064x}"))
 
 
 def common_prefix(before: Sequence[StagedFile], after: Sequence[StagedFile]) -> tuple[int, int]:
-    """Return how many of the first files of each of two tables show the same rows; as many as do."""
-    known = {number: at for at, number in enumerate(_sums(before))}
-    sums = _sums(after)
-    return next((known[sums[at]], at) for at in range(len(after), -1, -1) if sums[at] in known)
+    """Return the lengths of the longest prefixes of two file lists that show the same rows."""
+    lengths = {total: length for length, total in enumerate(_prefix_sums(before))}
+    sums = _prefix_sums(after)
+    return next((lengths[sums[length]], length) for length in range(len(after), -1, -1) if sums[length] in lengths)
 
 
-def _sums(files: Sequence[StagedFile]) -> list[int]:
-    return list(accumulate(map(_number, files), lambda one, other: (one + other) % _MODULUS, initial=0))
+def _prefix_sums(files: Sequence[StagedFile]) -> list[int]:
+    return list(accumulate(map(_digest, files), lambda total, digest: (total + digest) % _MODULUS, initial=0))
 
 
-def _number(file: StagedFile) -> int:
+def _digest(file: StagedFile) -> int:
     return int(file.rows_of or hashlib.sha256(file.key.encode()).hexdigest(), 16)

@@ -1,10 +1,14 @@
-"""The contents of a table belong to the checkpoint: the files it consists of, as records that are folded (I14).
+"""A table's contents at a checkpoint: its files, as records of changes that are folded (I14).
 
-A checkpoint adds one record per sink to those of the checkpoint that it continues. Each record is an object of its
-own, named with its digest in `_metadata`, so it is kept for as long as any checkpoint refers to it. A new record takes
-in the small ones before it, so that there are never more than `MAX_RECORDS`, and a file is written a few times at most.
+A checkpoint adds one record per sink to those of the checkpoint that it continues. Each record is an object, referenced
+with its digest in `_metadata`, and retained while a checkpoint refers to it. A new record absorbs the preceding records
+that are no larger than it. So there are never more than `MAX_RECORDS`, and each file is written to few records::
 
-What a table was or is to be is said by these alone, never by the table's own log: a move of the table is the
+    sizes of the records   9 4 1, new 1     ->  9 4 2       the new one absorbs the 1
+                           9 4 2, new 1     ->  9 4 2 1     1 < 2
+                           9 4 2 1, new 1   ->  9 8         it absorbs 1, then 2, then 4
+
+The contents alone define what a table showed or is to show, never the table's own log. A move of the table is the
 difference between two contents.
 """
 
@@ -26,21 +30,21 @@ from milepost.storage.concurrency.parallel_map import parallel_map
 from milepost.storage.object_handles import read_handle, stat_handle, write_content_addressed
 
 MAX_RECORDS = 20
-"""More records than this are never folded for one checkpoint."""
+"""Maximum number of records of one checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableContents:
-    """What a table consists of at one checkpoint.
+    """A table's contents at one checkpoint.
 
     Attributes:
-        checkpoint_id: the newest checkpoint of this lineage that the sink was part of.
-        address: of the table, as the spec said it then. location: the same, resolved, as `JobContext.sink_location`
-            names it.
-        table_id: the table's own identity; None: nobody has seen the table yet (a fork).
+        checkpoint_id: the newest checkpoint of this ancestry that included the sink.
+        address: of the table, as in the spec at that time. location: the resolved address; see
+            `JobContext.sink_location`.
+        table_id: the table's own identity; None if the table has not been opened yet (a fork).
         schema: of the table: Arrow IPC, base64.
-        files, rows: how many; of a table of the latest rows, those that were replaced since count as well.
-        records: oldest first; folded, they are the table's files in commit order.
+        files, rows: how many. For an upsert table in change files, replaced rows count as well.
+        records: oldest first. Folded in this order, they give the table's files in commit order.
     """
 
     checkpoint_id: int
@@ -53,23 +57,23 @@ class TableContents:
     records: tuple[ObjectHandle, ...]
 
     def emptied(self) -> TableContents:
-        """Return the empty table, as of checkpoint 0, with the same columns for who reads it."""
+        """Return the empty table, as of checkpoint 0, with the same columns for readers."""
         return replace(self, checkpoint_id=0, files=0, rows=0, records=())
 
 
 def identity_of(contents: TableContents | None) -> TableContents | None:
-    """Return what tells contents of a table from others: not the columns of an empty one."""
+    """Return the contents for comparison: None for an empty table, whose columns do not matter."""
     return contents if contents is not None and contents.checkpoint_id else None
 
 
 @dataclass(frozen=True, slots=True)
 class ContentsChange:
-    """What one checkpoint does to the files of a table.
+    """A change to the files of a table.
 
     Attributes:
-        added: in commit order. removed: keys of files that are no longer part of the table.
-        whole: `added` is all there is: what was before does not count.
-        joined: files that come in the place of others, which were there before; the rows and their order stay.
+        added: in commit order. removed: keys of removed files.
+        whole: `added` replaces the whole table.
+        joined: files that replace others of the table, without a change of rows or their order.
     """
 
     stored_format: ClassVar[str] = "milepost.table-contents/4"
@@ -90,38 +94,44 @@ class ContentsChange:
 
     def applied_to(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Return the table's files after this change."""
-        return self._kept(() if self.whole else files) + self.added
+        return self._remaining(() if self.whole else files) + self.added
 
     def after(self, earlier: ContentsChange) -> ContentsChange:
-        """Return one change that does what the earlier one and then this one do."""
+        """Return one change with the effect of the earlier one followed by this one.
+
+        earlier: +a +b, -x      this: +c, -a      ->  +b +c, -x
+        earlier: j joins x y    this: -j          ->  -x -y
+        """
         if self.whole:
             return self
         added = self.applied_to(earlier.added)
         if earlier.whole:
             return ContentsChange(added, whole=True)
-        known = {file.key for file in earlier.added}
-        before = {one.file.key: one.of for one in earlier.joined}
+        added_earlier = {file.key for file in earlier.added}
+        joined_earlier = {join.file.key: join.of for join in earlier.joined}
 
         def origins(keys: Iterable[str]) -> tuple[str, ...]:
-            """Return the files that these were before the earlier change."""
-            return tuple(origin for key in keys if key not in known for origin in before.get(key, (key,)))
+            """Return the files from before the earlier change that these consist of."""
+            return tuple(
+                origin for key in keys if key not in added_earlier for origin in joined_earlier.get(key, (key,))
+            )
 
-        used = {*self.removed, *(key for one in self.joined for key in one.of)}
-        joined = [one for one in earlier.joined if one.file.key not in used]
-        joined += [JoinedFile(one.file, of) for one in self.joined if (of := origins(one.of))]
+        used = {*self.removed, *(key for join in self.joined for key in join.of)}
+        joined = [join for join in earlier.joined if join.file.key not in used]
+        joined += [JoinedFile(join.file, of) for join in self.joined if (of := origins(join.of))]
         removed = dict.fromkeys((*earlier.removed, *origins(self.removed)))
         return ContentsChange(added, tuple(removed), joined=tuple(joined))
 
-    def _kept(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
-        """Return what stays of these files, with the joined ones that begin among them in their places."""
-        place = {one.of[0]: one.file for one in self.joined}
-        gone = {*self.removed, *(key for one in self.joined for key in one.of)}
-        found = (place.get(file.key) if file.key in gone else file for file in files)
-        return tuple(file for file in found if file is not None)
+    def _remaining(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+        """Return the files that remain. A joined file takes the position of its first input."""
+        replacements = {join.of[0]: join.file for join in self.joined}
+        gone = {*self.removed, *(key for join in self.joined for key in join.of)}
+        remaining = (replacements.get(file.key) if file.key in gone else file for file in files)
+        return tuple(file for file in remaining if file is not None)
 
 
 class ContentsRecords:
-    """The records of one job's tables; each is read once, because none ever changes.
+    """The records of one job's tables. Each is read once, because records never change.
 
     Args:
         store: of the job.
@@ -129,42 +139,42 @@ class ContentsRecords:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: dict[str, ContentsChange] = {}
+        self._cache: dict[str, ContentsChange] = {}
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
-        """Return the files of a table in commit order; None is the empty table. Raises StateCorrupt."""
+        """Return the files of a table in commit order; None for the empty table. Raises StateCorrupt."""
         files: tuple[StagedFile, ...] = ()
         for change in self._changes(() if contents is None else contents.records):
             files = change.applied_to(files)
         return files
 
     def read_all(self, tables: Iterable[TableContents]) -> None:
-        """Read the records of several contents side by side, each once: `files` finds them. Raises StateCorrupt."""
+        """Read the records of several contents in parallel, so that `files` finds them cached. Raises StateCorrupt."""
         self._changes(dict.fromkeys(handle for contents in tables for handle in contents.records))
 
     def extend(
         self, before: Sequence[ObjectHandle], change: ContentsChange, prefix: str, sink: str
     ) -> tuple[ObjectHandle, ...]:
-        """Make durable what a checkpoint does to a table; return the records of its contents, oldest first.
+        """Write the record of a checkpoint's change; return the records of its contents, oldest first.
 
         Args:
-            before: records of the checkpoint that it continues. prefix: where the checkpoint's token writes them.
-        Raises: StateCorrupt: a record that would be taken in cannot be read.
+            before: records of the checkpoint that it continues. prefix: key prefix of the checkpoint's token.
+        Raises: StateCorrupt: a record to absorb cannot be read.
         """
-        kept = [] if change.whole else list(before)
-        taken: list[ObjectHandle] = []
+        remaining = [] if change.whole else list(before)
+        absorbed: list[ObjectHandle] = []
         size = len(encode(change))
-        while kept and (len(kept) >= MAX_RECORDS or kept[-1].size <= size):
-            taken.append(kept.pop())
-            size += taken[-1].size
-        for earlier in self._changes(taken):
+        while remaining and (len(remaining) >= MAX_RECORDS or remaining[-1].size <= size):
+            absorbed.append(remaining.pop())
+            size += absorbed[-1].size
+        for earlier in self._changes(absorbed):
             change = change.after(earlier)
         handle = write_content_addressed(self._store, f"{prefix}{sink}-", ".json", encode(change))
-        self._known[handle.sha256] = change
-        return (*kept, handle)
+        self._cache[handle.sha256] = change
+        return (*remaining, handle)
 
     def are_stored(self, contents: TableContents) -> bool:
-        """Return whether the records of contents are all in the storage now."""
+        """Return whether all records of the contents are stored now."""
         try:
             for handle in contents.records:
                 stat_handle(self._store, handle)
@@ -173,7 +183,7 @@ class ContentsRecords:
         return True
 
     def copy_same(self, contents: TableContents, to: TableContents) -> bool:
-        """Write the records of contents where those of others are to be, if they are the same ones; return whether."""
+        """Copy the records of the contents to the keys of `to`, if both have equal records; return whether they do."""
         pairs = list(zip(contents.records, to.records, strict=False))
         same = all((one.size, one.sha256) == (other.size, other.sha256) for one, other in pairs)
         if not same or len(contents.records) != len(to.records):
@@ -183,11 +193,11 @@ class ContentsRecords:
         return True
 
     def _changes(self, records: Iterable[ObjectHandle]) -> list[ContentsChange]:
-        wanted = list(records)
-        unknown = [one for one in wanted if one.sha256 not in self._known]
-        for handle, change in zip(unknown, parallel_map(self._store, self._read, unknown), strict=True):
-            self._known[handle.sha256] = change
-        return [self._known[one.sha256] for one in wanted]
+        handles = list(records)
+        missing = [handle for handle in handles if handle.sha256 not in self._cache]
+        for handle, change in zip(missing, parallel_map(self._store, self._read, missing), strict=True):
+            self._cache[handle.sha256] = change
+        return [self._cache[handle.sha256] for handle in handles]
 
     def _read(self, handle: ObjectHandle) -> ContentsChange:
         return decode(ContentsChange, read_handle(self._store, handle), handle.key, key=handle.key)

@@ -202,7 +202,7 @@ class TestRefusals(PostgresCase):
         monkeypatch.setenv("PGPASSWORD", self.database.password)
         bare = f"postgresql://{self.database.user}@127.0.0.1:{self.database.port}/{self.database.name}"
         place = Place("table", lambda: PostgresAccess("the test", dsn=bare))
-        with wording.raises(EnvironmentUnusable), place.look("nothing was asked"):
+        with wording.raises(EnvironmentUnusable), place.reading("nothing was asked"):
             pass
 
     def test_a_value_of_a_row_is_in_no_message(self, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Delta tables that we cannot write are refused: by their features, their properties, their columns."""
+"""Refuse Delta tables with unsupported features, properties or columns."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ LOG_RETENTION = "delta.logRetentionDuration"
 _WRITABLE = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz", VARIANT}
 )
-"""Features of a table that commits of whole files keep, as long as no property or column makes use of them.
+"""Features that commits of whole files preserve, as long as no property or column uses them.
 
-A table with a column of the type variant is refused by that column.
+A table with a column of type variant is refused because of that column.
 """
 
 _IDENTITY_COLUMNS = 6
-"""The writer version that stands for them, which the library does not write."""
+"""The writer version that stands for identity columns, which the library does not write."""
 
 _MS = {
     "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000,
 }  # fmt: skip
 _DURATION = re.compile(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", re.IGNORECASE)
-_WHEN_UNSAID = {FILE_RETENTION: 7 * _MS["day"], LOG_RETENTION: 30 * _MS["day"]}
+_DEFAULTS_MS = {FILE_RETENTION: 7 * _MS["day"], LOG_RETENTION: 30 * _MS["day"]}
 
 _OTHER_PATH = "or give the sink a new path"
 
 
 @dataclass(frozen=True, slots=True)
 class TableTraits:
-    """What a table's log says of it, apart from its files.
+    """A table's protocol, properties and columns.
 
     Attributes:
-        fields: its columns, as the log has them.
+        fields: the columns as in the log.
     """
 
     properties: Mapping[str, str]
@@ -51,21 +51,21 @@ class TableTraits:
 
 
 def interval(duration_ms: int) -> str:
-    """Return a duration as a property of a table has it; whole seconds, no less."""
+    """Return a duration as the text of a table property, rounded up to whole seconds."""
     return f"interval {-(-duration_ms // 1000)} seconds"
 
 
 def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
-    """Return a retention of a table; None: it is said in a way that is not understood."""
+    """Return a retention of a table; None if the property cannot be parsed."""
     if name not in properties:
-        return _WHEN_UNSAID[name]
-    said = _DURATION.fullmatch(properties[name].strip())
-    unit = _MS.get(said[2].lower()) if said else None
-    return int(said[1]) * unit if said and unit else None
+        return _DEFAULTS_MS[name]
+    match = _DURATION.fullmatch(properties[name].strip())
+    unit_ms = _MS.get(match[2].lower()) if match else None
+    return int(match[1]) * unit_ms if match and unit_ms else None
 
 
 def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:
-    """Refuse a table whose features or properties our commits would break, or that would break ours.
+    """Refuse a table with features or properties that Milepost's commits would break, or that would break them.
 
     Raises: InvalidRequest.
     """
@@ -79,59 +79,59 @@ def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) 
             sink, f"the table uses {', '.join(unknown)}, of Delta's features, which Milepost does not write",
             f"drop the feature (ALTER TABLE … DROP FEATURE {unknown[0]}), {_OTHER_PATH}",
         )  # fmt: skip
-    for fault, hint in _of_properties(traits.properties):
+    for fault, hint in _property_faults(traits.properties):
         raise _refused(sink, fault, f"{hint}, {_OTHER_PATH}")
     if traits.partition_columns != partition_by:
-        there, here = (", ".join(names) or "nothing" for names in (traits.partition_columns, partition_by))
+        actual, stated = (", ".join(names) or "nothing" for names in (traits.partition_columns, partition_by))
         raise _refused(
-            sink, f"the table is partitioned by {there}, and `partition_by` says {here}",
+            sink, f"the table is partitioned by {actual}, and `partition_by` says {stated}",
             f"let it say {list(traits.partition_columns)}, {_OTHER_PATH}",
         )  # fmt: skip
     for field in traits.fields:
-        if (trait := _trait_of_column(field)) is not None:
+        if (trait := _column_fault(field)) is not None:
             raise _refused(sink, f"column {field['name']!r} of the table {trait}", f"drop that, {_OTHER_PATH}")
 
 
 def short_retentions(sink: str, properties: Mapping[str, str], retention_ms: int) -> dict[str, str]:
-    """Return the retentions of a table that are shorter than ours, each as it has to be; none is ever lowered.
+    """Return the new values of the table's retentions that are too short. A longer one is never lowered.
 
-    Raises: InvalidRequest: one is said in a way that is not understood, and may be longer.
+    Raises: InvalidRequest: a retention cannot be parsed, so it may be longer.
     """
     short = {}
     for name in (FILE_RETENTION, LOG_RETENTION):
-        kept_ms = duration_ms(properties, name)
-        if kept_ms is None:
+        current_ms = duration_ms(properties, name)
+        if current_ms is None:
             raise _refused(
                 sink,
                 f"the table's {name} is {properties[name]!r}, which is no number of weeks, days, hours or seconds; "
                 f"retained checkpoints need {interval(retention_ms)}",
                 f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}')",
             )
-        if kept_ms < retention_ms:
+        if current_ms < retention_ms:
             short[name] = interval(retention_ms)
     return short
 
 
 def check_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> None:
-    """Refuse rows that a table cannot take: types or names that Delta has not, or others than the table's.
+    """Refuse rows with types or names that Delta does not support, or types that differ from the table's.
 
     Raises: InvalidRequest, naming the column.
     """
     check_columns(sink, rows)
-    there = table if table is not None else pa.schema([])
+    columns = table if table is not None else pa.schema([])
     for field in rows:
-        if field.name in there.names and not there.field(field.name).type.equals(field.type):
+        if field.name in columns.names and not columns.field(field.name).type.equals(field.type):
             raise InvalidRequest(
                 f"sink {sink}: column {field.name!r} has the type {field.type}, in the table it is "
-                f"{there.field(field.name).type}. Nothing was published.",
-                hint=f"cast it to {there.field(field.name).type}, {_OTHER_PATH}",
+                f"{columns.field(field.name).type}. Nothing was published.",
+                hint=f"cast it to {columns.field(field.name).type}, {_OTHER_PATH}",
                 column=field.name,
             )
-    check_distinct(sink, dict.fromkeys((*there.names, *rows.names)))
+    check_distinct(sink, dict.fromkeys((*columns.names, *rows.names)))
 
 
-def _of_properties(properties: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Return what of a table's properties is refused, each with what to do."""
+def _property_faults(properties: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Yield the unsupported properties of a table, each with a hint."""
 
     def unset(name: str) -> str:
         return f"ALTER TABLE … UNSET TBLPROPERTIES ('{name}')"
@@ -150,7 +150,7 @@ def _of_properties(properties: Mapping[str, str]) -> Iterable[tuple[str, str]]:
             yield f"the table has the constraint {constraint}", f"ALTER TABLE … DROP CONSTRAINT {constraint}"
 
 
-def _trait_of_column(field: Mapping[str, Any]) -> str | None:
+def _column_fault(field: Mapping[str, Any]) -> str | None:
     metadata = field.get("metadata") or {}
     if "delta.generationExpression" in metadata:
         return "is generated from others"

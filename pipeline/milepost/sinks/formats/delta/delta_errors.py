@@ -1,4 +1,4 @@
-"""Errors of the `deltalake` library become ours: one line, without what is secret."""
+"""Translate errors of the `deltalake` library into Milepost's errors, on one line and without secrets."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from milepost.errors import CheckpointError
 from milepost.sinks.formats.delta.delta_location import DeltaLocation
 
 FAULTS = (DeltaError, OSError, ValueError, TypeError)
-"""What the library raises."""
+"""Exceptions that the library raises."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ANSWER = re.compile(r"<\?xml.*?<Code>(\w+)</Code>.*", re.DOTALL)
-"""A server's answer in full, which may quote a key."""
+"""The full response of a server, which may quote an access key."""
 
-_LONGEST = 400
-"""Characters of one reason."""
+_MAX_REASON = 400
+"""Characters."""
 
 
 @contextmanager
 def translated_errors(location: DeltaLocation, make: Callable[[str], CheckpointError]) -> Iterator[None]:
-    """Raise what the library raises in the block as our error; what it said of its own goes no further.
+    """Translate errors of the library that the block raises. The original is not chained, as it may contain secrets.
 
     Args:
-        make: our error, of the reason in one line.
+        make: returns Milepost's error for a reason of one line.
     """
     reason = None
     try:
@@ -39,7 +39,7 @@ def translated_errors(location: DeltaLocation, make: Callable[[str], CheckpointE
 
 
 def parse_reason(location: DeltaLocation, error: BaseException) -> str:
-    """Return what the library said, in one line and without what is secret."""
+    """Return the library's message on one line and without secrets."""
     text = _ANSWER.sub(r"\1", _COLOURS.sub("", str(error))).replace("↳", ":")
     line = " ".join(text.split()).replace(" :", ":")
-    return location.without_secrets(line)[:_LONGEST] or type(error).__name__
+    return location.without_secrets(line)[:_MAX_REASON] or type(error).__name__

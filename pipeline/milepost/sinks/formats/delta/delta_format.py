@@ -1,4 +1,4 @@
-"""Delta as a table format: a table's place, made, opened and kept short by the `deltalake` library."""
+"""Open, create, probe and maintain a Delta table with the `deltalake` library."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.records.table_keys import OWN
 
 COMMITS_PER_CHECKPOINT = 10
-"""Of the log: so many of its objects at most does a reader fetch one by one."""
+"""Number of commits after which a checkpoint of the log is written. A reader fetches at most as many one by one."""
 
 
 class DeltaFormat:
-    """The place of one Delta table.
+    """One Delta table; see `table_format.TableFormat`.
 
     Args:
-        sink: its name, for messages. store: its root is the table's. retention_ms: how long what the table no longer
-            shows must stay: as far back as checkpoints are retained, and grace. partition_by: columns.
+        sink: its name, for messages. store: rooted at the table. partition_by: columns.
+        retention_ms: how long removed files must remain: the age of retained checkpoints, plus grace.
     """
 
     keeps_statistics = True
@@ -53,12 +53,12 @@ class DeltaFormat:
         return None if table is None else self._opened(location, table)
 
     def recent(self) -> None:
-        """Nothing: its commits are given a table that was opened for them."""
+        """Return None: every commit opens the table first."""
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         check_columns(self._sink, schema)
         location = delta_location(self._sink, self._store.config)
-        kept = interval(self._retention_ms)
+        retention = interval(self._retention_ms)
         properties = CommitProperties(OurCommit(owner.identity, owner.sink).as_metadata(), max_commit_retries=0)
         reason = None
         try:
@@ -66,7 +66,7 @@ class DeltaFormat:
                 location.uri,
                 Schema.from_json(delta_schema(schema)),
                 partition_by=list(self._partition_by) or None,
-                configuration={FILE_RETENTION: kept, LOG_RETENTION: kept, **properties_of(owner)},
+                configuration={FILE_RETENTION: retention, LOG_RETENTION: retention, **properties_of(owner)},
                 storage_options=location.options,
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
@@ -83,12 +83,12 @@ class DeltaFormat:
             )
 
     def check_rows(self, rows: pa.Table) -> None:
-        """Nothing: its files hold whatever its columns do."""
+        """Accept all rows: if the format can store the columns, it can store every value."""
 
     def probe(self) -> str:
-        found = probe_commits(self._sink, self._store)
+        findings = probe_commits(self._sink, self._store)
         return (
-            f"{found}; nobody can prevent a VACUUM by an engine that does not skip folders with `_`, nor, on S3, a "
+            f"{findings}; nobody can prevent a VACUUM by an engine that does not skip folders with `_`, nor, on S3, a "
             "writer of other libraries that commits without conditional writes: keep both from it"
         )
 
@@ -110,9 +110,9 @@ class DeltaFormat:
         return OpenDeltaTable(self._sink, self._store, location, table, self._retention_ms, self._partition_by)
 
     def _table(self, location: DeltaLocation) -> DeltaTable | None:
-        """Return the library's handle on the table as it is now; None: there is none.
+        """Return the library's handle on the table as it is now; None if there is none.
 
-        Our own store is asked first, whose errors say what to do about bucket, endpoint and credentials.
+        The object store is queried first, because its errors name the bucket, endpoint or credentials to correct.
         """
         if next(iter(self._store.list(LOG, limit=1)), None) is None:
             self._check_empty()
@@ -122,15 +122,15 @@ class DeltaFormat:
                 return DeltaTable(location.uri, storage_options=location.options)
             except DeltaError as error:
                 fault = parse_reason(location, error)
-        found = log_fault(self._sink, self._store) or LogFault(
+        log_problem = log_fault(self._sink, self._store) or LogFault(
             fault,
             "give the sink a new path, or repair the table with the engine that wrote it"
             + realign_hint(self._sink, self._store),
         )
         raise InvalidRequest(
             f"sink {self._sink}: what is stored at {self._store.config.url} cannot be opened as a Delta table: "
-            f"{found.what}. Nothing was published.",
-            hint=found.remedy,
+            f"{log_problem.what}. Nothing was published.",
+            hint=log_problem.remedy,
             sink=self._sink,
         )
 

@@ -1,4 +1,4 @@
-"""Delta locations tell the library how to reach a table: as our own store does, whatever the environment says."""
+"""Location and storage options for the `deltalake` library, independent of the environment."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.keys import LocalRoot, is_loopback, parse_root
 
 _UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME", "AWS_S3_LOCKING_PROVIDER")
-"""What makes writers of Delta tables commit without asking whether somebody else did, or ask elsewhere than ours do."""
+"""Variables that make writers of Delta tables commit without a conditional write, or with another lock than ours."""
 
 _PLAIN = "/!$&'()*+,;=:@~"
-"""What stands for itself in the path of a URL, beside letters and digits."""
+"""Characters, besides letters and digits, that are literal in the path of a URL."""
 
 _MISTAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|^]")
-"""What the library decodes twice, or takes for a part of a host's name."""
+"""Characters that the library decodes twice, or interprets as part of a host name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaLocation:
-    """What the library is given.
+    """Location and options for the library.
 
     Attributes:
-        uri: a `file://` or `s3://` URL. options: of its store, with credentials.
+        uri: a `file://` or `s3://` URL. options: storage options, with credentials.
     """
 
     uri: str
     options: dict[str, str] = field(repr=False)
 
     def without_secrets(self, text: str) -> str:
-        """Return a text, such as a server's answer, without what is secret here."""
+        """Return a text, such as a server's response, with the credentials masked."""
         for name in ("aws_secret_access_key", "aws_session_token", "aws_access_key_id"):
             if secret := self.options.get(name):
                 text = text.replace(secret, "***")
@@ -41,11 +41,11 @@ class DeltaLocation:
 
 
 def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
-    """Return where a store's root is for the library, with credentials as they are now.
+    """Return the location of a store's root for the library, with current credentials.
 
     Raises:
-        InvalidRequest: a path that the library would take for another.
-        EnvironmentUnusable: the environment asks for unsafe commits, or there are no credentials.
+        InvalidRequest: the library would misread the path.
+        EnvironmentUnusable: a variable enables unsafe commits, or there are no credentials.
     """
     for name in (*_UNSAFE, *(unsafe.lower() for unsafe in _UNSAFE)):
         if name in os.environ:
@@ -72,7 +72,8 @@ def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
 def _s3_options(config: StoreConfig) -> dict[str, str]:
     """Return every option that the library would otherwise take from the environment.
 
-    As it is told an endpoint, it makes no search for credentials of its own, which would ask the machine's cloud.
+    With an endpoint given, the library does not search for credentials itself, which would query the cloud's metadata
+    service.
     """
     from milepost.storage.s3.access import s3_access  # boto3 is only loaded by jobs that use it
 
@@ -90,6 +91,6 @@ def _s3_options(config: StoreConfig) -> dict[str, str]:
         "aws_conditional_put": "etag",
     }
     if is_loopback(access.endpoint_url):
-        # HTTP_PROXY of the environment cannot lead to this machine's loopback, and can only be told by naming another.
+        # A proxy from HTTP_PROXY cannot reach this machine's loopback, and only naming another proxy overrides it.
         options |= {"proxy_url": access.endpoint_url, "proxy_excludes": urlsplit(access.endpoint_url).hostname or ""}
     return options

@@ -1,6 +1,6 @@
-"""The log of a Delta table says who committed what: one object per version, read back from the newest.
+"""Read commits of a Delta log, one object per version, backwards from the newest.
 
-What is in no snapshot of the table is looked up here: which commits are ours, and what others did since.
+A snapshot of the table does not contain this: which commits are the job's, and the foreign commits since.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"
 
 _OURS = "milepost"
-_MOST_AT_ONCE = 64
+_MAX_PARALLEL_READS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class OurCommit:
-    """What a commit of ours says of itself.
+    """The metadata that a commit of the job carries.
 
     Attributes:
         identity, sink: of the owner.
-        number, write_id: of the move; 0: a table of others became the owner's. None: it made or widened the table.
+        number, write_id: of the move; number 0 if the commit adopted a table. None if it created or widened the table.
     """
 
     identity: str
@@ -39,18 +39,18 @@ class OurCommit:
     write_id: str | None = None
 
     def as_metadata(self) -> dict[str, dict[str, object]]:
-        """Return it as a commit carries it."""
-        said = {"identity": self.identity, "sink": self.sink, "number": self.number, "writeId": self.write_id}
-        return {_OURS: {name: value for name, value in said.items() if value is not None}}
+        """Return the `commitInfo` entry."""
+        entry = {"identity": self.identity, "sink": self.sink, "number": self.number, "writeId": self.write_id}
+        return {_OURS: {name: value for name, value in entry.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The newest commits of a log.
+    """The commits of a log from the job's newest move on.
 
     Attributes:
-        ours: our newest move; None: there is none, or the log no longer has it. foreign: what others committed since,
-            oldest first.
+        ours: the newest move; None if there is none, or the log no longer has it.
+        foreign: later commits of other writers, oldest first.
     """
 
     ours: OurCommit | None
@@ -60,20 +60,23 @@ class LogTail:
 def read_log_tail(
     store: ObjectStore, newest: int, owner: TableOwner | None, partition_by: tuple[str, ...] = ()
 ) -> LogTail:
-    """Read the log back from a version to the newest move of a sink.
+    """Read the log backwards from a version to the newest move of a sink, 1, 2, 4, ... 64 objects at a time.
 
-    Ordinarily that is one object. What the log no longer has is told as one commit, of which nothing is known.
+    Usually that is one object. Versions that the log no longer has are returned as one commit without files.
+
+        versions  7 move of the job   8 OPTIMIZE by Spark   9 ADD COLUMNS by the job
+        newest 9  ->  ours: 7, foreign: 8
 
     Args:
-        owner: the sink, as the table itself has it; None: nobody's, so that every commit is another's.
+        owner: the owner in the table's properties; None if it is unowned, and every commit is foreign.
         partition_by: columns of the table.
-    Raises: StateCorrupt: an object of the log is not readable. What the store raises.
+    Raises: StateCorrupt: an object of the log cannot be read. Also what the store raises.
     """
     foreign: list[ForeignCommit] = []
     version, step = newest, 1
     while version >= 0:
-        wanted = range(version, max(version - step, -1), -1)
-        for number, body in zip(wanted, parallel_map(store, lambda one: _body(store, one), wanted), strict=True):
+        batch = range(version, max(version - step, -1), -1)
+        for number, body in zip(batch, parallel_map(store, lambda each: _body(store, each), batch), strict=True):
             if body is None:
                 what = f"the versions up to {number}, which the log no longer has"
                 return LogTail(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
@@ -83,34 +86,34 @@ def read_log_tail(
                 foreign.append(_foreign_commit(number, actions, partition_by))
             elif ours.number is not None:
                 return LogTail(ours, tuple(reversed(foreign)))
-        version, step = version - step, min(2 * step, _MOST_AT_ONCE)
+        version, step = version - step, min(2 * step, _MAX_PARALLEL_READS)
     return LogTail(None, tuple(reversed(foreign)))
 
 
 def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | None) -> list[int]:
-    """Return which of the newest versions are commits of a sink that wrote the table's protocol, newest first.
+    """Return the newest versions in which a commit of the sink changed the protocol, newest first.
 
-    Looks at a bounded number of versions. Raises: as `read_log_tail`.
+    Reads a bounded number of versions. Raises: as `read_log_tail`.
     """
-    versions = range(newest, max(newest - _MOST_AT_ONCE, 0), -1)
-    found = []
-    for version, body in zip(versions, parallel_map(store, lambda one: _body(store, one), versions), strict=True):
+    versions = range(newest, max(newest - _MAX_PARALLEL_READS, 0), -1)
+    changes = []
+    for version, body in zip(versions, parallel_map(store, lambda each: _body(store, each), versions), strict=True):
         actions = _actions(version, body) if body is not None else []
         if _our_commit(actions, owner) is not None and any("protocol" in action for action in actions):
-            found.append(version)
-    return found
+            changes.append(version)
+    return changes
 
 
 def last_checkpoint(store: ObjectStore) -> int:
-    """Return the version of the newest checkpoint that the log names; -1: none. Raises what the store raises."""
+    """Return the version of the checkpoint in the hint; -1 if there is none. Raises what the store raises."""
     try:
         return int(json.loads(store.get(LAST_CHECKPOINT))["version"])
-    except (NotFound, ValueError, KeyError, TypeError):  # it is a hint, that any writer may leave out or spoil
+    except (NotFound, ValueError, KeyError, TypeError):  # only a hint, which any writer may omit or corrupt
         return -1
 
 
 def log_key(version: int) -> str:
-    """Return the object of one version, as Delta's protocol names it."""
+    """Return the key of one version's object."""
     return f"{LOG}{version:020d}.json"
 
 
@@ -137,12 +140,12 @@ def _unreadable(version: int) -> StateCorrupt:
 
 
 def _our_commit(actions: list[dict[str, Any]], owner: TableOwner | None) -> OurCommit | None:
-    said = _info(actions).get(_OURS)
-    if owner is None or not isinstance(said, dict):
+    entry = _info(actions).get(_OURS)
+    if owner is None or not isinstance(entry, dict):
         return None
-    if (said.get("identity"), said.get("sink")) != (owner.identity, owner.sink):
+    if (entry.get("identity"), entry.get("sink")) != (owner.identity, owner.sink):
         return None
-    return OurCommit(owner.identity, owner.sink, said.get("number"), said.get("writeId"))
+    return OurCommit(owner.identity, owner.sink, entry.get("number"), entry.get("writeId"))
 
 
 def _foreign_commit(version: int, actions: list[dict[str, Any]], partition_by: tuple[str, ...]) -> ForeignCommit:
@@ -158,7 +161,7 @@ def _foreign_commit(version: int, actions: list[dict[str, Any]], partition_by: t
 
 
 def _foreign_file(add: dict[str, Any], partition_by: tuple[str, ...]) -> StagedFile:
-    """A file as its writer describes it; rows are 0 where it says nothing of them, and there is no digest."""
+    """Return a file as its writer describes it. Rows are 0 if they are not stated, and there is no digest."""
     statistics = add.get("stats")
     try:
         rows = int(json.loads(statistics)["numRecords"]) if statistics else 0

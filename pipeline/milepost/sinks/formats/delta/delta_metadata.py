@@ -1,4 +1,4 @@
-"""Commits that change a Delta table's properties or columns, as its log has them.
+"""Build commits that change a Delta table's properties, columns or protocol.
 
 The `deltalake` library's own calls also change the protocol: `set_table_properties` adds the reader feature
 `variantType` to every table with named features, and readers without it must then refuse the table. `add_columns`
@@ -23,7 +23,7 @@ VARIANT = "variantType"
 _TIMESTAMP_NTZ = "timestampNtz"
 
 _NAMES_READER_FEATURES, _NAMES_WRITER_FEATURES = 3, 7
-"""Versions of the protocol from which features are named; lower ones stand for a fixed set."""
+"""Protocol versions from which features are listed by name. Lower versions imply a fixed set."""
 
 _LEGACY_FEATURES = {
     "appendOnly": 2,
@@ -32,12 +32,12 @@ _LEGACY_FEATURES = {
     "changeDataFeed": 4,
     "generatedColumns": 4,
 }
-"""The writer version that a feature came with. Column mapping, of version 5, is refused wherever it is in use."""
+"""The writer version that introduced a feature. Column mapping (version 5) is refused wherever it is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """What a program must support to read and to write a table."""
+    """The versions and features that a client must support to read and write a table."""
 
     reader_version: int
     writer_version: int
@@ -55,7 +55,7 @@ class Protocol:
         )
 
     def with_timestamp_ntz(self) -> Protocol:
-        """Return the protocol of a table with a timestamp that has no zone.
+        """Return the protocol with support for timestamps without a time zone.
 
         ```
         reader 1, writer 4            ->  reader 3, writer 7, features appendOnly, …, generatedColumns, timestampNtz
@@ -81,23 +81,23 @@ class Protocol:
         )
 
     def action(self) -> Action:
-        """Return the protocol as a commit has it."""
-        said: Action = {"minReaderVersion": self.reader_version, "minWriterVersion": self.writer_version}
+        """Return the `protocol` action of a commit."""
+        protocol: Action = {"minReaderVersion": self.reader_version, "minWriterVersion": self.writer_version}
         if self.reader_version >= _NAMES_READER_FEATURES:
-            said["readerFeatures"] = sorted(self.reader_features)
+            protocol["readerFeatures"] = sorted(self.reader_features)
         if self.writer_version >= _NAMES_WRITER_FEATURES:
-            said["writerFeatures"] = sorted(self.writer_features)
-        return {"protocol": said}
+            protocol["writerFeatures"] = sorted(self.writer_features)
+        return {"protocol": protocol}
 
 
 def metadata_action(table: DeltaTable, columns: Mapping[str, Any], properties: Mapping[str, str]) -> Action:
-    """Return a table's metadata as a commit has it: all of it, with these columns and these properties in addition.
+    """Return the `metaData` action of a commit: the table's complete metadata with these columns and added properties.
 
     Args:
-        columns: the whole schema, as the log has it.
+        columns: the complete schema, as in the log.
     """
     metadata = table.metadata()
-    said = {
+    entry = {
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
@@ -107,28 +107,28 @@ def metadata_action(table: DeltaTable, columns: Mapping[str, Any], properties: M
         "configuration": {**metadata.configuration, **properties},
         "createdTime": metadata.created_time,
     }
-    return {"metaData": {name: value for name, value in said.items() if value is not None}}
+    return {"metaData": {name: value for name, value in entry.items() if value is not None}}
 
 
 def transaction_actions(transactions: Iterable[Transaction]) -> list[Action]:
-    """Return transactions as a commit has them."""
+    """Return the `txn` actions of a commit."""
     return [{"txn": {"appId": transaction.app_id, "version": transaction.version}} for transaction in transactions]
 
 
 def commit_body(
     operation: str, parameters: Mapping[str, str], now_ms: int, info: Mapping[str, object], actions: Iterable[Action]
 ) -> bytes:
-    """Return a commit as the object of one version.
+    """Return the object of one version: one JSON action per line.
 
     Args:
-        operation, parameters: as the history of the table shows them. info: what else the commit says of itself.
+        operation, parameters: as `DESCRIBE HISTORY` shows them. info: further entries of `commitInfo`.
     """
-    said = {
+    commit_info = {
         "timestamp": now_ms,
         "operation": operation,
         "operationParameters": dict(parameters),
         "engineInfo": "milepost",
         **info,
     }
-    lines: list[Action] = [{"commitInfo": said}, *actions]
+    lines: list[Action] = [{"commitInfo": commit_info}, *actions]
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()

@@ -1,7 +1,8 @@
-"""A probe of Delta's commits at a place: of two that race for one version exactly one may win.
+"""Probe Delta commits at a location: of two commits that race for one version, exactly one must win.
 
-One commits by the library, as a move of the table does, and one by a conditional write of our own store, as a change of
-its properties does. The table is a throw-away below ``_milepost/``, which engines ignore; it is always removed.
+One commits with the library, like a move of the table. The other commits with a conditional write of the object store,
+like a change of properties. They use a temporary table below ``_milepost/``, which engines ignore and which is always
+deleted.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from milepost.sinks.records.table_keys import OWN
 from milepost.storage.open import open_store
 
 RACERS = 2
-_LONGEST_S = 60
+_TIMEOUT_S = 60
 _LOG = logging.getLogger(__name__)
 
 
 def probe_commits(sink: str, store: ObjectStore) -> str:
-    """Let two commits race for one version of a throw-away table; say what was found.
+    """Let two commits race for one version of a temporary table; return the findings as text.
 
     Args:
         store: rooted at the sink's table.
@@ -61,9 +62,9 @@ def _make(location: DeltaLocation) -> None:
 
 
 def _race(place: ObjectStore, location: DeltaLocation) -> int:
-    """Return how many of the racers took the version after the one that all of them have read."""
+    """Return how many racers committed the version after the one that all of them have read."""
     handle = DeltaTable(location.uri, storage_options=location.options)
-    ready = Barrier(RACERS, timeout=_LONGEST_S)
+    ready = Barrier(RACERS, timeout=_TIMEOUT_S)
 
     def commit_by_library() -> None:
         handle.create_write_transaction(

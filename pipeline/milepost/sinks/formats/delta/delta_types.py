@@ -1,4 +1,4 @@
-"""Types of Arrow and of Delta: each column of ours has exactly one type there, and comes back as what it was."""
+"""Convert types between Arrow and Delta, without loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 _NAMES = {data_type: name for name, data_type in _PLAIN.items()}
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 _INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_uint8, "int16"),
@@ -49,14 +49,14 @@ _INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_decimal, "decimal128 of at most 38 digits, with none to all of them behind the point"),
     (pa.types.is_null, "the type that its values will have"),
 )
-"""What Delta cannot hold, and what can be held in its place."""
+"""Types that Delta cannot hold, each with the type to cast it to."""
 
-_NO_NAME = re.compile(r"[ ,;{}()\n\t=]")
-"""Characters that Delta's protocol wants in no name of a column."""
+_INVALID_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that Delta's protocol forbids in column names."""
 
 
 def check_columns(sink: str, schema: pa.Schema) -> None:
-    """Refuse columns that a Delta table cannot hold: their types, their names.
+    """Refuse columns whose types or names a Delta table cannot hold.
 
     Raises: InvalidRequest, naming the column.
     """
@@ -69,7 +69,7 @@ def check_columns(sink: str, schema: pa.Schema) -> None:
                 column=field.name,
             )
         for name in (field.name, *_names_within(field.type)):
-            if _NO_NAME.search(name) or not name:
+            if _INVALID_IN_NAMES.search(name) or not name:
                 raise InvalidRequest(
                     f"sink {sink}: column {field.name!r}: a Delta table has no column named {name!r}: none of its "
                     "names has a space, a line break, or one of ,;{}()=. Nothing was published.",
@@ -80,13 +80,13 @@ def check_columns(sink: str, schema: pa.Schema) -> None:
 
 
 def check_distinct(sink: str, names: Iterable[str]) -> None:
-    """Refuse names that differ in nothing but capital letters: engines that read Delta take them for one.
+    """Refuse names that differ only in case, because engines treat them as one.
 
     Raises: InvalidRequest, naming both.
     """
-    found: dict[str, str] = {}
+    by_lower_case: dict[str, str] = {}
     for name in names:
-        if (other := found.setdefault(name.lower(), name)) != name:
+        if (other := by_lower_case.setdefault(name.lower(), name)) != name:
             raise InvalidRequest(
                 f"sink {sink}: columns {other!r} and {name!r} of a Delta table differ in nothing but capital letters. "
                 "Nothing was published.",
@@ -96,19 +96,19 @@ def check_distinct(sink: str, names: Iterable[str]) -> None:
 
 
 def delta_schema(schema: pa.Schema) -> str:
-    """Return the schema as Delta's log has it, JSON. All columns can be null. Precondition: `check_columns` passed."""
+    """Return the schema as JSON of Delta's log. All columns are nullable. Precondition: `check_columns` passed."""
     return json.dumps(_struct([delta_field(field) for field in schema]))
 
 
 def delta_field(field: pa.Field) -> dict[str, Any]:
-    """Return one column, which can be null, as Delta's log has it."""
+    """Return one nullable column, as in Delta's log."""
     return {"name": field.name, "type": _delta_type(field.type), "nullable": True, "metadata": {}}
 
 
 def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
-    """Return the Arrow schema of a table's schema in Delta's log; None: it has no columns.
+    """Return the Arrow schema of a schema in Delta's log; None if it has no columns.
 
-    Raises: InvalidRequest: a type that Milepost does not know.
+    Raises: InvalidRequest: a column has an unknown type.
     """
     fields = []
     for column in delta["fields"]:
@@ -125,7 +125,7 @@ def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
 
 
 def has_timestamp_ntz(data_type: pa.DataType) -> bool:
-    """Return whether a type is a timestamp without a zone, or has one within it."""
+    """Return whether a type is or contains a timestamp without a time zone."""
     if pa.types.is_nested(data_type):
         return any(has_timestamp_ntz(field.type) for field in _children(data_type))
     return bool(pa.types.is_timestamp(data_type) and data_type.tz is None)
@@ -151,7 +151,7 @@ def _delta_type(data_type: pa.DataType) -> str | dict[str, Any]:
 
 
 def _arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
-    """Raises KeyError: the name of a type that is not known."""
+    """Return the Arrow type. Raises KeyError: the type is unknown."""
     if isinstance(delta, str):
         if digits := _DECIMAL.fullmatch(delta):
             return pa.decimal128(int(digits[1]), int(digits[2]))
@@ -163,7 +163,10 @@ def _arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
         return pa.map_(_arrow_type(delta["keyType"]), value)
     if delta["type"] == "struct":
         return pa.struct(
-            [pa.field(one["name"], _arrow_type(one["type"]), nullable=one["nullable"]) for one in delta["fields"]]
+            [
+                pa.field(field["name"], _arrow_type(field["type"]), nullable=field["nullable"])
+                for field in delta["fields"]
+            ]
         )
     raise KeyError(delta["type"])
 
@@ -173,26 +176,26 @@ def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _misfit(data_type: pa.DataType) -> pa.DataType | None:
-    """Return what of a type Delta cannot hold, itself or a type within it; None: it can hold it all."""
+    """Return the type, or the type nested in it, that Delta cannot hold; None if Delta can hold all of it."""
     if data_type in _NAMES:
         return None
     if pa.types.is_decimal128(data_type):
-        return None if 0 <= data_type.scale <= data_type.precision <= _MOST_DIGITS else data_type
+        return None if 0 <= data_type.scale <= data_type.precision <= _MAX_DIGITS else data_type
     if pa.types.is_list(data_type) or pa.types.is_map(data_type) or pa.types.is_struct(data_type):
         within = [_misfit(field.type) for field in _children(data_type)]
         empty = data_type if pa.types.is_struct(data_type) and not within else None
-        return next((one for one in within if one is not None), empty)
+        return next((misfit for misfit in within if misfit is not None), empty)
     return data_type
 
 
 def _instead_of(misfit: pa.DataType) -> str:
     if pa.types.is_timestamp(misfit):
         return "timestamp[us, tz=UTC]" if misfit.tz else "timestamp[us]"
-    return next((other for is_it, other in _INSTEAD if is_it(misfit)), "a type that Delta knows, such as string")
+    return next((other for matches, other in _INSTEAD if matches(misfit)), "a type that Delta knows, such as string")
 
 
 def _names_within(data_type: pa.DataType) -> list[str]:
-    """Return the names that structs within a type give."""
+    """Return the field names of all structs within a type."""
     if not pa.types.is_nested(data_type):
         return []
     children = _children(data_type)

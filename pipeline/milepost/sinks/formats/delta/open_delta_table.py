@@ -1,4 +1,12 @@
-"""An open Delta table is one look at its log, and commits on just that: atomically, or not at all."""
+"""A Delta table as of one version, and compare-and-set commits of the next version.
+
+A move is recorded twice in a commit, because a log is shortened but its transactions are not:
+
+    commitInfo.milepost     identity, sink, number 97, writeId
+    txn milepost/<identity>/<sink>               97
+    txn milepost/<identity>/<sink>/write-id/0    first half of the write id, as a signed 64-bit number
+    txn milepost/<identity>/<sink>/write-id/1    second half
+"""
 
 from __future__ import annotations
 
@@ -47,28 +55,28 @@ from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""What the library would do after a commit on its own: a fault of that would pass for one of the commit."""
+"""Disables what the library does after a commit. An error there would look like an error of the commit."""
 
 _OWNER = {"job": "milepost.job", "identity": "milepost.identity", "sink": "milepost.sink"}
 
 
 def properties_of(owner: TableOwner) -> dict[str, str]:
-    """Return an owner as properties of the table."""
+    """Return the table properties that name the owner."""
     return {name: getattr(owner, attribute) for attribute, name in _OWNER.items()}
 
 
 def owner_in(properties: Mapping[str, str]) -> TableOwner | None:
-    """Return whose a table with these properties is; None: nobody's."""
-    said = {attribute: properties.get(name) for attribute, name in _OWNER.items()}
-    if said["identity"] is None or said["sink"] is None:
+    """Return the owner that the properties name; None if the table is unowned."""
+    values = {attribute: properties.get(name) for attribute, name in _OWNER.items()}
+    if values["identity"] is None or values["sink"] is None:
         return None
-    return TableOwner(said["job"] or "", said["identity"], said["sink"])
+    return TableOwner(values["job"] or "", values["identity"], values["sink"])
 
 
 class OpenDeltaTable:
-    """One version of a Delta table, as `OpenTable` has it; the log is read back by whoever asks for what is in it.
+    """One version of a Delta table; see `table_format.OpenTable`. The log is read lazily.
 
-    Raises: InvalidRequest: a column of a type that Milepost does not know. StateCorrupt: the log contradicts itself.
+    Raises: InvalidRequest: a column has an unknown type. StateCorrupt: the log contradicts itself.
     """
 
     def __init__(
@@ -126,10 +134,10 @@ class OpenDeltaTable:
         )
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Nothing: rows of others lie in files of their own."""
+        """Accept all keys: rows of other writers are in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        """Nothing: its rows are those of its files."""
+        """Return None: the table's rows are those of its files."""
         return None
 
     def live_files(self) -> Mapping[str, int]:
@@ -138,7 +146,7 @@ class OpenDeltaTable:
         return {unquote(file["path"]): file["size_bytes"] for file in files.to_pylist()}
 
     def foreign_commits(self) -> tuple[ForeignCommit, ...]:
-        return self._since_ours.foreign
+        return self._log_tail.foreign
 
     def history(self) -> tuple[ForeignCommit, ...]:
         columns = tuple(self._table.metadata().partition_columns)
@@ -146,8 +154,8 @@ class OpenDeltaTable:
 
     def widen(self, schema: pa.Schema) -> None:
         self.check(None)
-        there = self.schema.names if self.schema is not None else []
-        added = [field for field in schema if field.name not in there]
+        existing = self.schema.names if self.schema is not None else []
+        added = [field for field in schema if field.name not in existing]
         fields = [delta_field(field) for field in added]
         columns = {**self._columns, "fields": [*self._columns["fields"], *fields]}
         before = after = Protocol.of(self._table)
@@ -200,32 +208,32 @@ class OpenDeltaTable:
             )
 
     @cached_property
-    def _since_ours(self) -> LogTail:
+    def _log_tail(self) -> LogTail:
         columns = tuple(self._table.metadata().partition_columns)
-        found = read_log_tail(self._store, self._table.version(), self.owner, columns)
-        if found.ours is not None and (found.ours.number, found.ours.write_id) != (self.number, self.write_id):
+        tail = read_log_tail(self._store, self._table.version(), self.owner, columns)
+        if tail.ours is not None and (tail.ours.number, tail.ours.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
                 f"sink {self._sink}: the Delta table {self._store.config.url} contradicts itself: the newest commit of "
-                f"this sink has the number {found.ours.number}, its transaction {self.number}. Nothing was published.",
+                f"this sink has the number {tail.ours.number}, its transaction {self.number}. Nothing was published.",
                 hint="find out who wrote to its log, and restore it",
                 sink=self._sink,
             )
-        return found
+        return tail
 
     def _added_variant_feature(self) -> bool:
         """Return whether a recent commit of this sink added the feature to a protocol that did not have it."""
         for version in our_protocol_changes(self._store, self.version, self.owner):
-            with suppress(*FAULTS):  # the log may not reach back so far
+            with suppress(*FAULTS):  # the log may no longer have that version
                 before = DeltaTable(self._location.uri, version=version - 1, storage_options=self._location.options)
                 if VARIANT not in Protocol.of(before).writer_features:
                     return True
         return False
 
     def _newest_move(self) -> tuple[int, str | None]:
-        """Return number and write id by the table's transactions.
+        """Return number and write id of the job's newest move, from the table's transactions.
 
-        They outlive the objects of its log. RESTORE takes files back, but no transaction: they are of our newest move,
-        whatever was done to it since.
+        Transactions outlive the objects of the log, and RESTORE does not revert them. So they name the newest move,
+        whatever other writers did to its files since.
         """
         if self.owner is None:
             return 0, None
@@ -237,12 +245,13 @@ class OpenDeltaTable:
 
     @contextmanager
     def _committing(self, ours: OurCommit | None, transactions: list[Transaction]) -> Iterator[CommitProperties]:
-        """Give what a commit carries: whose it is, and no leave to try again, on top of what others did meanwhile.
+        """Yield the commit's properties, without retries, and translate its errors.
 
-        Raises: CommitConflict: the version is taken, maybe by this very commit, whose answer was lost.
-            CommitOutcomeUnknown: anything else.
+        With retries the library would commit on top of a foreign commit.
+
+        Raises: CommitConflict: the version exists, possibly by this very commit. CommitOutcomeUnknown: any other error.
         """
-        taken = None
+        conflict = None
         with translated_errors(self._location, self._unknown):
             try:
                 yield CommitProperties(
@@ -251,24 +260,24 @@ class OpenDeltaTable:
                     app_transactions=transactions or None,
                 )
             except CommitFailedError as error:
-                taken = parse_reason(self._location, error)
-        if taken is not None:
-            raise self._taken(taken)
+                conflict = parse_reason(self._location, error)
+        if conflict is not None:
+            raise self._conflict(conflict)
 
     def _commit_metadata(
         self, operation: str, parameters: Mapping[str, str], ours: OurCommit | None, actions: Iterable[Action]
     ) -> None:
-        """Commit what changes no rows as the next version, by a conditional write. Raises: as `commit`."""
+        """Commit actions that change no rows as the next version, by a conditional write. Raises: as `commit`."""
         info = ours.as_metadata() if ours is not None else {}
         body = commit_body(operation, parameters, time.time_ns() // 1_000_000, info, actions)
         try:
             self._store.create(log_key(self.version + 1), body)
         except CommitConflict as error:
-            raise self._taken(error.message) from error
+            raise self._conflict(error.message) from error
         except CommitOutcomeUnknown as error:
             raise self._unknown(error.message) from error
 
-    def _taken(self, reason: str) -> CommitConflict:
+    def _conflict(self, reason: str) -> CommitConflict:
         return CommitConflict(
             f"sink {self._sink}: the Delta table {self._store.config.url} was changed by another commit: {reason}. "
             "Nothing else is known before the table is opened again: that commit may be our own.",
@@ -294,23 +303,23 @@ class OpenDeltaTable:
 
 
 def _mark(owner: TableOwner, number: int, write_id: str) -> tuple[OurCommit, list[Transaction]]:
-    """Return what a move leaves in the log, and what stays when the log is cut. Number 0: it became the owner's."""
+    """Return the commit metadata of a move, and its transactions. Number 0: the owner adopted the table."""
     versions = (number, *_halves(write_id))
-    transactions = [Transaction(*said) for said in zip(_applications(owner), versions, strict=True)]
+    transactions = [Transaction(*pair) for pair in zip(_applications(owner), versions, strict=True)]
     return OurCommit(owner.identity, owner.sink, number, write_id), transactions
 
 
 def _applications(owner: TableOwner) -> tuple[str, str, str]:
-    """Return what a table's transactions call a sink: its number, and the two halves of its write id.
+    """Return the application ids of a sink's transactions: for the number, and for the halves of the write id.
 
-    A transaction is one signed number of 64 bits, and what else a commit says goes with the log.
+    Three are needed, because a transaction stores one signed 64-bit number.
     """
     sink = f"milepost/{owner.identity}/{owner.sink}"
     return sink, f"{sink}/write-id/0", f"{sink}/write-id/1"
 
 
 def _halves(write_id: str) -> tuple[int, int]:
-    """Return 32 hexadecimal digits as two signed numbers."""
+    """Return 32 hexadecimal digits as two signed 64-bit numbers: "00…01" "ff…ff" is 1, -1."""
     first, second = struct.unpack(">qq", bytes.fromhex(write_id))
     return first, second
 

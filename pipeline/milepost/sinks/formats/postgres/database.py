@@ -1,8 +1,7 @@
-"""A database of Postgres: reached by the spec or a Connection alone, in bounded time, one transaction at a time.
+"""Transactions on a Postgres database, with timeouts, configured by the spec or a Connection only.
 
-Nothing comes from the home folder: no file of passwords, no service. A transaction is `READ COMMITTED` whatever the
-server's default is, waits for locks and statements no longer than is said here, and is on disk when it is committed,
-also where the role's default is not to wait for that.
+Nothing is read from the home directory, such as a password or service file. Whatever the defaults of server and role
+are, a transaction is `READ COMMITTED`, has the timeouts below, and is on disk when COMMIT returns.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from milepost.sinks.formats.postgres.database_errors import postgres_errors
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 LOCK_WAIT_S = 15
-"""For a row or a table that another transaction holds."""
+"""Timeout for a row or a table that another transaction has locked."""
 
 _STATEMENT_S = 900
 _IDLE_S = 300
-"""A writer that stands still in its transaction for so long is ended by the server, and has done nothing."""
+"""The server aborts a transaction that is idle for this long."""
 
 _KNOWN = frozenset(
     {
@@ -61,10 +60,10 @@ _OLDEST = 130000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A database as libpq is told of it.
+    """The connection parameters of a database.
 
     Attributes:
-        parameters: by libpq's names, a secret among them.
+        parameters: by libpq's names, including secrets.
     """
 
     parameters: Mapping[str, str] = field(repr=False)
@@ -77,15 +76,15 @@ class Place:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What must stand in no message."""
+        """Texts that no message may contain."""
         return frozenset(self.parameters[name] for name in _SECRETS if self.parameters.get(name))
 
 
 class Database:
-    """The database of one sink's table. Nothing is looked up or contacted before a transaction begins.
+    """The database of one sink's table. Nothing is resolved or contacted before a transaction begins.
 
     Args:
-        sink: its name, for messages. find_access: says how the database is reached; raises EnvironmentUnusable.
+        sink: its name, for messages. find_access: returns how to reach the database; raises EnvironmentUnusable.
     """
 
     def __init__(self, sink: str, find_access: Callable[[], PostgresAccess]) -> None:
@@ -93,35 +92,35 @@ class Database:
         self._find_access = find_access
 
     def place(self) -> Place:
-        """Return where the database is. Raises EnvironmentUnusable."""
+        """Return the connection parameters. Raises EnvironmentUnusable."""
         return _place(self._sink, self._find_access())
 
-    def look(self, doing: str) -> AbstractContextManager[Connection]:
-        """Open a transaction that is undone at the end: nothing of it was ever there. Args and Raises as below."""
-        return self.transaction(doing, undone=True)
+    def reading(self, doing: str) -> AbstractContextManager[Connection]:
+        """Open a transaction that is rolled back at the end. Args and Raises as `transaction`."""
+        return self.transaction(doing, rolls_back=True)
 
     @contextmanager
-    def transaction(self, doing: str, *, undone: bool = False) -> Iterator[Connection]:
-        """Open a connection and a transaction for a block; it is committed at the end, and undone if the block raises.
+    def transaction(self, doing: str, *, rolls_back: bool = False) -> Iterator[Connection]:
+        """Open a connection and a transaction for a block. It is committed at the end, or rolled back on an error.
 
         Args:
-            doing: what is not done when something fails, as the beginning of a message.
+            doing: what did not happen if something fails, as the start of a message.
         Raises:
-            CommitOutcomeUnknown: no answer came to COMMIT. Before that nothing has happened, and it is
-            StoreUnavailable: it did not answer, or another held a lock too long. EnvironmentUnusable: it never will, as
-            configured. CommitConflict: what is to be changed is not there any more. InvalidRequest: it refused.
+            CommitOutcomeUnknown: COMMIT got no answer. After every other error nothing has changed.
+            StoreUnavailable: no answer, or a lock timeout. EnvironmentUnusable: it cannot be used as configured.
+            CommitConflict: a table or column no longer exists. InvalidRequest: the database refused a statement.
         """
         place = self.place()
         with postgres_errors(self._sink, place.name, place.secrets, doing):
             connection = psycopg.connect(**dict(place.parameters), autocommit=False)  # type: ignore[arg-type]
         try:
             with postgres_errors(self._sink, place.name, place.secrets, doing):
-                connection.prepare_threshold = None  # a pool between us may give each transaction another session
+                connection.prepare_threshold = None  # a connection pool may give each transaction another session
                 connection.isolation_level = IsolationLevel.READ_COMMITTED
                 connection.read_only = False
                 self._begin(connection, place, doing)
                 yield connection
-            if undone:
+            if rolls_back:
                 return
             with postgres_errors(self._sink, place.name, place.secrets, doing):
                 try:
@@ -150,16 +149,16 @@ class Database:
                 sink=self._sink,
             )
         if encoding != "UTF8" or version < _OLDEST:
-            said = f"version {version // 10000}" if version < _OLDEST else f"the encoding {encoding}"
+            actual = f"version {version // 10000}" if version < _OLDEST else f"the encoding {encoding}"
             raise EnvironmentUnusable(
-                f"{doing}: {place.name} has {said}; expected 13 or newer, and UTF8.",
+                f"{doing}: {place.name} has {actual}; expected 13 or newer, and UTF8.",
                 hint="give the sink a database that has",
                 sink=self._sink,
             )
 
 
 def is_true(connection: Connection, query: str, *parameters: object) -> bool:
-    """Return the answer to a question; false where the answer is null, or none."""
+    """Return the boolean result of a query; False for null, or without a row."""
     row = connection.execute(query.encode(), parameters).fetchone()
     return row is not None and bool(row[0])
 
@@ -169,7 +168,7 @@ def _place(sink: str, access: PostgresAccess) -> Place:
     if access.dsn:
         try:
             parameters = {name: str(value) for name, value in conninfo_to_dict(access.dsn).items() if value is not None}
-        except psycopg.Error:  # it quotes what it was given
+        except psycopg.Error:  # its message quotes the DSN
             raise _unusable(sink, access, "it cannot be read") from None
     unknown = sorted(set(parameters) - _KNOWN)
     if unknown:

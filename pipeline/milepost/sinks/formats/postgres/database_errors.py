@@ -1,4 +1,4 @@
-"""Errors of a database become ours: what is now true and what to type; never a secret, never a value of a row."""
+"""Translate database errors into Milepost's errors, without secrets and without values of rows."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ _DENIED = (
     "not permitted to log in", "certificate", "ssl", "could not translate host name", "permission denied for database",
     "name or service not known", "no address associated",
 )  # fmt: skip
-"""What libpq says, in lower case, of a connection that will never be made as it is configured."""
+"""Parts of libpq's messages, in lower case, for a connection that cannot succeed as it is configured."""
 
 _CONFIGURED = ("28", "3D", "3F", "0A")
 _PASSING = ("08", "40", "53", "55", "57", "58")
 _NOT_THERE = (errors.UndefinedTable, errors.UndefinedColumn, errors.DuplicateTable, errors.DuplicateObject)
 _QUOTES_VALUES = ("22", "P0")
-"""Classes whose messages quote what was written, or what a function says."""
+"""Classes whose messages quote written values, or the text of a function."""
 
 _LONGEST = 300
 
 
 @contextmanager
 def postgres_errors(sink: str, where: str, secrets: frozenset[str], doing: str) -> Iterator[None]:
-    """Turn what the library raises in a block into our errors; ours pass.
+    """Translate errors of psycopg that the block raises. Milepost's own errors pass through.
 
     Args:
-        where: the database, for messages. doing: what is not done, as the beginning of a message.
+        where: the database, for messages. doing: what did not happen, as the start of a message.
     """
     try:
         yield
     except CheckpointError:
         raise
     except psycopg.Error as error:
-        said = _said(error)
+        said = _describe(error)
         for secret in secrets:
             said = said.replace(secret, "***")
-        raise _made_of(error, said, sink, where, doing) from None  # its details quote rows
+        raise _translate(error, said, sink, where, doing) from None  # its details quote rows
 
 
-def _made_of(error: psycopg.Error, said: str, sink: str, where: str, doing: str) -> CheckpointError:
+def _translate(error: psycopg.Error, said: str, sink: str, where: str, doing: str) -> CheckpointError:
     state = error.sqlstate or ""
     if isinstance(error, errors.InsufficientPrivilege):
         return EnvironmentUnusable(
@@ -82,8 +82,8 @@ def _made_of(error: psycopg.Error, said: str, sink: str, where: str, doing: str)
     )
 
 
-def _said(error: psycopg.Error) -> str:
-    """Return the error in one line: its name, and its message where that holds no value of a row."""
+def _describe(error: psycopg.Error) -> str:
+    """Return the error on one line: its name, and its message unless that may contain a value of a row."""
     name, state = type(error).__name__, error.sqlstate or ""
     if state[:2] in _QUOTES_VALUES:
         return " ".join(filter(None, (name, error.diag.table_name, error.diag.column_name)))

@@ -1,4 +1,8 @@
-"""A table in Postgres as one look at its head shows it, and commits that compare with just that."""
+"""A Postgres table as of one read of its head, and compare-and-set commits against that head.
+
+A commit is one transaction. Order of statements: update the head if its version is unchanged (which locks it) -> lock
+the table, and check that it is the same table -> write the rows that differ -> delete rows -> COMMIT.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _PIECE = sql.Identifier("pg_temp", "milepost_piece")
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """Where a table is: whose, its name and key, its database, and the files that it is a projection of."""
+    """A table's sink, name, key and database, and the files that it is a projection of."""
 
     sink: str
     name: TableName
@@ -65,7 +69,7 @@ class OpenPostgresTable:
     def check(self, schema: pa.Schema | None) -> None:
         if schema is not None:
             check_columns(self._place.sink, schema, self._place.key)
-        with self._place.database.look(f"{self._place.shown} was not looked at") as connection:
+        with self._place.database.reading(f"{self._place.shown} was not looked at") as connection:
             place = self._place
             refuse_table(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
 
@@ -73,12 +77,12 @@ class OpenPostgresTable:
         return {}
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
-        """Nothing: its head was made with it, and says whose it is; no other job can take it over."""
+        """Do nothing: the head names the owner since the table was created, and no other job can take it over."""
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         place = self._place
-        with place.database.look(f"{place.shown} was not looked at") as connection:
-            keys = _OwnTable(connection, _KEYS, schema, place.key)
+        with place.database.reading(f"{place.shown} was not looked at") as connection:
+            keys = _TempTable(connection, _KEYS, schema, place.key)
             for rows in pieces:
                 keys.add(lines_of(rows.select(place.key)))
             keys.analyze()
@@ -95,7 +99,7 @@ class OpenPostgresTable:
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         place, schema = self._place, self._head.schema
-        with place.database.look(f"{place.shown} was not compared") as connection:
+        with place.database.reading(f"{place.shown} was not compared") as connection:
             self._fold(connection, line_changes(place.files, files, schema, place.key))
             row = connection.execute(
                 sql.SQL(
@@ -124,7 +128,7 @@ class OpenPostgresTable:
         check_columns(place.sink, schema, place.key)
         new = [field for field in schema if field.name not in self._head.schema.names]
         with place.database.transaction(f"{place.shown} was not widened") as connection:
-            self._still(widen_head(connection, place.name, self._head, schema), connection)
+            self._assert_unmoved(widen_head(connection, place.name, self._head, schema), connection)
             for field in new:
                 connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(place.name.quoted, column_sql(field)))
 
@@ -135,15 +139,15 @@ class OpenPostgresTable:
         try:
             with place.database.transaction(doing) as connection:
                 moved = move_head(connection, place.name, self._head, move.number, move.write_id)
-                self._still(moved, connection)
+                self._assert_unmoved(moved, connection)
                 self._write(connection, move, changes)
         except CommitOutcomeUnknown as unknown:
-            self._settle(move, unknown)
+            self._resolve_outcome(move, unknown)
 
     # -- the parts of a commit ----------------------------------------------------------------------------------
 
-    def _still(self, is_unmoved: bool, connection: Connection) -> None:
-        """Go on if the table is the one that was opened, and keep it so. Raises CommitConflict."""
+    def _assert_unmoved(self, is_unmoved: bool, connection: Connection) -> None:
+        """Lock the table, and refuse it unless it is the one that was opened. Raises CommitConflict."""
         name = self._place.name
         if is_unmoved:
             connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(name.quoted))
@@ -169,8 +173,8 @@ class OpenPostgresTable:
             self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
             return
         schema = self._head.schema
-        rows = _OwnTable(connection, _ROWS, schema, tuple(schema.names))
-        keys = _OwnTable(connection, _KEYS, schema, self._place.key)
+        rows = _TempTable(connection, _ROWS, schema, tuple(schema.names))
+        keys = _TempTable(connection, _KEYS, schema, self._place.key)
         for piece in changes.pieces:
             if len(piece.rows):
                 rows.fill(piece.rows)
@@ -185,11 +189,11 @@ class OpenPostgresTable:
                 )
 
     def _fold(self, connection: Connection, pieces: Iterable[LineChanges]) -> None:
-        """Make a table of the transaction's own of what pieces leave, one on another."""
+        """Create a temporary table with the result of applying the pieces one after another to an empty table."""
         schema, key, names = self._head.schema, self._place.key, self._names()
         columns = tuple(schema.names)
-        found = _OwnTable(connection, _ROWS, schema, columns, key)
-        rows, keys = _OwnTable(connection, _PIECE, schema, columns), _OwnTable(connection, _KEYS, schema, key)
+        found = _TempTable(connection, _ROWS, schema, columns, key)
+        rows, keys = _TempTable(connection, _PIECE, schema, columns), _TempTable(connection, _KEYS, schema, key)
         for piece in pieces:
             if found.is_empty:
                 found.add(piece.rows)
@@ -203,7 +207,7 @@ class OpenPostgresTable:
         found.analyze()
 
     def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
-        """Write the rows that were copied, or those of them that differ; return how many were, none of others."""
+        """Upsert the copied rows, or only those that differ; return the number written. Foreign rows are left alone."""
         names = self._names()
         only = sql.SQL("AND ({ours}) IS DISTINCT FROM ({excluded})").format(**names) if differing else sql.SQL("")
         return connection.execute(
@@ -214,7 +218,7 @@ class OpenPostgresTable:
         ).rowcount
 
     def _refuse_foreign(self, connection: Connection, keys: sql.Identifier, now_true: str) -> None:
-        """Refuse to write over rows of others: nobody could bring them back. Raises InvalidRequest."""
+        """Refuse to overwrite foreign rows, which could not be restored. Raises InvalidRequest."""
         names = self._names() | {"keys": keys}
         row = connection.execute(
             sql.SQL("SELECT count(*) FROM {keys} r JOIN {table} t ON {same} WHERE t.{mark} IS NULL").format(**names)
@@ -227,14 +231,16 @@ class OpenPostgresTable:
                 sink=self._place.sink,
             )
 
-    def _settle(self, move: TableMove, unknown: CommitOutcomeUnknown) -> None:
-        """Return if a commit whose answer was lost landed. Who sent it may still be at it: so its head is locked.
+    def _resolve_outcome(self, move: TableMove, unknown: CommitOutcomeUnknown) -> None:
+        """Return if a commit whose answer was lost has landed.
 
-        Raises: CommitConflict: it did not, and never will. CommitOutcomeUnknown: nobody knows.
+        The head is read with a lock, because the server may still be processing the transaction.
+
+        Raises: CommitConflict: it did not land, and no longer can. CommitOutcomeUnknown: the head cannot be read.
         """
         place = self._place
         try:
-            with place.database.look(f"{place.shown} was not read back") as connection:
+            with place.database.reading(f"{place.shown} was not read back") as connection:
                 head = read_head(connection, place.name, self._head.oid, for_update=True)
         except CheckpointError:
             raise unknown from None
@@ -242,7 +248,7 @@ class OpenPostgresTable:
             raise CommitConflict(f"{place.shown} did not take move {move.number}.", hint="try again", sink=place.sink)
 
     def _names(self) -> dict[str, sql.Composable]:
-        """Return what statements are composed of."""
+        """Return the parts of SQL statements, by placeholder."""
         columns = self._head.schema.names
         identifiers = [sql.Identifier(column) for column in columns]
         listed = sql.SQL(", ")
@@ -270,8 +276,8 @@ class OpenPostgresTable:
         }
 
 
-class _OwnTable:
-    """A table of the transaction's own, with these columns, and a key or none."""
+class _TempTable:
+    """A temporary table of the transaction, with these columns and optionally a primary key."""
 
     def __init__(
         self,
@@ -289,24 +295,24 @@ class _OwnTable:
         connection.execute(statement.format(name, sql.SQL(", ").join(made)))
 
     def add(self, lines: pa.Array) -> None:
-        """Put rows into it, beside those that it has."""
+        """Add rows."""
         with self._connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._name)) as copy:
             for piece in copy_bytes(lines):
                 copy.write(piece)
         self.is_empty = False
 
     def fill(self, lines: pa.Array) -> None:
-        """Put rows in the place of those that it has."""
+        """Replace all rows."""
         if not self.is_empty:
             self._connection.execute(sql.SQL("TRUNCATE {}").format(self._name))
         self.add(lines)
         self.analyze()
 
     def analyze(self) -> None:
-        """Let the server know how many there are."""
+        """Update the planner's statistics."""
         self._connection.execute(sql.SQL("ANALYZE {}").format(self._name))
 
 
 def column_sql(field: pa.Field) -> sql.Composed:
-    """Return a column as a statement that makes it has it. Precondition: it was checked."""
+    """Return a column's definition in a CREATE or ALTER statement. Precondition: the column was checked."""
     return sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(required_type(field.type)))

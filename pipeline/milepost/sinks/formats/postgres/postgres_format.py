@@ -1,10 +1,11 @@
-"""Postgres as a table format: a table is a projection of the contents of a checkpoint, which are files of changes.
+"""Postgres as a table format: the table is a projection of a checkpoint's contents, which are change files.
 
-What an epoch changed is staged as Parquet in the job's storage, and compacted there as tables of our own format are.
-These files are the truth; a move writes the rows that differ, in one transaction, with the table's head (`table_head`).
-So going back needs no list of what was there before.
+An epoch's changes are staged as Parquet in the job's storage, and compacted there like tables of Milepost's own format.
+The files are authoritative. A move writes the rows that differ, in one transaction with the table's head
+(`table_head`). So a rollback needs no undo log.
 
-Each row says by which move of ours it was written; one that does not is somebody else's, and stays.
+The column `_milepost` of a row has the number of the move that wrote it. A row where it is null is foreign, and is
+never changed.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from milepost.sinks.records.reservation import RESERVATION, TableOwner, read_res
 
 
 class PostgresFormat:
-    """The place of one table in Postgres.
+    """One table in Postgres; see `table_format.TableFormat`.
 
     Args:
-        sink: its name, for messages. key: of its rows. find_access: says how the database is reached.
+        sink: its name, for messages. key: of its rows. find_access: returns how to reach the database.
         table: schema and name. store: of the staged files.
     """
 
@@ -38,10 +39,10 @@ class PostgresFormat:
     is_database = True
     caches_reads = False
     stores_owner = False
-    """Its head does, which only we make: a table without one is refused, and so is another's, when it is opened."""
+    """The head names the owner. A table without a head, or with another owner, is refused when it is opened."""
 
     log_prefix = RESERVATION
-    """It has no log below its staged files."""
+    """There is no log below the table's root."""
 
     def __init__(
         self,
@@ -63,11 +64,11 @@ class PostgresFormat:
         check_columns(self._sink, schema, self._key)
 
     def open(self) -> OpenPostgresTable | None:
-        with self._database.look(f"sink {self._sink}: its table {self._name} was not opened") as connection:
-            found = _relation(connection, self._name)
-            if found is None:
+        with self._database.reading(f"sink {self._sink}: its table {self._name} was not opened") as connection:
+            relation = _relation(connection, self._name)
+            if relation is None:
                 return None
-            oid, kind = found
+            oid, kind = relation
             if kind != "r":
                 raise self._not_ours(f"is {KINDS.get(kind, 'no table')}, where a plain table is expected")
             head = read_head(connection, self._name, oid)
@@ -80,7 +81,7 @@ class PostgresFormat:
         return OpenPostgresTable(place, head, table_id)
 
     def recent(self) -> None:
-        """Nothing: its commits are given a table that was opened for them."""
+        """Return None: every commit opens the table first."""
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         check_columns(self._sink, schema, self._key)
@@ -92,26 +93,26 @@ class PostgresFormat:
                     hint=f'CREATE SCHEMA "{self._name.schema}" AUTHORIZATION the sink\'s user',
                     sink=self._sink,
                 )
-            make_heads(connection, self._name)  # its lock lets one of several make the table
+            make_heads(connection, self._name)  # takes a lock, so only one of several writers creates the table
             if _relation(connection, self._name) is not None:
                 return
             connection.execute(_create_statement(self._name, schema, self._key))
-            made = _relation(connection, self._name)
-            assert made is not None
-            add_head(connection, self._name, made[0], owner, schema)
+            created = _relation(connection, self._name)
+            assert created is not None
+            add_head(connection, self._name, created[0], owner, schema)
 
     def check_rows(self, rows: pa.Table) -> None:
         check_rows(self._sink, rows, self._key)
 
     def probe(self) -> str:
-        """Nothing: looking at the table has asked all there is."""
+        """Return no findings: opening the table tests everything."""
         return ""
 
     def maintain(self, retention_ms: int) -> None:
-        """Nothing: Postgres cleans its tables up by itself."""
+        """Do nothing: autovacuum maintains the table."""
 
     def _check_owner(self, owner: TableOwner) -> None:
-        """Refuse a table of another job or sink: the reservation lies in the job's own storage, which others have not.
+        """Refuse a table of another job or sink. The reservation, in the job's own storage, cannot prevent that.
 
         Raises: InvalidRequest.
         """
@@ -144,7 +145,7 @@ def _create_statement(name: TableName, schema: pa.Schema, key: tuple[str, ...]) 
 
 
 def _relation(connection: Connection, name: TableName) -> tuple[int, str] | None:
-    """Return oid and kind of what has the table's name; None: nothing has."""
+    """Return oid and kind of the relation with the table's name; None if there is none."""
     row = connection.execute(
         "SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = %s",
@@ -154,7 +155,7 @@ def _relation(connection: Connection, name: TableName) -> tuple[int, str] | None
 
 
 def _system_id(connection: Connection) -> str:
-    """Return what tells a database from all others: of the server's files, and of the database in it."""
+    """Return a unique identity of the database: the server's system identifier and the database's oid."""
     row = connection.execute(
         "SELECT (SELECT system_identifier FROM pg_control_system()), oid FROM pg_database "
         "WHERE datname = current_database()"

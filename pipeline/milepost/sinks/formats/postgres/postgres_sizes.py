@@ -1,16 +1,15 @@
-"""Sizes of rows in a table and its primary key, as Postgres stores them.
+"""Compute the sizes of rows and index entries as Postgres stores them.
 
-A server refuses a row, or an entry of an index, that does not fit into its page. It finds out when the row is written,
-after the commit point, so the rows of an epoch are measured before. Postgres may compress values, which is not counted
-on. Pages have 8 kB.
+Postgres refuses a row or an index entry that does not fit into a page of 8 kB. It does so when the row is written,
+after the commit point, so the rows of an epoch are measured before it. Compression of values is not taken into account.
 
 ```
-entry of the index  at most 2704: 8 of header, then each column of the key
-row of the table    at most 8160: 24 of header and 1 bit per column, then each column that is not null
-bigint              8, at a multiple of 8
-date                4, at a multiple of 4
-text of n bytes     1 and n, if that is below 128; else 4 and n, at a multiple of 4
-... of a row        if that is more than 24, it can move out of the row, and leaves a pointer of 18
+index entry       at most 2704 bytes: 8 of header, then each key column
+table row         at most 8160 bytes: 24 of header and 1 bit per column, then each column that is not null
+bigint            8, aligned to 8
+date              4, aligned to 4
+text of n bytes   1 + n if that is below 128, otherwise 4 + n, aligned to 4
+... in a row      if longer than 24, it can move out of the row, and leaves a pointer of 18
 ```
 """
 
@@ -42,13 +41,13 @@ Sizes = npt.NDArray[np.int64]
 
 
 def key_bytes(rows: pa.Table, types: Mapping[str, str], key: Iterable[str]) -> int:
-    """Return the size of the longest entry of rows in the index of a key, whatever order its columns have there.
+    """Return the size of the longest index entry of the rows, for any order of the key columns.
 
-    A column that does not end at a multiple of 8 can make another one begin up to 7 bytes later.
+    A column that does not end at a multiple of 8 may shift the next one by up to 7 bytes.
 
     Args:
-        types: of the columns in Postgres, by name. A key has no nulls.
-    Returns: bytes, up to 7 too many; 0: there are no rows.
+        types: Postgres types of the columns, by name. A key has no nulls.
+    Returns: bytes, up to 7 too many; 0 without rows.
     """
     sizes = np.full(rows.num_rows, _KEY_HEADER, np.int64)
     for name in key:
@@ -61,11 +60,11 @@ def key_bytes(rows: pa.Table, types: Mapping[str, str], key: Iterable[str]) -> i
 
 
 def longest_row_bytes(rows: pa.Table, types: Mapping[str, str]) -> int:
-    """Return the size of the longest row, once all text that can has moved out of it.
+    """Return the size of the longest row after all long text has moved out of it.
 
     Args:
-        types: of all columns of the table in Postgres but the mark, by name and in their order.
-    Returns: bytes, up to 7 too many; 0: there are no rows.
+        types: Postgres types of all columns except the mark, by name, in the table's order.
+    Returns: bytes, up to 7 too many; 0 without rows.
     """
     if not rows.num_rows or table_row_bytes(types, _INLINE_BYTES) <= MAX_ROW_BYTES:
         return table_row_bytes(types, _INLINE_BYTES) if rows.num_rows else 0
@@ -82,7 +81,7 @@ def longest_row_bytes(rows: pa.Table, types: Mapping[str, str]) -> int:
 
 
 def table_row_bytes(types: Mapping[str, str], text_bytes: int) -> int:
-    """Return the size of a row without nulls, each of whose texts takes so many bytes. Args: as `longest_row_bytes`."""
+    """Return the size of a row without nulls whose texts take `text_bytes` each. Args: as `longest_row_bytes`."""
     size = _row_header(types)
     for column_type in types.values():
         width = _WIDTHS.get(column_type)
@@ -91,12 +90,12 @@ def table_row_bytes(types: Mapping[str, str], text_bytes: int) -> int:
 
 
 def _row_header(types: Mapping[str, str]) -> int:
-    """Return the bytes of a row before its columns, and of the mark."""
+    """Return the size of the row header and of the mark."""
     return int(_aligned(_ROW_HEADER + (len(types) + 8) // 8, _ALIGNMENT)) + _MARK_BYTES
 
 
 def _value_bytes(column: pa.ChunkedArray, column_type: str) -> Sizes | int:
-    """Return the bytes of texts, and the most of a number with a precision; a null has none."""
+    """Return the size of each text (0 for null), or the maximum size of a numeric type."""
     if (number := _NUMERIC.fullmatch(column_type)) is not None:
         precision, scale = int(number[1]), int(number[2])
         return _NUMERIC_HEADER + _GROUP_BYTES * (-(-scale // _GROUP_DIGITS) - (scale - precision) // _GROUP_DIGITS)

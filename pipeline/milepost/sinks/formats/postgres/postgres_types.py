@@ -1,4 +1,4 @@
-"""Columns of a table in Postgres: which type each Arrow type becomes, and what a table and its rows cannot hold."""
+"""Convert Arrow types to Postgres types, and refuse columns and rows that a table cannot hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milepost.sinks.formats.postgres.postgres_sizes import (
 )
 
 MARK = "_milepost"
-"""The column that says which move of ours wrote a row; null: the row is somebody else's."""
+"""The column with the number of the move that wrote the row; null for a foreign row."""
 
 _MAX_NAME_BYTES = 63
 _MAX_COLUMNS = 1599
@@ -44,14 +44,14 @@ _SIMPLE = {
     pa.date32(): "date",
 }
 _UNITS = {"ms": 1_000, "us": 1_000_000}
-"""Of times: a second has so many. Those of a nanosecond would be cut off, and files have none of a second."""
+"""Timestamp units, with the number per second. Nanoseconds would be truncated, and Parquet has no seconds."""
 
 _EPOCH = datetime.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((end - _EPOCH).days for end in (datetime.date.min, datetime.date.max))
 
 
 def column_type(data_type: pa.DataType) -> str | None:
-    """Return the type of a column as Postgres' `format_type` writes it; None: it has none that loses nothing."""
+    """Return the lossless Postgres type, as `format_type` writes it; None if there is none."""
     if data_type in _SIMPLE:
         return _SIMPLE[data_type]
     if pa.types.is_decimal(data_type) and 0 <= data_type.scale <= data_type.precision:
@@ -62,14 +62,14 @@ def column_type(data_type: pa.DataType) -> str | None:
 
 
 def required_type(data_type: pa.DataType) -> str:
-    """Return the type of a column that was checked."""
-    found = column_type(data_type)
-    assert found is not None, "the columns are checked before anything is made of them"
-    return found
+    """Return the Postgres type. Precondition: `check_columns` passed."""
+    name = column_type(data_type)
+    assert name is not None, "columns are checked first"
+    return name
 
 
 def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
-    """Refuse columns that no table in Postgres can have. Raises InvalidRequest, naming the column."""
+    """Refuse columns that no Postgres table can hold. Raises InvalidRequest, naming the column."""
     for field in schema:
         reason = _column_fault(field) or (_key_fault(field.type) if field.name in key else None)
         if reason is not None:
@@ -93,7 +93,7 @@ def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
 
 
 def check_rows(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
-    """Refuse rows that a table in Postgres cannot hold. Raises InvalidRequest, naming the column and no value."""
+    """Refuse rows that a Postgres table cannot hold. Raises InvalidRequest, naming the column but no value."""
     for field in rows.schema:
         column = rows.column(field.name)
         if field.name in key and column.null_count:

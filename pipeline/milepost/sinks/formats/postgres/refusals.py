@@ -1,7 +1,7 @@
-"""Refusals name what a table in Postgres has that our writing would break, or that would break it, and what to type.
+"""Refuse Postgres tables with features that Milepost's writes would break, or that would break them.
 
-All of it is looked for before the commit point, at each epoch: what others add between that and the commit makes the
-commit fail as a whole, and the sink waits.
+This is checked before the commit point of every epoch. A feature that is added between the check and the commit makes
+the commit fail as a whole, and the sink waits.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Reason = tuple[str, str]
 def refuse_table(
     connection: Connection, sink: str, name: TableName, oid: int, schema: pa.Schema, key: tuple[str, ...]
 ) -> None:
-    """Refuse a table that we cannot write, or not without breaking what others made of it.
+    """Refuse a table that Milepost cannot write, or only by breaking what was added to it.
 
     Args:
-        schema: the columns that we made it with.
+        schema: the columns with which the table was created.
     Raises: InvalidRequest, EnvironmentUnusable: the first reason.
     """
     for right in _missing_rights(connection, name, oid):
@@ -105,25 +105,25 @@ def _columns(connection: Connection, name: TableName, oid: int, schema: pa.Schem
         "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
         [oid],
     ).fetchall()
-    found = {column: (type_name, generated, identity) for column, type_name, generated, identity in rows}
-    wanted = {field.name: required_type(field.type) for field in schema} | {MARK: "bigint"}
-    for column, type_name in wanted.items():
-        if column not in found:
+    actual = {column: (type_name, generated, identity) for column, type_name, generated, identity in rows}
+    expected = {field.name: required_type(field.type) for field in schema} | {MARK: "bigint"}
+    for column, type_name in expected.items():
+        if column not in actual:
             yield (
                 f"has no column {column!r} any more",
                 f'ALTER TABLE {name} ADD COLUMN "{column}" {type_name}; then milepost realign fills it',
             )
-        elif found[column][1] or found[column][2]:
+        elif actual[column][1] or actual[column][2]:
             yield (
                 f"computes its column {column!r}",
                 f'ALTER TABLE {name} ALTER COLUMN "{column}" DROP EXPRESSION (or DROP IDENTITY)',
             )
-        elif found[column][0] != type_name:
+        elif actual[column][0] != type_name:
             yield (
-                f"has a column {column!r} of type {found[column][0]}, it was made as {type_name}",
+                f"has a column {column!r} of type {actual[column][0]}, it was made as {type_name}",
                 f'ALTER TABLE {name} ALTER COLUMN "{column}" TYPE {type_name}',
             )
-    for column in sorted(found.keys() - wanted.keys()):
+    for column in sorted(actual.keys() - expected.keys()):
         yield (
             f"has a column {column!r} that the sink did not make",
             f'ALTER TABLE {name} DROP COLUMN "{column}"; what is added to rows lies in a table of its own, by the key',

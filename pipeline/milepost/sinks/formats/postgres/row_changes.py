@@ -1,4 +1,4 @@
-"""Rows to write are worked out from files: what a table shows now, and what it is to show, by the latest row per key.
+"""Compute the rows that a move must write and delete, from the files before and after.
 
 The first files now and then show the same rows (`content_digests.py`), so keys that are in none of the others have
 the same row::
@@ -6,9 +6,9 @@ the same row::
     now    a b c d       keys of c, d, e alone: their latest row in a b c d, and in a b e;
     then   a b e         one that differs is written, a key without a row then is deleted
 
-A move that only adds files reads just those, some rows at a time. Where nobody knows what the table shows, or it is not
-to be trusted, or where the others have too many rows, all that it is to show is compared with what is in it, by the
-database: files are told to it one after another.
+A move that only adds files reads just those, piece by piece. If the rows of the table are unknown or not to be trusted,
+or if the differing files have too many rows, the files are loaded into a temporary table one after another, and the
+database compares the whole table.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from milepost.sinks.records.content_digests import common_prefix
 from milepost.sinks.table_format import TableMove
 
 MOST_ROWS = 1_000_000
-"""Of files that only one of two tables has: so many are compared in memory."""
+"""Maximum number of rows, in files of only one side, that are compared in memory."""
 
 TOGETHER_BYTES = 8 << 20
-"""Of files: the rows of so many are written together."""
+"""Total size of files whose rows are written together."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineChanges:
-    """Lines of rows to write, one per key, and of the keys of others, whose rows go; some of these may have none."""
+    """COPY lines of rows to write, one per key, and of other keys to delete, which may have no row."""
 
     rows: pa.Array
     gone: pa.Array
@@ -46,11 +46,11 @@ class LineChanges:
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """What a move does to the rows of a table.
+    """The changes of a move to the rows of a table.
 
     Attributes:
-        pieces: one after another. Reading them raises StateCorrupt.
-        whole: what they make of an empty table is all that there is to be: other rows of ours go.
+        pieces: to apply in this order. Reading them may raise StateCorrupt.
+        whole: applied to an empty table, they give all rows; the job's other rows are deleted.
     """
 
     pieces: Iterable[LineChanges]
@@ -58,7 +58,7 @@ class RowChanges:
 
 
 def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> RowChanges:
-    """Return what a move does. Raises StateCorrupt: a file that it needs is gone or another."""
+    """Return the changes of a move. Raises StateCorrupt: a required file is missing or altered."""
     whole = RowChanges(line_changes(files, move.after, move.schema, key), whole=True)
     if move.before is None:
         return whole
@@ -70,7 +70,7 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
         return whole
     try:
         rows_left = files.rows(left, Reading(move.schema, verify=True, deletes=True))
-    except StateCorrupt:  # what the table is to show may be whole: going back may be how that is mended
+    except StateCorrupt:  # the target files may be intact: this may be the rollback that repairs the table
         return whole
     rows_entered = files.rows(entered, Reading(move.schema, verify=True, deletes=True))
     concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
@@ -87,14 +87,14 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
 def line_changes(
     files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...]
 ) -> Iterator[LineChanges]:
-    """Yield what files change that come above all others, in their order: of small ones together.
+    """Yield the changes of the topmost files, in their order; small files are read together.
 
     Raises: StateCorrupt.
     """
-    for together in cut_by_bytes(of, TOGETHER_BYTES):
-        pieces: Iterable[pa.Table] = files.pieces(together[0], Reading(schema, verify=True, deletes=True))
-        if len(together) > 1:
-            pieces = [files.rows(together, Reading(schema, verify=True, deletes=True))]
+    for batch in cut_by_bytes(of, TOGETHER_BYTES):
+        pieces: Iterable[pa.Table] = files.pieces(batch[0], Reading(schema, verify=True, deletes=True))
+        if len(batch) > 1:
+            pieces = [files.rows(batch, Reading(schema, verify=True, deletes=True))]
         for piece in pieces:
             rows = latest_per_key(piece, key)
             yield LineChanges(lines_of(without_deletes(rows)), lines_of(deleted_keys(rows, key)))
@@ -103,7 +103,7 @@ def line_changes(
 def _rows_of_keys(
     files: TableFiles, of: Sequence[StagedFile], schema: pa.Schema, key: tuple[str, ...], wanted: pa.Array
 ) -> Iterator[pa.Table]:
-    """Yield the rows with these keys, with deletes, piece by piece: of a large table a few are wanted."""
+    """Yield the rows with these keys, with deletes, piece by piece, because the table may be large."""
     for file in of:
         for rows in files.pieces(file, Reading(schema, verify=True, deletes=True)):
             yield rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted))

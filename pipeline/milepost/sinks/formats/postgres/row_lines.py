@@ -1,10 +1,10 @@
-"""Rows as lines of Postgres' COPY, its own text format: what is written, and by what rows are compared.
+"""Rows as lines of Postgres' COPY text format, for writing and for comparing rows.
 
-One line has one row, with its columns between tabs::
+A line is a row, with its columns separated by tabs::
 
     k=1, v="a\tb", w=null      ->      1<TAB>a\\tb<TAB>\\N
 
-Two rows are the same to Postgres where their lines are: so NaN equals NaN, and null null.
+Two rows are equal if their lines are. So NaN equals NaN, and null equals null.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 _NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-"""The first one first: the others bring backslashes of their own."""
+"""Backslashes first, because the other escapes add backslashes."""
 
 _CHUNK_BYTES = 1 << 20
 
 
 def lines_of(rows: pa.Table) -> pa.Array:
-    """Return the line of each row, with its end, in the order of `rows`."""
+    """Return the line of each row, with its newline, in the order of `rows`."""
     columns = [_texts(column) for column in rows.itercolumns()]
     ended = pa.scalar("\n", pa.large_string()), pa.scalar("", pa.large_string())
     lines = pc.binary_join_element_wise(*columns, pa.scalar("\t", pa.large_string()))
@@ -32,7 +32,7 @@ def lines_of(rows: pa.Table) -> pa.Array:
 
 
 def copy_bytes(lines: pa.Array) -> Iterator[memoryview]:
-    """Yield the bytes of lines as COPY is told them, in pieces: those of the array itself."""
+    """Yield the bytes of the lines for COPY, in chunks, without copying the array's buffer."""
     if not len(lines):
         return
     _, offsets, data = lines.buffers()

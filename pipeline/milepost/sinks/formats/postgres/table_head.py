@@ -1,8 +1,11 @@
-"""The head of a table in Postgres: one row beside it that says whose it is and what it shows.
+"""The head of a Postgres table: one row with its owner and mark.
 
-All heads of a schema's tables are in its table ``milepost_tables``, by the table's oid: one that is dropped and made
-anew has another. A move of the table changes its head first, by compare-and-set, in the transaction that changes its
-rows; so the two go together, into a backup too, and two writers never move one table at once.
+The heads of all tables of a schema are in its table ``milepost_tables``, by the table's oid; a recreated table has
+another oid. A move first updates the head by compare-and-set, in the transaction that changes the rows. So head and
+rows always match, also in a backup, and two writers never move a table concurrently.
+
+    table_oid  job     sink    number  write_id  version
+    16412      orders  totals  97      3f…       5          UPDATE … SET number = 98, version = 6 WHERE version = 5
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ _LOCKS = {True: " FOR UPDATE", False: ""}
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table's schema and name, as they are quoted."""
+    """A table's schema and name."""
 
     schema: str
     table: str
@@ -34,7 +37,7 @@ class TableName:
 
     @property
     def heads(self) -> sql.Identifier:
-        """Where the heads of the schema's tables are."""
+        """The table with the heads of the schema's tables."""
         return sql.Identifier(self.schema, HEADS)
 
     def __str__(self) -> str:
@@ -43,11 +46,11 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class TableHead:
-    """What the row says.
+    """The row.
 
     Attributes:
-        oid: of the table. owner: whose it is. number, write_id: of the mark that it carries; 0 and None: of none.
-        version: rises with each of our commits. schema: the columns that we made.
+        oid: of the table. number, write_id: of the mark; 0 and None before the first.
+        version: increases with each commit of the job. schema: the columns that the job created.
     """
 
     oid: int
@@ -59,7 +62,7 @@ class TableHead:
 
 
 def make_heads(connection: Connection, name: TableName) -> None:
-    """Make the table of heads, unless there is one; a transaction-long lock keeps two from making it at once."""
+    """Create the table of heads if it does not exist. A lock until the end of the transaction prevents a race."""
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 7133))", [f"milepost {name.schema}"])
     connection.execute(
         sql.SQL(
@@ -71,10 +74,10 @@ def make_heads(connection: Connection, name: TableName) -> None:
 
 
 def read_head(connection: Connection, name: TableName, oid: int, *, for_update: bool = False) -> TableHead | None:
-    """Return the head of a table; None: it has none, so it is none of ours.
+    """Return the head of a table; None if Milepost did not create the table.
 
     Args:
-        for_update: wait for whoever is about to change it.
+        for_update: lock the row, and wait for a transaction that is changing it.
     """
     if not is_true(connection, "SELECT to_regclass(%s) IS NOT NULL", name.heads.as_string()):
         return None
@@ -92,7 +95,7 @@ def read_head(connection: Connection, name: TableName, oid: int, *, for_update: 
 
 
 def add_head(connection: Connection, name: TableName, oid: int, owner: TableOwner, schema: pa.Schema) -> None:
-    """Say whose a new table is, and forget tables that are gone."""
+    """Insert the head of a new table, and delete the heads of dropped tables."""
     connection.execute(
         sql.SQL("DELETE FROM {} WHERE NOT EXISTS (SELECT FROM pg_class WHERE pg_class.oid = table_oid)").format(
             name.heads
@@ -105,7 +108,7 @@ def add_head(connection: Connection, name: TableName, oid: int, owner: TableOwne
 
 
 def move_head(connection: Connection, name: TableName, head: TableHead, number: int, write_id: str) -> bool:
-    """Let a head carry a mark, if it is as it was read; False: another was faster. Locks it until the end."""
+    """Set the mark if the head is as it was read. False: another writer was first. Locks the row until the end."""
     moved = connection.execute(
         sql.SQL(
             "UPDATE {} SET number = %s, write_id = %s, version = version + 1, moved_at = now() "
@@ -117,7 +120,7 @@ def move_head(connection: Connection, name: TableName, head: TableHead, number: 
 
 
 def widen_head(connection: Connection, name: TableName, head: TableHead, schema: pa.Schema) -> bool:
-    """Let a head have more columns, if it is as it was read; False: another was faster."""
+    """Set the columns if the head is as it was read. False: another writer was first."""
     moved = connection.execute(
         sql.SQL("UPDATE {} SET columns = %s, version = version + 1 WHERE table_oid = %s AND version = %s").format(
             name.heads
