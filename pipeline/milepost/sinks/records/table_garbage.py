@@ -1,9 +1,8 @@
-"""Lists of files that nothing needs any more, beside their table until they are deleted (I8).
+"""Lists of garbage files of a table, stored with the table until the files are deleted (I8).
 
-`_milepost/garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. A list is no authority: it
-says since when its files are known to be needed by nothing. Whoever deletes them proves it again first, so a list that
-is lost, unreadable, copied or forged costs time and takes nothing that is needed: what an unreadable one names is
-listed anew.
+A list is `_milepost/garbage/<20 digits of a manifest version>-<sha256>.json`, named by its content. It only states
+since when its files are garbage. Before files are deleted, this is proven again. So a list that is lost, unreadable,
+copied or forged costs time, and never a needed file. The files of an unreadable list are listed again.
 """
 
 from __future__ import annotations

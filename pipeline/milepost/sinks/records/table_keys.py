@@ -1,6 +1,6 @@
-"""Keys below a table's root: what is staged, and what of it stored text may name.
+"""Keys below a table's root, and which of them stored records may name.
 
-All that Milepost writes lies below ``_milepost/``, which the engines of every format leave alone::
+Everything that Milepost writes is below ``_milepost/``, which engines of every format ignore::
 
     _milepost/owner.json                                        whose table it is (`reservation.py`)
     _milepost/owners/<20 digits of 10^19 - n>.json              jobs that took it over; the newest counts

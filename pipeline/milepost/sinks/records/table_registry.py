@@ -1,8 +1,8 @@
-"""The register of a sink's tables that a migration knows of, beside the one that is in force.
+"""The registry of a sink's tables, including those of migrations.
 
-A record of ours in the job's storage per table, `sinks/<sink>/tables/<location>.json`, written before anything is
-staged in a new place. The checkpoints say which table is in force; the register says where else files of ours may be:
-what only it names is collected once no retained checkpoint needs it, and the record goes with the last of it.
+There is one record per table in the job's storage, `sinks/<sink>/tables/<location>.json`, written before anything is
+staged at a new location. The checkpoints name the current table. The registry names every other location that may have
+files of the job. Such a table is deleted once no retained checkpoint needs it, and its record with it.
 """
 
 from __future__ import annotations
