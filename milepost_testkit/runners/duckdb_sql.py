@@ -19,7 +19,7 @@ from milepost.jobspec.sql.plan import ITEM
 from milepost.spark.driver.sql_projection import CONTROL, decode_output, encode_output
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.row_wise import SqlStep
-from milepost.spark.task.row_steps.sql_expression import PLACE, SqlExpression, column_of, selects
+from milepost.spark.task.row_steps.sql_expression import POSITION, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import TaskOutput
 
 
@@ -28,17 +28,17 @@ def duckdb_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Sche
     one = selects(spec, output, inputs, {name: (column_of(name),) for name in inputs})[0]
     struct = pa.struct(list(inputs[one.input]))
     empty = pa.table({column_of(one.input): pa.array([], struct)})
-    return pa.schema(list(_added(empty, one.made).schema.field(one.made.column).type))
+    return pa.schema(list(_added(empty, one.expression).schema.field(one.expression.column).type))
 
 
 def projected(step: SqlStep, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
     """Yield items behind a projection, which is Spark's otherwise."""
-    batches = [*encode_output(items, step.produced)]
+    batches = [*encode_output(items, step.input_schemas)]
     rows = pa.Table.from_batches(batches).combine_chunks()
     for one in step.expressions:
-        rows = _added(rows, one, step.kept.get(_output_of(step, one)))
+        rows = _added(rows, one, step.output_schemas.get(_output_of(step, one)))
     names = [CONTROL, *(column for columns in step.columns.values() for column in columns)]
-    yield from decode_output(rows.select(names).combine_chunks().to_batches(), step.kept, step.columns)
+    yield from decode_output(rows.select(names).combine_chunks().to_batches(), step.output_schemas, step.columns)
 
 
 def _output_of(step: SqlStep, one: SqlExpression) -> str:
@@ -46,14 +46,14 @@ def _output_of(step: SqlStep, one: SqlExpression) -> str:
 
 
 def _added(rows: pa.Table, one: SqlExpression, schema: pa.Schema | None = None) -> pa.Table:
-    every = rows if one.lists is None else _exploded(rows, _evaluated(rows, one.lists))
+    every = rows if one.list_sql is None else _exploded(rows, _evaluated(rows, one.list_sql))
     made = _evaluated(every, one.text)
-    wanted = one.common if one.common is not None else schema
+    wanted = one.union_schema if one.union_schema is not None else schema
     if wanted is not None:  # by their places, as Spark does it
         values = [value.cast(field.type) for value, field in zip(made.flatten(), wanted, strict=True)]
         made = pa.StructArray.from_arrays(values, fields=list(wanted), mask=made.is_null())
-    if one.lists is not None:
-        first = pc.equal(pc.fill_null(every.column(PLACE), 0), 0)
+    if one.list_sql is not None:
+        first = pc.equal(pc.fill_null(every.column(POSITION), 0), 0)
         columns = [pc.if_else(first, every.column(name), pa.scalar(None, every.schema.field(name).type))
                    for name in rows.column_names]  # fmt: skip
         every = pa.table(columns, schema=rows.schema)
@@ -71,7 +71,7 @@ def _exploded(rows: pa.Table, lists: pa.Array) -> pa.Table:
         items += [*range(at, at + length)] or [None]
         at += length
     taken = rows.take(pa.array(numbers, pa.int64()))
-    taken = taken.append_column(PLACE, pa.array(places, pa.int32()))
+    taken = taken.append_column(POSITION, pa.array(places, pa.int32()))
     return taken.append_column(ITEM, flat.take(pa.array(items, pa.int64())))
 
 

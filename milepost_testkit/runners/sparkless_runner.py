@@ -29,7 +29,7 @@ from milepost.quality.partial_results import PartialResult
 from milepost.spark.local.local_levels import LocalEnvironment, Tasks, run_levels
 from milepost.spark.task.attempt import wall_clock_ms
 from milepost.spark.task.epoch_tasks import epoch_tasks
-from milepost.spark.task.outputs import SqlOutput, read_by
+from milepost.spark.task.outputs import SqlOutput, output_read_by
 from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.epoch_clock import Clock
@@ -119,8 +119,8 @@ class SparklessRunner:
 
     def _between(self, plan: EpochPlan, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
         if self.sql and step is not None:
-            made = _duckdb().projected(step, self._seen(plan, items, set(step.kept)))
-            yield from self._seen(plan, made) if step.then is None else made
+            made = _duckdb().projected(step, self._seen(plan, items, set(step.output_schemas)))
+            yield from self._seen(plan, made) if step.next_step is None else made
             return
         for item in items:
             if self.seen is not None:
@@ -143,12 +143,12 @@ def _marked(plan: EpochPlan, step: SqlStep, item: Rows) -> Iterator[Rows]:
     for one in step.expressions:
         reader = plan.graph.nodes[one.uid]
         assert reader.conditions, "SQL needs Spark"
-        if read_by(reader, plan.graph.nodes[reader.inputs[0]], plan.begin) == item.node:
+        if output_read_by(reader, plan.graph.nodes[reader.inputs[0]], plan.begin) == item.node:
             rows, name = item.rows, conditions_output(one.uid)
             marks = ", ".join(f'coalesce({condition}, false) AS "{mark}"' for mark, condition in reader.conditions)
             made = pa.table(duckdb.sql(f"SELECT {marks} FROM rows").arrow())
             whole = pa.table([*rows.columns, *made.columns], names=[*rows.column_names, *made.column_names])
-            yield replace(item, node=name, rows=whole.select(step.kept[name].names))
+            yield replace(item, node=name, rows=whole.select(step.output_schemas[name].names))
 
 
 def no_sql(output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:

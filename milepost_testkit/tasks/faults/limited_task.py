@@ -14,14 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milepost.codec.records import from_json
-from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, budget_bytes, reserve_little, worker_limit
+from milepost.spark.worker.worker_memory import (
+    UNLIMITED,
+    MemoryBudget,
+    apply_worker_limit,
+    budget_bytes,
+    reduce_reserved_memory,
+)
 
 KEYS, MAX_PARALLELISM = 600_000, 16
 ROWS = (KEYS, 100_000)
 
 
 def main(folder: str, limit_mb: int, budget: str) -> int:
-    reserve_little()
+    reduce_reserved_memory()
     from milepost.errors import EnvironmentUnusable
     from milepost.protocol.records.object_store import StoreConfig
     from milepost.spark.worker.task_memory import explain_out_of_memory, task_memory
@@ -30,7 +36,7 @@ def main(folder: str, limit_mb: int, budget: str) -> int:
     store = LocalStore(StoreConfig(url=Path(folder, "store").as_uri()))
     limit = limit_mb << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    own = MemoryBudget(budget_bytes(worker_limit()), limit)
+    own = MemoryBudget(budget_bytes(apply_worker_limit()), limit)
     handles: tuple[object, ...] = ()
     try:
         for epoch in range(len(ROWS)):

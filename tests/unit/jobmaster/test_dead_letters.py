@@ -215,7 +215,7 @@ def test_a_parquet_object_that_is_none_goes_to_the_dead_letters(tmp_path: Path, 
 
 @pytest.mark.long
 def test_rows_of_a_large_object_wait_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("milepost.spark.task.dead_letter_reader._WAITING_BYTES", 1_000)
+    monkeypatch.setattr("milepost.spark.task.dead_letter_reader._PENDING_BYTES", 1_000)
     job = made(tmp_path)
     job.land("1.csv", "k,v\n" + "".join(f"{n},text {n}\n" for n in range(20_000)) + "x,y\n")
     assert run(job).sources["rows"].bad.records == 1

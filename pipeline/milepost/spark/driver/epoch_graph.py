@@ -19,16 +19,16 @@ from milepost.spark.task.row_steps.lookup_stage import LookupStage
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
-from milepost.spark.worker.spark_task import spark_task
+from milepost.spark.worker.task_context import current_task_context
 from milepost.spark.worker.task_memory import PlannedMemory, task_memory
-from milepost.spark.worker.worker_memory import MemoryBudget, worker_limit
+from milepost.spark.worker.worker_memory import MemoryBudget, apply_worker_limit
 
 
 @contextmanager
 def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
     """The attempt that this worker runs."""
-    task = spark_task()
-    with task_memory(planned.directory, MemoryBudget(planned.bytes, worker_limit())) as memory:
+    task = current_task_context()
+    with task_memory(planned.directory, MemoryBudget(planned.bytes, apply_worker_limit())) as memory:
         yield Attempt(task.partitionId(), task.attemptNumber(), memory)
 
 
@@ -58,7 +58,7 @@ class WideOperatorStage:
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
             items = self.lookups.run(attempt, self.operators.run(attempt, batches))
-            yield from encode_output(items, self.sql.produced)
+            yield from encode_output(items, self.sql.input_schemas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class WideLookupStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
-            yield from encode_output(items, self.then.produced)
+            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
+            yield from encode_output(items, self.then.input_schemas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class WideOutputStage:
 
     def __call__(self, batches: Batches) -> Batches:
         with _attempt(self.memory) as attempt:
-            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.kept, self.sql.columns))
+            items = self.sql.lookups.run(attempt, decode_output(batches, self.sql.output_schemas, self.sql.columns))
             yield from self.output.run(attempt, items)
 
 
@@ -152,10 +152,10 @@ def _level_stages(
     if sql is None:
         yield Stage(FusedTask(operators, lookups, output, memory), rows, receivers)
         return
-    yield Stage(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.produced), receivers)
+    yield Stage(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.input_schemas), receivers)
     for step in level.row_wise.steps:
-        if step.then is not None:
-            behind = Stage(WideLookupStage(step, step.then, memory), wide_type(step.then.produced))
+        if step.next_step is not None:
+            behind = Stage(WideLookupStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))
         else:
             behind = Stage(WideOutputStage(output, step, memory), rows)
         yield replace(behind, expressions=step.expressions, columns=step.columns)

@@ -26,9 +26,9 @@ from milepost.protocol.exchange.acknowledgements import decode_answer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.quality.partial_results import PartialResult
 from milepost.spark.task.epoch_tasks import Batches
-from milepost.spark.worker.spark_task import spark_task
+from milepost.spark.worker.task_context import current_task_context
 from milepost.spark.worker.task_memory import explain_out_of_memory
-from milepost.spark.worker.worker_memory import MemoryBudget, budget_bytes, is_out_of_memory, worker_limit
+from milepost.spark.worker.worker_memory import MemoryBudget, apply_worker_limit, budget_bytes, is_out_of_memory
 from milepost.storage.open import open_store
 
 _ROWS = pa.schema(
@@ -58,7 +58,7 @@ class GateTask:
     def __call__(self, batches: Batches) -> Batches:
         for _ in batches:
             pass
-        index = spark_task().partitionId()
+        index = current_task_context().partitionId()
         share = self.shares[index]
         rows = judge_share(share, index, self.partitions, open_store)
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), share, error))
@@ -72,7 +72,7 @@ class GatePartitionTask:
     shares: tuple[GateShare, ...]
 
     def __call__(self, batches: Batches) -> Batches:
-        index = spark_task().partitionId()
+        index = current_task_context().partitionId()
         rows = judge_partition(self.shares, _received(batches))
         yield from _sent(rows, lambda error: refusal_row(replace(self.identity, subtask=index), self.shares[0], error))
 
@@ -105,7 +105,7 @@ def _stage(frame: DataFrame, task: Callable[[Batches], Batches]) -> DataFrame:
 
 def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:
     """Yield rows, at last the decline of a task that cannot go on."""
-    limit_bytes = worker_limit()
+    limit_bytes = apply_worker_limit()
     budget = MemoryBudget(budget_bytes(limit_bytes), limit_bytes)
     try:
         with explain_out_of_memory("it", budget):

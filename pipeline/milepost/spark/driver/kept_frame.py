@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from milepost.protocol.records.disks import unusable_disk_error
 from milepost.spark.driver.epoch_graph import Stage, Task, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
-from milepost.spark.worker.spark_task import spark_task
+from milepost.spark.worker.task_context import current_task_context
 
 _PLACE = "milepost.tasks"
 """Local property of a Spark job: the folder with what its tasks do, a file for each stage."""
@@ -34,7 +34,7 @@ class StoredTask:
     stage: int
 
     def __call__(self, batches: Batches) -> Batches:
-        folder = spark_task().getLocalProperty(_PLACE)
+        folder = current_task_context().getLocalProperty(_PLACE)
         assert folder is not None
         task = CloudPickleSerializer().loads(_file(folder, self.stage).read_bytes())
         yield from task(batches)

@@ -24,7 +24,7 @@ from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.driver.sql_projection import CONTROL, added, arrow_schema, collect, wide_type
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
 from milepost.spark.task.planning.levels import EpochLevels
-from milepost.spark.task.row_steps.sql_expression import Selected, column_of, selects
+from milepost.spark.task.row_steps.sql_expression import SelectedBranch, column_of, selects
 
 ROWS = 24
 """So many pinned rows are asked."""
@@ -60,7 +60,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
         if not asked:
             continue
         spark = spark or _identity(session, plan)
-        key = _digest([spark, *(f"{one.made.text} {one.made.lists} {schema}" for one, schema in asked)])
+        key = _digest([spark, *(f"{one.expression.text} {one.expression.list_sql} {schema}" for one, schema in asked)])
         known = next((one[output.node.uid] for one in plan.recorded_answers.values() if output.node.uid in one), None)
         if known is not None and known.asked == key:
             answers[output.node.uid] = known
@@ -73,7 +73,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
 
 def _asked(
     plan: EpochPlan, output: SqlOutput, schemas: Mapping[str, pa.Schema]
-) -> Iterator[tuple[Selected, pa.Schema]]:
+) -> Iterator[tuple[SelectedBranch, pa.Schema]]:
     """Yield the SELECTs over rows that are taken back, with the columns of those; not those over rows that stay."""
     there = {name: (column_of(name),) for name in output.inputs.values()}
     for one in selects(plan.spec, output, schemas, there):
@@ -88,13 +88,13 @@ def _identity(session: SparkSession, plan: EpochPlan) -> str:
     return json.dumps([row.spark, row.java, zones, sorted(plan.spec.spark.conf.items())])
 
 
-def _answers(session: SparkSession, one: Selected, schema: pa.Schema, rows: pa.Table) -> list[str]:
+def _answers(session: SparkSession, one: SelectedBranch, schema: pa.Schema, rows: pa.Table) -> list[str]:
     """Return the answers of some rows; where one of several fails, those of each half."""
     struct = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], fields=list(schema))
     wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(one.input)])
     try:
         frame = session.createDataFrame(wide, wide_type({one.input: schema}))
-        selected = added(frame, one.made).select(f"`{one.made.column}`")
+        selected = added(frame, one.expression).select(f"`{one.expression.column}`")
         made = collect(selected)
     except PySparkException as error:
         if len(rows) == 1:

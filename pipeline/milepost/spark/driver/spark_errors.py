@@ -108,7 +108,7 @@ def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tu
     """Return the fragment that failed, and the operators whose expression has it in that place; else all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
-        texts = ((one.uid, text) for one in expressions for text in (one.text, one.lists or ""))
+        texts = ((one.uid, text) for one in expressions for text in (one.text, one.list_sql or ""))
         uids = [uid for uid, text in texts if fragment and text.startswith(fragment, start)]
         if uids:
             return fragment, list(dict.fromkeys(uids))

@@ -32,7 +32,7 @@ from milepost.jobspec.sql.plan import ITEM
 from milepost.jobspec.sql.sql import quote
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
-from milepost.spark.task.row_steps.sql_expression import PLACE, Selected, SqlExpression, column_of, selects
+from milepost.spark.task.row_steps.sql_expression import POSITION, SelectedBranch, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 
 CONTROL = "control"
@@ -60,12 +60,12 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
     frames = []
     for one in _selects(spec, output, inputs):
         empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
-        frames.append(added(empty, one.made).select(f"`{one.made.column}`.*"))
+        frames.append(added(empty, one.expression).select(f"`{one.expression.column}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
-    common = arrow_schema(_nullable(functools.reduce(lambda one, other: one.unionAll(other), frames).schema))
+    union_schema = arrow_schema(_nullable(functools.reduce(lambda one, other: one.unionAll(other), frames).schema))
     for schema in schemas:
-        _refuse_texts(output.node.uid, schema, common)
-    return common
+        _refuse_texts(output.node.uid, schema, union_schema)
+    return union_schema
 
 
 def collect(frame: DataFrame) -> pa.Table:
@@ -112,17 +112,17 @@ class SqlSchemas:
             try:
                 self._known[asked] = infer_schema(self._session, plan.spec, output, inputs)
             except AnalysisException as error:
-                raise refusal(plan.checkpoint_id, error, [one.made for one in selected]) from error
+                raise refusal(plan.checkpoint_id, error, [one.expression for one in selected]) from error
         return self._known[asked]
 
 
-def _selects(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> list[Selected]:
+def _selects(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> list[SelectedBranch]:
     return selects(spec, output, inputs, {name: (column_of(name),) for name in inputs})
 
 
-def _refuse_texts(uid: str, schema: pa.Schema, common: pa.Schema) -> None:
+def _refuse_texts(uid: str, schema: pa.Schema, union_schema: pa.Schema) -> None:
     """A text that is made a time may be read as a moment that depends on when the epoch runs, and any may not fit."""
-    for before, after in zip(schema, common, strict=True):
+    for before, after in zip(schema, union_schema, strict=True):
         if _texts(before.type) != _texts(after.type) and _texts(before.type):
             raise InvalidRequest(
                 f"operator {uid}: the column {after.name} is text in one SELECT of its UNION ALL and {after.type} in "
@@ -158,12 +158,16 @@ def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
     [a, [p, q]]  1        q         null         [a, q]
     [b, []]      null     null      [b, []]      null
     """
-    text = one.text if one.common is None else f"CAST({one.text} AS {_type_text(from_arrow_schema(one.common))})"
+    text = (
+        one.text
+        if one.union_schema is None
+        else f"CAST({one.text} AS {_type_text(from_arrow_schema(one.union_schema))})"
+    )
     made = f"{text} AS `{one.column}`"
-    if one.lists is None:
+    if one.list_sql is None:
         return frame.selectExpr("*", made)
-    others = [f"CASE WHEN coalesce(`{PLACE}`, 0) = 0 THEN `{name}` END AS `{name}`" for name in frame.columns]
-    exploded = frame.selectExpr("*", f"posexplode_outer({one.lists}) AS (`{PLACE}`, `{ITEM}`)")
+    others = [f"CASE WHEN coalesce(`{POSITION}`, 0) = 0 THEN `{name}` END AS `{name}`" for name in frame.columns]
+    exploded = frame.selectExpr("*", f"posexplode_outer({one.list_sql}) AS (`{POSITION}`, `{ITEM}`)")
     return exploded.selectExpr(*others, made)
 
 

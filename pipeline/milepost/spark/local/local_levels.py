@@ -29,7 +29,7 @@ from milepost.storage.open import open_store
 Tasks = tuple[Level, OperatorStage, OutputStage]
 """What the tasks of one level run, as `epoch_tasks` has it."""
 
-Between = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
+Projection = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
 """Stands between a task's stages: evaluates the SQL operators of one projection; None: the level has none."""
 
 
@@ -47,25 +47,25 @@ class LocalEnvironment:
 
 
 def run_levels(
-    plan: EpochPlan, tasks: Iterable[Tasks], between: Between, place: LocalEnvironment | None = None
+    plan: EpochPlan, tasks: Iterable[Tasks], project: Projection, environment: LocalEnvironment | None = None
 ) -> tuple[SubtaskAnswer, ...]:
     """Run every task of every level; return what the subtasks of the last one answered.
 
     Args:
         plan: its `cache_directory` also takes what tasks spill.
     """
-    here = place or LocalEnvironment()
+    environment = environment or LocalEnvironment()
     rows: list[pa.RecordBatch] = []
     for level, operators, output in tasks:
         sent: list[pa.RecordBatch] = []
         for subtask in range(operators.subtasks):
-            with task_memory(plan.cache_directory, here.budget) as memory:
-                attempt = Attempt(subtask, 0, memory, here.opener, _AtOnce, here.clock)
+            with task_memory(plan.cache_directory, environment.budget) as memory:
+                attempt = Attempt(subtask, 0, memory, environment.opener, _InlineExecutor, environment.clock)
                 items = level.row_wise.lookups.run(attempt, operators.run(attempt, iter(rows_for(subtask, rows))))
                 for step in level.row_wise.steps:
-                    items = step.lookups.run(attempt, between(step, items))
+                    items = step.lookups.run(attempt, project(step, items))
                 if level.row_wise.sql is None:
-                    items = between(None, items)
+                    items = project(None, items)
                 sent += output.run(attempt, items)
         rows = sent
     return subtask_answers((row["kind"], row["payload"]) for batch in rows for row in batch.to_pylist())
@@ -76,7 +76,7 @@ def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatc
     return [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
 
 
-class _AtOnce(Executor):
+class _InlineExecutor(Executor):
     """Does what is submitted before it returns: the steps of an epoch have one order."""
 
     def __init__(self, uploads: int) -> None:

@@ -83,10 +83,10 @@ class _SparkSql:
     def _project(self, step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
         if step is None:
             return items
-        rows = pa.Table.from_batches(encode_output(items, step.produced)).combine_chunks()
-        frame = self._session().createDataFrame(rows, wide_type(step.produced))
+        rows = pa.Table.from_batches(encode_output(items, step.input_schemas)).combine_chunks()
+        frame = self._session().createDataFrame(rows, wide_type(step.input_schemas))
         projected = collect(project(frame, step.expressions, step.columns))
-        return decode_output(projected.to_batches(), step.kept, step.columns)
+        return decode_output(projected.to_batches(), step.output_schemas, step.columns)
 
     def _session(self) -> SparkSession:
         spec = self._plan.spec.spark

@@ -1,4 +1,4 @@
-"""One attempt of one task of an epoch, and what it runs with."""
+"""The resources of one attempt of one task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def wall_clock_ms() -> int:
 
 
 def upload_threads(uploads: int) -> Executor:
-    """Return a pool whose threads run so many uploads beside the task."""
+    """Return a pool that runs up to `uploads` uploads in parallel with the task."""
     return ThreadPoolExecutor(max_workers=uploads, thread_name_prefix="snapshot")
 
 
@@ -27,9 +27,11 @@ class Attempt:
     """One attempt of one task.
 
     Attributes:
-        subtask: index in its level. number: of the attempt, from 0; never part of identity.
-        open_store: opens the stores of the job, of its sources and of its sinks.
-        executor: makes what runs so many uploads. clock: milliseconds, for deadlines.
+        subtask: index in its level.
+        number: Spark's attempt number, from 0. Never part of identity.
+        open_store: opens the stores of the job, its sources and its sinks.
+        executor: returns a thread pool for a given number of uploads.
+        clock: wall clock in milliseconds, for deadlines.
     """
 
     subtask: int

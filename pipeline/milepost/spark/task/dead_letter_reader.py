@@ -20,10 +20,10 @@ from milepost.sources.dead_letters import dead_letters
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers.spill import Spilled, SpillFile
 
-_WAITING_BYTES = 256 << 20
+_PENDING_BYTES = 256 << 20
 """So many bytes of an object's rows wait in memory at most."""
 
-_TOGETHER = 1024
+_BAD_BATCH = 1024
 """Bad records that become rows together."""
 
 
@@ -64,22 +64,22 @@ class DeadLetterReader:
         Raises: BadObject, CommitConflict, NotFound: as the reader. EnvironmentUnusable: the node's disk is full.
         """
         with closing(memory.spill.sibling()) as spill:
-            waiting = _Waiting(spill, min(_WAITING_BYTES, memory.budget.held_bytes))
+            pending = _PendingPieces(spill, min(_PENDING_BYTES, memory.budget.held_bytes))
             try:
                 try:
-                    waiting.fill(self.reader.read_part(store, part))
+                    pending.fill(self.reader.read_part(store, part))
                 except BadObject:
                     raise
                 except BadRecord:
-                    waiting.fill(self._pieces(self.reader.salvage_part(store, part)))
+                    pending.fill(self._pieces(self.reader.salvage_part(store, part)))
             except BadObject as bad:
                 if not self.bad_objects:
                     raise
-                waiting.fill([BadRows(dead_letters([bad]), (bad,), whole=True)])
-            yield from waiting
+                pending.fill([BadRows(dead_letters([bad]), (bad,), whole=True)])
+            yield from pending
 
     def _pieces(self, salvaged: Iterator[pa.RecordBatch | BadRecord]) -> Iterator[Piece]:
-        found = 0
+        count = 0
         bad: list[BadRecord] = []
         for item in salvaged:
             if not isinstance(item, BadRecord):
@@ -88,11 +88,11 @@ class DeadLetterReader:
                     bad = []
                 yield item
                 continue
-            found += 1
+            count += 1
             bad.append(item)
-            if self.max_records is not None and found > self.max_records:
+            if self.max_records is not None and count > self.max_records:
                 break
-            if len(bad) == _TOGETHER:
+            if len(bad) == _BAD_BATCH:
                 yield _bad_rows(bad)
                 bad = []
         if bad:
@@ -103,7 +103,7 @@ def _bad_rows(bad: list[BadRecord]) -> BadRows:
     return BadRows(dead_letters(bad), tuple(bad[:MAX_NAMED_BAD_RECORDS]))
 
 
-class _Waiting:
+class _PendingPieces:
     """Pieces of one object that wait for its end."""
 
     def __init__(self, spill: SpillFile, limit_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""Epoch tasks run level by level: an operator stage, and the output stage behind it.
+"""The two stages of a level's tasks: the operator stage, then the output stage.
 
-They are small classes that Spark pickles into its Python workers, so what a task closes over is explicit.
+Spark pickles these classes into its Python workers, so they list explicitly what a task needs.
 """
 
 from __future__ import annotations
@@ -71,13 +71,15 @@ class SinkPlan:
 
 @dataclass(frozen=True, slots=True)
 class OperatorStage:
-    """Runs the operator stage of one level in a task: a source split, or the level's stateful operators.
+    """The operator stage of one level in a task: a source split, or the level's stateful operators.
 
     Attributes:
-        metrics_prefix: where attempts leave what they measured, relative to the job's root.
-        is_last: whether its acknowledgements go to the driver, and carry what was measured. Others cross an exchange,
-            whose rows are equal of equal attempts (I12): Spark fails the job when a lost task repeats other ones.
-        functions: code of every process operator of the job. code_hash: of the package and them, as recorded.
+        metrics_prefix: key prefix of the attempts' metrics, relative to the job's root.
+        is_last: whether this is the last level. Its acknowledgements go to the driver and carry the metrics. Those of
+            other levels cross an exchange, whose rows must be the same in every attempt (I12): Spark fails the job
+            when a repeated task sends different rows.
+        functions: code of every process operator of the job, by uid.
+        code_hash: hash of the package and these functions, as planned.
     """
 
     checkpoint_id: CheckpointId
@@ -99,7 +101,7 @@ class OperatorStage:
         return self.stateful.parallelism if self.stateful is not None else len(self.splits)
 
     def run(self, attempt: Attempt, batches: Batches) -> Iterator[TaskOutput]:
-        """Yield what one attempt puts out; the last item acknowledges or declines."""
+        """Yield the output of one attempt. The last item acknowledges or declines."""
         identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
         running = code_hash_of({uid: function.running_digest() for uid, function in self.functions.items()})
         if self.code_hash != running:
@@ -109,51 +111,52 @@ class OperatorStage:
             return
         metrics = TaskMetrics(self.level, attempt.subtask, attempt.number)
         store = attempt.open_store(self.job_store)
-        if attempt.number and self.stateful is None:  # should its worker die as well, this says what it was at
-            self._leave_incomplete(store, metrics)
-        for item in self._bounded(identity, self._produce(attempt, batches, store, metrics), attempt.memory.budget):
+        if attempt.number and self.stateful is None:  # if this worker dies as well, the object shows what it was doing
+            self._store_incomplete_metrics(store, metrics)
+        output = self._produce(attempt, batches, store, metrics)
+        for item in self._decline_out_of_memory(identity, output, attempt.memory.budget):
             if isinstance(item, OperatorStageEnd):
                 if self.is_last:
                     item = replace(item, measured=to_json(metrics.times()))
                 else:
                     try:
-                        self._leave(store, metrics, COMPLETE)
+                        self._store_metrics(store, metrics, COMPLETE)
                     except CheckpointError as error:
                         yield Declined(identity.decline_for(error, "metrics", CheckpointFailureReason.IO_EXCEPTION))
                         return
             elif metrics.incomplete:
-                self._leave_incomplete(store, metrics)
-            handed = time.monotonic()
+                self._store_incomplete_metrics(store, metrics)
+            yielded_at = time.monotonic()
             yield item
-            # The output stage, and Spark behind it, do their part before this goes on.
+            # While the generator was suspended, the output stage and Spark downstream of it did their work.
             part = "stage_ms" if isinstance(item, SnapshotStarted) else "emit_ms"
-            metrics.apart(part, time.monotonic() - handed)
+            metrics.attribute(part, time.monotonic() - yielded_at)
 
-    def _leave_incomplete(self, store: ObjectStore, metrics: TaskMetrics) -> None:
-        """Store what was measured so far of an attempt that may not come to acknowledge."""
-        with contextlib.suppress(CheckpointError):  # there is something else that has to be told
-            self._leave(store, metrics, INCOMPLETE)
+    def _store_incomplete_metrics(self, store: ObjectStore, metrics: TaskMetrics) -> None:
+        """Store the metrics so far of an attempt that may never acknowledge."""
+        with contextlib.suppress(CheckpointError):  # never hide the error that is about to be reported
+            self._store_metrics(store, metrics, INCOMPLETE)
 
-    def _leave(self, store: ObjectStore, metrics: TaskMetrics, ended: str) -> None:
+    def _store_metrics(self, store: ObjectStore, metrics: TaskMetrics, ended: str) -> None:
         store.put(self.metrics_prefix + metrics.file_name(ended), metrics.encode(own_put(store)))
 
-    def _bounded(
+    def _decline_out_of_memory(
         self, identity: SubtaskIdentity, items: Iterator[TaskOutput], budget: MemoryBudget
     ) -> Iterator[TaskOutput]:
-        """The items; a task that needs more memory than its worker has declines, and says what to set."""
-        who = self._who(identity.subtask)
+        """Yield the items. A task that runs out of memory declines, and names the setting to raise."""
+        who = self._description(identity.subtask)
         try:
             with explain_out_of_memory(who, budget):
                 yield from items
         except EnvironmentUnusable as error:
             yield Declined(identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE))
 
-    def _who(self, subtask: int) -> str:
-        """Return what a task works on, by the names of the spec."""
+    def _description(self, subtask: int) -> str:
+        """Return the name of the task's source or operators, for messages."""
         if self.stateful is None:
             work = f"source {self.splits[subtask].source}"
         else:
-            work = f"operator {' and '.join(one.operator.uid for one in self.stateful.operators)}"
+            work = f"operator {' and '.join(item.operator.uid for item in self.stateful.operators)}"
         return f"{work} (level {self.level}, subtask {subtask})"
 
     def _produce(
@@ -168,10 +171,11 @@ class OperatorStage:
 
 @dataclass(frozen=True, slots=True)
 class OutputStage:
-    """Runs the output stage of one level in a task.
+    """The output stage of one level in a task.
 
     Attributes:
-        owned: keys of each subtask; () where none has any (a source). subtasks: of the level.
+        owned: keys of each subtask; () at the source level, whose subtasks own no keys.
+        subtasks: number of subtasks of the level.
     """
 
     plan: OutputPlan
@@ -180,14 +184,14 @@ class OutputStage:
     subtasks: int
 
     def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Batches:
-        """Yield what one attempt sends to the next level, or to the driver."""
+        """Yield the rows that one attempt sends to the next level, or to the driver."""
         owned = self.owned[attempt.subtask] if self.owned else None
         sinks = {sink.spec.name: sink.open(attempt, owned, self.subtasks) for sink in self.sinks}
         return run_output_stage(self.plan, attempt.subtask, items, sinks, attempt.memory, attempt.executor)
 
 
 def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, OperatorStage, OutputStage]]:
-    """Yield what the tasks of each level run, in order."""
+    """Yield the stages of each level's tasks, in order."""
     for level in epoch.levels:
         operators = OperatorStage(
             checkpoint_id=plan.checkpoint_id,
@@ -200,19 +204,19 @@ def epoch_tasks(plan: EpochPlan, epoch: EpochLevels) -> Iterator[tuple[Level, Op
             functions={uid: function.code for uid, function in plan.functions.items()},
             code_hash=plan.code_hash,
         )
-        owned = _owned(plan, level.stateful)
+        owned = _owned_keys(plan, level.stateful)
         yield level, operators, OutputStage(level.output, _sinks(plan, level), owned, operators.subtasks)
 
 
 def subtask_answers(rows: Iterable[tuple[str, bytes]]) -> tuple[SubtaskAnswer, ...]:
-    """Return what the last level's rows say: every distinct acknowledgement, and every decline.
+    """Return every distinct acknowledgement and every decline in the last level's rows.
 
     Args:
-        rows: kind and payload of each.
+        rows: (kind, payload) pairs.
     """
-    found = [(EventKind(kind), payload) for kind, payload in rows]
-    events = [AckEvent.decode(payload) for kind, payload in found if kind is EventKind.ACK]
-    declines = [decode_answer(payload.decode()) for kind, payload in found if kind is EventKind.CANCEL]
+    answers = [(EventKind(kind), payload) for kind, payload in rows]
+    events = [AckEvent.decode(payload) for kind, payload in answers if kind is EventKind.ACK]
+    declines = [decode_answer(payload.decode()) for kind, payload in answers if kind is EventKind.CANCEL]
     return (*(acknowledgement(ack) for ack in distinct_acknowledgements(events)), *declines)
 
 
@@ -224,18 +228,18 @@ def _sinks(plan: EpochPlan, level: Level) -> tuple[SinkPlan, ...]:
             plan.graph.sink_inputs[name],
             plan.sinks[name],
             plan.buckets.get(name),
-            plan.maintenance.get(name) if level.output.level == _node(plan, name).level else None,
+            plan.maintenance.get(name) if level.output.level == _sink_node(plan, name).level else None,
         )
         for name in names
     )
 
 
-def _node(plan: EpochPlan, sink: str) -> Node:
-    """Return what a sink shows: at the highest of its levels its table's files are maintained."""
+def _sink_node(plan: EpochPlan, sink: str) -> Node:
+    """Return the node that feeds a sink. The sink's files are maintained at the highest level of that node."""
     return plan.graph.nodes[plan.graph.sink_inputs[sink].uid]
 
 
-def _owned(plan: EpochPlan, level: LevelPlan | None) -> tuple[OwnedKeys, ...]:
+def _owned_keys(plan: EpochPlan, level: LevelPlan | None) -> tuple[OwnedKeys, ...]:
     if level is None:
         return ()
     return tuple(

@@ -1,10 +1,18 @@
-"""One operator subtask's input: its channels, in the one order in which their buffers are processed.
+"""The input gate of an operator subtask: its channels' buffers, in canonical order.
 
-The order is canonical: by lateness stamp, which is the order of the epochs in which rows were read; within a stamp the
-buffers replayed from channel state, then inputs as the spec names them, channels ascending, sequence ascending. So rows
-of a key that one sender sent on one input come in the order of a run that never leaves any in flight, and which input's
-turn it is follows from plan and cuts alone. A channel here is one (input, sender): a barrier of a sender stands at the
-end of each of its inputs' buffers.
+Buffers are ordered by lateness stamp, which is the order of the epochs in which their rows were read. Within a stamp,
+buffers replayed from channel state come first, then the inputs in the order of the spec, channels and sequence numbers
+ascending. So the rows of a key from one sender on one input have the order of a run that never leaves rows in flight,
+and the order of the inputs depends only on the plan and the cuts.
+
+A channel here is one (input, sender) pair. A sender's barrier is at the end of the buffers of each of its inputs.
+Two inputs, two senders, one replayed buffer ``r``; letters are buffers, numbers their stamps, ``-`` means no stamp::
+
+    replayed   r-          first chunk   r- a- c-   channels 1 and 2 reach their barriers
+    channel 0  a-  b1      second chunk  b1 d1      channels 0 and 3 reach theirs
+    channel 1  c-
+    channel 2
+    channel 3  d1
 """
 
 from __future__ import annotations
@@ -18,10 +26,14 @@ from milepost.state.buffers.buffers import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The next buffers to process together, all of one stamp, and the channels that reach their barrier with them."""
+    """Buffers with one stamp that are processed together.
+
+    Attributes:
+        ended_channels: the channels whose barrier comes right after these buffers.
+    """
 
     buffers: tuple[Buffer, ...]
-    ended: tuple[int, ...]
+    ended_channels: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -29,17 +41,17 @@ class Chunk:
 
 
 class InputGate:
-    """Hands out an operator's buffers in order, and says what is still in flight.
+    """Returns an operator's buffers in order, and lists those still in flight.
 
     Args:
-        replayed: from channel state; they stand in front of the first channel.
+        replayed: buffers from channel state; they count as the first buffers of channel 0.
         channels: buffers per channel, input by input.
     """
 
     def __init__(self, replayed: Sequence[Buffer], channels: Sequence[Sequence[Buffer]]) -> None:
         queued = [(0, buffer) for buffer in replayed]
         queued += [(channel, buffer) for channel, buffers in enumerate(channels) for buffer in buffers]
-        queued.sort(key=lambda item: _order(item[1].lateness_us))
+        queued.sort(key=lambda item: _stamp_order(item[1].lateness_us))
         self._buffers = [buffer for _, buffer in queued]
         self._channel = [channel for channel, _ in queued]
         self._last = [-1] * len(channels)
@@ -51,32 +63,32 @@ class InputGate:
 
     @property
     def in_flight(self) -> tuple[Buffer, ...]:
-        """Everything that was not handed out, in order."""
+        """The buffers not taken yet, in order."""
         return tuple(self._buffers[self._position :])
 
-    def announced(self) -> tuple[tuple[int, int], ...]:
-        """Return each channel, and the position of its barrier: how many buffers stand before it."""
+    def barrier_positions(self) -> tuple[tuple[int, int], ...]:
+        """Return (channel, position of its barrier): the number of buffers ahead of the barrier."""
         counts = [0] * len(self._last)
         for channel in self._channel:
             counts[channel] += 1
         return tuple(enumerate(counts))
 
     def unread(self) -> dict[int, list[Buffer]]:
-        """Return what each channel holds before its barrier; channels without anything are left out."""
-        found: dict[int, list[Buffer]] = {}
+        """Return the untaken buffers of each channel that has any."""
+        buffers: dict[int, list[Buffer]] = {}
         for position in range(self._position, len(self._buffers)):
-            found.setdefault(self._channel[position], []).append(self._buffers[position])
-        return found
+            buffers.setdefault(self._channel[position], []).append(self._buffers[position])
+        return buffers
 
     def block(self, channel: int) -> None:
-        """Hand out nothing more of a channel."""
+        """Forbid taking further buffers of a channel."""
         self._blocked.add(channel)
 
     def unblock(self, channel: int) -> None:
         self._blocked.discard(channel)
 
     def take(self, limit_bytes: int | None) -> Chunk:
-        """Hand out the next chunk: at least one buffer if there is one, else no more than `limit_bytes`.
+        """Take the next chunk: at least one buffer if any is left, and then at most `limit_bytes`.
 
         Raises:
             ProtocolViolation: the next buffer belongs to a blocked channel.
@@ -93,10 +105,10 @@ class InputGate:
                 raise ProtocolViolation(f"channel {channel} is blocked and holds a buffer. Nothing was handed out.")
             size += buffer.size
             self._position += 1
-        ended = tuple(channel for channel in self._open if self._last[channel] < self._position)
+        ended_channels = tuple(channel for channel in self._open if self._last[channel] < self._position)
         self._open = [channel for channel in self._open if self._last[channel] >= self._position]
-        return Chunk(tuple(self._buffers[start : self._position]), ended)
+        return Chunk(tuple(self._buffers[start : self._position]), ended_channels)
 
 
-def _order(lateness_us: int | None) -> tuple[bool, int]:
+def _stamp_order(lateness_us: int | None) -> tuple[bool, int]:
     return (lateness_us is not None, lateness_us or 0)

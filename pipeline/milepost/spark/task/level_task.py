@@ -1,8 +1,10 @@
-"""The level task runs the subtasks of all operators of its level in one Spark task.
+"""Run the subtasks of all operators of a level in one Spark task.
 
-It receives and checks all channels, lets each operator process up to the barrier, sends that one barrier, and only then
-lets them snapshot. Rows are processed in plan order, so the result does not depend on arrival order; in the first
-level, whose channels are the plan's own order, it does not depend on parallelism either.
+The task receives and checks all channels. Each operator processes its input up to the barrier. The task then sends one
+barrier for all operators, and only after that do they take their snapshots.
+
+Rows are processed in plan order, so the result does not depend on arrival order. In the first level, whose channels
+follow the order of the plan, it does not depend on parallelism either.
 """
 
 from __future__ import annotations
@@ -52,20 +54,18 @@ def run_subtask(
 ) -> Iterator[TaskOutput]:
     """Yield one task's output, then its acknowledgement or a decline. The input is always drained.
 
-    Raises: EnvironmentUnusable: the node's disk does not take the input that the attempt's memory has no room for.
+    Raises: EnvironmentUnusable: the input exceeds the attempt's memory, and the node's disk is full.
     """
     started_ms = attempt.clock()
     received = receive(plan.identity(attempt.subtask), plan.senders, batches, attempt.memory)
     metrics.mark("receive_ms")
-    metrics.received(received.buffers, received.size)
+    metrics.record_input(received.buffers, received.size)
     with attempt.executor(len(plan.operators) + 1) as pool:
         task = _Task(plan, attempt, store, metrics, pool)
         yield from task.run(received, started_ms)
 
 
 class _Task:
-    """One attempt of one task."""
-
     def __init__(
         self, plan: LevelPlan, attempt: Attempt, store: ObjectStore, metrics: TaskMetrics, pool: Executor
     ) -> None:
@@ -80,7 +80,7 @@ class _Task:
         cache = StateCache(plan.cache_directory)
         resources = SubtaskResources(self._upload, pool, self._files, cache, self._key_groups, metrics)
         writers = share_files(signatures)
-        self._hosted = [
+        self._subtasks = [
             (item, OperatorSubtask(plan, item, self._identity, writers[item.operator.uid], resources))
             for item in plan.operators
         ]
@@ -91,70 +91,71 @@ class _Task:
             declined = yield from self._run(received, started_ms)
             if declined is not None:
                 yield Declined(declined)
-        except Exception:  # no answer to the checkpoint: Spark runs another attempt, or gives the job up
-            for _, one in self._hosted:
-                one.crash()
+        except Exception:  # the checkpoint gets no answer: Spark starts another attempt, or fails the job
+            for _, subtask in self._subtasks:
+                subtask.crash()
             raise
-        finally:  # also when Spark stops asking, because it has killed the task
-            for _, one in self._hosted:
-                one.close()
+        finally:  # also when Spark stops iterating because it killed the task
+            for _, subtask in self._subtasks:
+                subtask.close()
         for writer in self._writers:
             self._files.execute(writer, writer.close())
 
     def _run(self, received: TaskInput, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
         if isinstance(received.outcome, Decline):
-            return self._refused(received, received.outcome)
+            return self._decline_all(received, received.outcome)
         carried = distinct_acknowledgements(received.outcome)
         gates = [
             [
                 buffers
-                for one in item.inputs
-                for buffers in received.take(item.operator.uid, one.edge, self._plan.senders)
+                for input_ in item.inputs
+                for buffers in received.pop_edge(item.operator.uid, input_.edge, self._plan.senders)
             ]
-            for item, _ in self._hosted
+            for item, _ in self._subtasks
         ]
-        for buffer in received.rest():
+        for buffer in received.remaining():
             yield Forward(self._subtask, buffer)
         deadline_ms = task_deadline_ms(self._plan.alignment, started_ms, self._plan.share.waves(self._subtask))
-        for index, (item, one) in enumerate(self._hosted):
-            self._metrics.working_on = one.uid
-            now_ms, operators = self._clock(), len(self._hosted) - index
-            # What is left is shared fairly with the operators that follow.
+        for index, (item, subtask) in enumerate(self._subtasks):
+            self._metrics.working_on = subtask.uid
+            now_ms, operators = self._clock(), len(self._subtasks) - index
+            # The remaining time is divided evenly among this operator and those after it: of 900 ms left for three
+            # operators the first gets 300. If it takes 100, the second gets (900 - 100) / 2 = 400.
             ends_ms = None if deadline_ms is None else now_ms + (deadline_ms - now_ms) // operators
             pacer = Pacer(ends_ms, self._clock)
             try:
                 work = self._restore(item, gates[index], pacer, carried)
             except OperatorFailed as error:
-                one.fail_operator(error)
+                subtask.fail_operator(error)
             except CheckpointError as error:
-                one.fail_for(error)
+                subtask.fail_for(error)
             else:
-                yield from one.process(work)
+                yield from subtask.process(work)
                 self._metrics.rows_in += work.rows.rows_in
             self._metrics.mark("process_ms")
-            if one.decline is not None:
-                return one.decline
+            if subtask.decline is not None:
+                return subtask.decline
         self._metrics.working_on = None
         self._metrics.left_ms = None if deadline_ms is None else deadline_ms - self._clock()
         yield RowsDone()
         return (yield from self._snapshot(received.outcome, carried))
 
-    def _refused(self, received: TaskInput, decline: Decline) -> Decline:
-        """The channels are not whole, or a sender declined: so does each subtask here."""
-        for _, one in self._hosted:
+    def _decline_all(self, received: TaskInput, decline: Decline) -> Decline:
+        """Decline in every subtask, because the channels are incomplete or a sender declined."""
+        for _, subtask in self._subtasks:
             if received.cancelled is not None and received.cancelled.decline is decline:
-                one.cancel(received.cancelled.channel, decline)
+                subtask.cancel(received.cancelled.channel, decline)
             else:
-                one.fail(decline)
+                subtask.fail(decline)
         return decline
 
     def _restore(
         self, item: OperatorPlan, channels: Sequence[Sequence[Buffer]], pacer: Pacer, carried: tuple[SubtaskAck, ...]
     ) -> SubtaskWork:
         own = self._key_groups
-        some_table = next(iter(item.tables))  # whose rows lie where they are exchanged to, as those of every other do
+        some_table = next(iter(item.tables))  # any table: all are partitioned like the operator's input
         replayed = restore_channel_state(
-            self._state_of(item, some_table, own), item.channels, self._restored_from, item.routing_keys
+            self._state_identity(item, some_table, own), item.channels, self._restored_from, item.routing_keys
         )
         self._metrics.mark("restore_ms")
         watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
@@ -162,14 +163,14 @@ class _Task:
         return SubtaskWork(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
     def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> OpenSlice:
-        """Restore some key groups of an operator: all that the subtask owns, or one slice of several."""
+        """Restore the given key groups of an operator: all that the subtask owns, or one slice of them."""
         whole = key_groups == self._key_groups
         self._metrics.mark("process_ms")
         objects = self._restored_from if whole else replace(self._restored_from, bodies=self._bodies)
         cache = StateCache(self._plan.cache_directory, keep_mapped=whole)
         tables = {
             name: restore_state(
-                self._state_of(item, name, key_groups),
+                self._state_identity(item, name, key_groups),
                 table.handles,
                 objects,
                 watermark_us=previous_us,
@@ -181,7 +182,7 @@ class _Task:
         self._metrics.mark("restore_ms")
         return OpenSlice(tables, item.operator.begin(tables, previous_us))
 
-    def _state_of(self, item: OperatorPlan, name: str, key_groups: range) -> StateIdentity:
+    def _state_identity(self, item: OperatorPlan, name: str, key_groups: range) -> StateIdentity:
         table = item.tables[name]
         keys = KeySpec(table.key, table.routing_key, self._plan.hasher)
         return StateIdentity.of(
@@ -191,36 +192,36 @@ class _Task:
     def _snapshot(
         self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
     ) -> Generator[TaskOutput, None, Decline | None]:
-        """Behind the barrier: freeze, upload while the output stage stages its sinks, acknowledge."""
+        """After the barrier: freeze, upload while the output stage stages its sinks, acknowledge."""
         try:
-            notice = self._notice()
+            notice = self._read_abort_notice()
         except CheckpointError as error:
             return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
         self._metrics.mark("notice_ms")
-        for _, one in self._hosted:
-            self._metrics.working_on = one.uid
+        for _, subtask in self._subtasks:
+            self._metrics.working_on = subtask.uid
             if notice is not None:
-                one.aborted(notice)
+                subtask.aborted(notice)
             else:
-                one.snapshot()
-            if one.decline is not None:
-                return one.decline
+                subtask.snapshot()
+            if subtask.decline is not None:
+                return subtask.decline
         self._metrics.working_on = None
         yield SnapshotStarted()
         self._files.settle()
         acks = {}
-        for _, one in self._hosted:
-            one.settle()
-            if one.decline is not None:
-                return one.decline
-            acks[one.uid] = one.ack
+        for _, subtask in self._subtasks:
+            subtask.settle()
+            if subtask.decline is not None:
+                return subtask.decline
+            acks[subtask.uid] = subtask.ack
         self._metrics.mark("async_wait_ms")
         digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
         yield OperatorStageEnd({"operators": acks}, digests, carried)
         return None
 
-    def _notice(self) -> AbortNotice | None:
-        """Look for an abort. Of an epoch that has just begun hardly anybody says one, and there is little to skip."""
+    def _read_abort_notice(self) -> AbortNotice | None:
+        """Read the abort notice. A young epoch skips the request: an abort is unlikely, and would save little work."""
         if self._clock() - self._plan.alignment.started_ms < HEARTBEAT_INTERVAL_MS:
             return None
         return read_notice(self._store, self._plan.checkpoint_id, self._plan.token)
@@ -232,11 +233,11 @@ class _Task:
         began = time.monotonic()
         if isinstance(frozen, EncodedSlices):
             handle = frozen.upload(self._store.put)
-            self._metrics.uploaded(uid, time.monotonic() - began)
+            self._metrics.record_upload(uid, time.monotonic() - began)
             return handle
         snapshot = frozen.encode(directory)
         for upload in snapshot.uploads:
             self._store.put(upload.key, upload.body)
         frozen.stage_cache(snapshot)
-        self._metrics.uploaded(uid, time.monotonic() - began)
+        self._metrics.record_upload(uid, time.monotonic() - began)
         return snapshot.handle

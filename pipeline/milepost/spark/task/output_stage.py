@@ -1,8 +1,13 @@
-"""The output stage routes a task's rows to later levels and sinks, then states the barrier.
+"""The output stage: route a task's rows to later levels and sinks, then send the barrier.
 
-Order inside one task: buffers while rows arrive; the barrier, once they are complete and before the operator stage
-snapshots; sinks are staged while its state is uploaded; the acknowledgement is last on every channel. A declined epoch
-ends in cancel markers instead, with the input drained: Spark takes an early return for success.
+Order of writes in one task:
+
+1. buffers, while rows arrive;
+2. the barrier, when the rows are complete and before the operator stage takes its snapshot;
+3. the sinks' files, while the operator stage uploads its state;
+4. the acknowledgement, last on every channel.
+
+A declined epoch drains its input and ends in cancel markers instead: Spark treats an early return as success.
 """
 
 from __future__ import annotations
@@ -29,13 +34,15 @@ from milepost.state.layers.key_hash import KeyHash
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """What one level's output stage must do; the same for all its subtasks.
+    """The plan of one level's output stage, the same for all its subtasks.
 
     Attributes:
-        level: of the sender. receivers: subtasks of the next level; 0 at the last one.
-        edges: rows that later levels consume. sinks: node -> names of the sinks it feeds at this level.
-        stagers_before: sink -> how many subtasks of lower levels stage rows for it as well.
-        row_wise: output -> the operator without state whose rows it has.
+        level: level of the sender.
+        receivers: number of subtasks of the next level; 0 at the last level.
+        edges: the edges over which later levels consume rows.
+        sinks: node -> names of the sinks it feeds at this level.
+        stagers_before: sink -> number of subtasks of lower levels that stage rows for it too.
+        row_wise: output -> uid of the stateless operator whose rows it holds.
     """
 
     checkpoint_id: CheckpointId
@@ -62,13 +69,15 @@ def run_output_stage(
     memory: Memory,
     executor: Callable[[int], Executor] = upload_threads,
 ) -> Iterator[pa.RecordBatch]:
-    """Turn one task's items into exchange rows; at the last level into the one row that the driver collects.
+    """Turn one task's items into exchange rows, or at the last level into the one row that the driver collects.
 
     Args:
-        plan: of the level. subtask: index of this sender in its level.
-        items: what the operator stage yields, complete: the operator stage drains its input whatever happens.
+        plan: plan of the level.
+        subtask: index of this sender in its level.
+        items: the complete output of the operator stage, which always drains its input.
         sinks: opened sinks by name.
-        memory: of the task. executor: makes what stages so many sinks beside each other.
+        memory: memory of the task.
+        executor: returns a pool that stages a given number of sinks in parallel.
     """
     writer = ExchangeWriter(
         channel=subtask,
@@ -79,7 +88,7 @@ def run_output_stage(
         limits=plan.limits,
         held_bytes=memory.budget.held_bytes,
     )
-    staged = Staging(plan.identity(subtask), plan.sinks, sinks, memory, executor, plan.stagers_before)
+    staging = Staging(plan.identity(subtask), plan.sinks, sinks, memory, executor, plan.stagers_before)
     row_wise = dict.fromkeys(plan.row_wise.values(), 0)
     barrier: Barrier | None = None
     end: OperatorStageEnd | None = None
@@ -91,15 +100,15 @@ def run_output_stage(
             if item.node in plan.row_wise:
                 row_wise[plan.row_wise[item.node]] += item.rows.num_rows
             yield from writer.rows(item.node, item.rows, item.lateness_us)
-            decline = staged.take(item)
+            decline = staging.take(item)
         elif isinstance(item, Forward):
             yield writer.forward(item.subtask, item.buffer)
         elif isinstance(item, RowsDone):
             yield from writer.flush()
-            barrier = Barrier(plan.checkpoint_id, plan.token, plan.level, subtask, writer.sums())
+            barrier = Barrier(plan.checkpoint_id, plan.token, plan.level, subtask, writer.channel_sums())
             yield from writer.barrier(barrier)
         elif isinstance(item, SnapshotStarted):
-            decline = staged.write()
+            decline = staging.write()
         elif isinstance(item, OperatorStageEnd):
             end = item
         else:
@@ -110,7 +119,7 @@ def run_output_stage(
         )
     if decline is not None or barrier is None or end is None:
         assert decline is not None
-        yield from _refuse(plan, subtask, writer, decline)
+        yield from _emit_decline(plan, subtask, writer, decline)
         return
     own = SubtaskAck(
         checkpoint_id=plan.checkpoint_id,
@@ -118,7 +127,7 @@ def run_output_stage(
         level=plan.level,
         subtask=subtask,
         barrier=barrier.digest,
-        ack={**end.ack, "row_wise": row_wise, "sinks": staged.ack()},
+        ack={**end.ack, "row_wise": row_wise, "sinks": staging.ack()},
         consumed=end.consumed,
         measured=end.measured,
     )
@@ -129,7 +138,7 @@ def run_output_stage(
         yield exchange_row(0, subtask, 0, EventKind.ACK, event.encode())
 
 
-def _refuse(plan: OutputPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
+def _emit_decline(plan: OutputPlan, subtask: int, writer: ExchangeWriter, decline: Decline) -> Iterator[pa.RecordBatch]:
     if plan.receivers:
         yield from writer.cancel(decline)
     else:

@@ -1,4 +1,4 @@
-"""Outputs are what a level gives to sinks and to the operators of later levels: each has a name, and is of a node."""
+"""The named outputs of a level: rows for sinks and for operators of later levels."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.graph.rules.node import APPEND
 
 WHOLE = ".whole"
-"""Behind a node's name: all rows that it has now, beside those that the epoch changes, for sinks that begin."""
+"""Suffix of the output with a node's complete current rows, changed or not, for sinks that start in this epoch."""
 FILL = ".fill"
-"""Behind a node's name: the same, each come once, for operators that begin."""
+"""Suffix of the same rows, each with weight 1, for operators that start in this epoch."""
 
 Output = tuple[str, Node, tuple[str, ...]]
-"""An output of a level: its name, its node, and the sinks it feeds."""
+"""An output of a level: its name, its node, and the names of the sinks it feeds."""
 
 
 def outputs(plan: EpochPlan, level: int) -> list[Output]:
     """Return every output of a level.
 
-    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, or of a reader `uid.marked`.
+    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, `uid.fill`, or the reader's `uid.marked`.
     """
-    found, whole, fill = [], whole_outputs(plan), fill_outputs(plan)
+    level_outputs, whole, fill = [], nodes_with_whole_output(plan), nodes_with_fill_output(plan)
     for node in plan.graph.nodes.values():
         if level in node.levels:
             filled = tuple(name for name in node.sinks if name in plan.filled)
             if has_rows(node):
-                found.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
+                level_outputs.append((node.uid, node, tuple(name for name in node.sinks if name not in filled)))
             if node.retracts:
-                found.append((node.read, node, ()))
+                level_outputs.append((node.read, node, ()))
             late = [plan.graph.sink_inputs[name] for name in node.late_sinks]
-            for output in dict.fromkeys(one.output for one in late):
-                found.append((output, node, tuple(one.sink for one in late if one.output == output)))
+            for output in dict.fromkeys(sink.output for sink in late):
+                level_outputs.append((output, node, tuple(sink.sink for sink in late if sink.output == output)))
             if node.bad_sinks:
-                found.append((node.uid + BAD, node, node.bad_sinks))
+                level_outputs.append((node.uid + BAD, node, node.bad_sinks))
             if node.uid in whole:
-                found.append((node.uid + WHOLE, node, filled))
+                level_outputs.append((node.uid + WHOLE, node, filled))
             if node.uid in fill:
-                found.append((node.uid + FILL, node, ()))
+                level_outputs.append((node.uid + FILL, node, ()))
             marked = (conditions_output(uid) for uid in node.consumers if plan.graph.nodes[uid].has_conditions)
-            found += ((output, node, ()) for output in marked)
-    return found
+            level_outputs += ((output, node, ()) for output in marked)
+    return level_outputs
 
 
 @dataclass(frozen=True, slots=True)
 class SqlOutput:
-    """An output that SQL makes of others, in the stage in which those are.
+    """An output that SQL computes from other outputs of the same stage.
 
     Attributes:
-        name: of it. node: that it is of; of `uid.marked` the operator that reads it.
-        inputs: by the uid of each input, the output of it that is read.
+        name: name of the output.
+        node: the output's node; for `uid.marked` the operator that reads it.
+        inputs: uid of each input -> name of the input's output that is read.
     """
 
     name: str
@@ -60,23 +61,25 @@ class SqlOutput:
     inputs: Mapping[str, str]
 
     @property
-    def weighted(self) -> bool:
-        """Whether its rows come and are taken back, with a weight each."""
+    def is_weighted(self) -> bool:
+        """Whether each row has a weight: +1 inserts it, -1 retracts it."""
         return self.name in (f"{self.node.uid}{RETRACT}", f"{self.node.uid}{FILL}")
 
 
 def has_rows(node: Node) -> bool:
-    """Return whether a node puts out rows by its own name: not SQL over updates that operators alone read."""
+    """Return whether a node has an output under its own name. SQL over updates that only operators read has none."""
     return node.kind != "sql" or node.output_kind == APPEND or node.shown
 
 
 def sql_outputs(
     graph: JobGraph, whole: Collection[str] = (), fill: Collection[str] = (), begin: Collection[str] = ()
 ) -> Iterator[SqlOutput]:
-    """Yield every output that SQL makes, behind those that it is made of.
+    """Yield every output that SQL computes, after the outputs that it reads.
 
     Args:
-        whole, fill: nodes that put out all their rows, for sinks and for operators. begin: those operators.
+        whole: nodes that emit all their rows for sinks.
+        fill: nodes that emit all their rows for operators.
+        begin: the operators that start in this epoch.
     """
     for node in graph.nodes.values():
         if node.kind == "sql" and has_rows(node):
@@ -90,25 +93,26 @@ def sql_outputs(
             yield SqlOutput(node.uid + FILL, node, read)
     for node in graph.nodes.values():
         if node.has_conditions:
-            read = {name: read_by(node, graph.nodes[name], begin) for name in node.inputs}
+            read = {name: output_read_by(node, graph.nodes[name], begin) for name in node.inputs}
             yield SqlOutput(conditions_output(node.uid), node, read)
 
 
 def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
-    """Return the stateful operators that read an output of a node, which is its rows, or those marked for one."""
+    """Return the uids of the stateful operators that read an output of a node."""
     consumers = [plan.graph.nodes[uid] for uid in node.consumers]
     return [
-        one.uid
-        for one in consumers
-        if one.is_stateful
-        and name == (conditions_output(one.uid) if one.has_conditions else read_by(one, node, plan.begin))
+        consumer.uid
+        for consumer in consumers
+        if consumer.is_stateful
+        and name
+        == (conditions_output(consumer.uid) if consumer.has_conditions else output_read_by(consumer, node, plan.begin))
     ]
 
 
 def row_wise_outputs(plan: EpochPlan, level: int) -> dict[str, str]:
-    """Return the outputs that are all rows of an operator without state at a level, with its uid.
+    """Return the outputs that hold all rows of a stateless operator at a level: output -> uid.
 
-    One that nothing behind the level's stage reads is in none of them.
+    An output that nothing downstream of the level's stage reads is left out.
     """
     return {
         name: node.uid
@@ -119,29 +123,33 @@ def row_wise_outputs(plan: EpochPlan, level: int) -> dict[str, str]:
     }
 
 
-def read_by(reader: Node, node: Node, begin: Collection[str]) -> str:
-    """Return the output of a node that an operator reads: one that begins, all rows of updates that there are."""
+def output_read_by(reader: Node, node: Node, begin: Collection[str]) -> str:
+    """Return the output of a node that an operator reads: `.fill` if it starts now and the node retracts rows."""
     return node.uid + FILL if node.retracts and reader.uid in begin else node.read
 
 
-def whole_outputs(plan: EpochPlan) -> set[str]:
-    """Return the nodes that put out all their rows: those that feed such a sink, and what is before their SQL."""
-    found: set[str] = set()
-    waiting = [plan.graph.sink_inputs[name].uid for name in plan.filled]
-    while waiting:
-        node = plan.graph.nodes[waiting.pop()]
-        found.add(node.uid)
-        waiting += [] if node.is_stateful else node.inputs
-    return found
+def nodes_with_whole_output(plan: EpochPlan) -> set[str]:
+    """Return the nodes that emit all their rows for sinks that start: the sinks' nodes, and upstream up to state.
+
+    For a sink of ``c`` in ``clicks -> a (aggregate) -> b (sql) -> c (sql)`` these are c, b and a: the state of ``a``
+    holds its rows, so nothing upstream of ``a`` is needed.
+    """
+    uids: set[str] = set()
+    pending = [plan.graph.sink_inputs[name].uid for name in plan.filled]
+    while pending:
+        node = plan.graph.nodes[pending.pop()]
+        uids.add(node.uid)
+        pending += [] if node.is_stateful else node.inputs
+    return uids
 
 
-def fill_outputs(plan: EpochPlan) -> set[str]:
-    """Return the nodes that put out all their rows for operators that begin: what is updated before those."""
-    nodes, found = plan.graph.nodes, set[str]()
-    waiting = [name for uid in plan.begin for name in nodes[uid].inputs]
-    while waiting:
-        node = nodes[waiting.pop()]
+def nodes_with_fill_output(plan: EpochPlan) -> set[str]:
+    """Return the retracting nodes upstream of the operators that start: they emit all their rows."""
+    nodes, uids = plan.graph.nodes, set[str]()
+    pending = [name for uid in plan.begin for name in nodes[uid].inputs]
+    while pending:
+        node = nodes[pending.pop()]
         if node.retracts:
-            found.add(node.uid)
-            waiting += [] if node.is_stateful else node.inputs
-    return found
+            uids.add(node.uid)
+            pending += [] if node.is_stateful else node.inputs
+    return uids

@@ -74,23 +74,23 @@ class Processing:
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
         self._watermark_us = watermark_us
-        self._at_once: OpenSlice | None = (
+        self._open_slice: OpenSlice | None = (
             open_slice(key_groups, self._previous_us) if plan.alignment.may_leave_rows else None
         )
-        self._waiting: list[Chunk] = []
+        self._deferred: list[Chunk] = []
         self._tables: Mapping[str, SubtaskState] | None = None
         self._encoded: Mapping[str, EncodedSlices] | None = None
         operator = item.operator
         self._uid = operator.uid
         self._updates = operator.output_kind is OutputKind.UPDATES
-        self._apart = set(operator.routing_keys[0]) <= set(operator.output_key)
+        self._slices_have_distinct_keys = set(operator.routing_keys[0]) <= set(operator.output_key)
 
     def take(self, chunk: Chunk) -> Iterator[TaskOutput]:
         """Process some buffers of one stamp, or let them wait for the end of the input. Raises OperatorFailed."""
-        if self._at_once is None:
-            self._waiting.append(chunk)
+        if self._open_slice is None:
+            self._deferred.append(chunk)
         else:
-            yield from self._take_up(self._at_once, chunk.buffers, chunk.buffers[0].lateness_us, 0)
+            yield from self._apply_buffers(self._open_slice, chunk.buffers, chunk.buffers[0].lateness_us, 0)
 
     def finish(self, in_flight: Iterable[int | None]) -> Iterator[TaskOutput]:
         """Process what waits, and emit what belongs before the barrier. Raises OperatorFailed, CheckpointError.
@@ -99,17 +99,17 @@ class Processing:
             in_flight: stamps of the rows that stay in flight: nothing fires beyond them.
         """
         stamps = tuple(in_flight)
-        if self._at_once is not None:
-            yield from self._fire_last(self._at_once, stamps, 0)
-            self._tables = self._at_once.tables
+        if self._open_slice is not None:
+            yield from self._fire_at_barrier(self._open_slice, stamps, 0)
+            self._tables = self._open_slice.tables
             return
         slices = self._slices()
         if len(slices) == 1:
             opened = self._open(self._own, self._previous_us)
-            for chunk in self._waiting:
-                yield from self._take_up(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
-            self._waiting = []
-            yield from self._fire_last(opened, stamps, 0)
+            for chunk in self._deferred:
+                yield from self._apply_buffers(opened, chunk.buffers, chunk.buffers[0].lateness_us, 0)
+            self._deferred = []
+            yield from self._fire_at_barrier(opened, stamps, 0)
             self._tables = opened.tables
             return
         yield from self._slice_by_slice(slices, stamps)
@@ -124,16 +124,16 @@ class Processing:
 
     def _slice_by_slice(self, slices: list[range], in_flight: Sequence[int | None]) -> Iterator[TaskOutput]:
         self.slices = len(slices)
-        stamps = [chunk.buffers[0].lateness_us for chunk in self._waiting]
-        parts = self._divide(slices)
+        stamps = [chunk.buffers[0].lateness_us for chunk in self._deferred]
+        parts = self._split_by_slice(slices)
         encoders = {name: SliceEncoder(table.handles, self._memory.spill) for name, table in self._item.tables.items()}
         for index, own in enumerate(slices):
             self.fired_us = self._previous_us
             opened = self._open(own, self._previous_us)
-            part = index + 1 if self._apart else 0
+            part = index + 1 if self._slices_have_distinct_keys else 0
             for stamp_us, chunk in zip(stamps, parts, strict=True):
-                yield from self._take_up(opened, chunk[index], stamp_us, part)
-            yield from self._fire_last(opened, in_flight, part)
+                yield from self._apply_buffers(opened, chunk[index], stamp_us, part)
+            yield from self._fire_at_barrier(opened, in_flight, part)
             frozen = {name: state.freeze(self.fired_us) for name, state in opened.tables.items()}
             del opened
             for name in list(frozen):
@@ -147,7 +147,7 @@ class Processing:
     def _slices(self) -> list[range]:
         """Return what is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
         budget_bytes, cost = self._memory.budget.bytes, self._item.state_cost(self._own)
-        buffers = [buffer for chunk in self._waiting for buffer in chunk.buffers]
+        buffers = [buffer for chunk in self._deferred for buffer in chunk.buffers]
         extents = [buffer.extent() for buffer in buffers]
         size, count = sum(extent.bytes for extent in extents), sum(extent.rows for extent in extents)
         if int(cost.sum()) + self._item.input_cost(count, size) <= budget_bytes:
@@ -160,10 +160,10 @@ class Processing:
         per_row = self._item.input_cost(count, size) // max(1, count)
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
-    def _divide(self, slices: list[range]) -> list[list[list[Buffer]]]:
+    def _split_by_slice(self, slices: list[range]) -> list[list[list[Buffer]]]:
         """Return the waiting buffers, chunk by chunk and slice by slice."""
         plan, routing_keys, found = self._plan, self._item.routing_keys, []
-        for chunk in self._waiting:
+        for chunk in self._deferred:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
                 routing_key = routing_keys[buffer.producer]
@@ -172,10 +172,10 @@ class Processing:
                     if part is not None:
                         mine.append(part)
             found.append(by_slice)
-        self._waiting = []
+        self._deferred = []
         return found
 
-    def _take_up(
+    def _apply_buffers(
         self, opened: OpenSlice, buffers: Iterable[Buffer], stamp_us: int | None, part: int
     ) -> Iterator[TaskOutput]:
         # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
@@ -184,10 +184,10 @@ class Processing:
         self.fired_us = latest(self.fired_us, due_us)
         for edge, of_input in groupby(buffers, key=attrgetter("producer")):
             position = self._item.position(edge)
-            for received in self._pieces(of_input):
-                yield from self._take_piece(opened, position, received, stamp_us, part)
+            for received in self._tables_within_budget(of_input):
+                yield from self._apply_tables(opened, position, received, stamp_us, part)
 
-    def _take_piece(
+    def _apply_tables(
         self, opened: OpenSlice, position: int, received: Sequence[pa.Table], stamp_us: int | None, part: int
     ) -> Iterator[TaskOutput]:
         partials = [rows for rows in received if are_partials(rows)]
@@ -207,7 +207,7 @@ class Processing:
             if output.late.num_rows:
                 yield Rows(own.late, output.late.select(user_columns(output.late.column_names)))
 
-    def _fire_last(self, opened: OpenSlice, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
+    def _fire_at_barrier(self, opened: OpenSlice, in_flight: Sequence[int | None], part: int) -> Iterator[TaskOutput]:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
@@ -222,7 +222,7 @@ class Processing:
             if whole.fill is not None:
                 yield Rows(whole.fill, as_insertions(rows), before_us)
 
-    def _pieces(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
+    def _tables_within_budget(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """The rows of some buffers, as many together as the budget allows, which is nearly always all."""
         tables: list[pa.Table] = []
         cost = 0

@@ -24,8 +24,8 @@ from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.storage.concurrency.prefetching_store import ObjectVersion, prefetching_store
 
-_JOINED_ROWS = 65_536
-_JOINED_BYTES = 1 << 20
+_COALESCED_ROWS = 65_536
+_COALESCED_BYTES = 1 << 20
 """Rows of small objects go on together, up to so many or so large."""
 
 
@@ -68,14 +68,14 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     bad = BadInputCounter()
     times = EventTimeTracker(split.event_time, split.max_ahead_us)
     missing: list[str] = []
-    small = _Joined(split.source)
-    wanted = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
-    store = prefetching_store(store, wanted, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
+    coalescer = _BatchCoalescer(split.source)
+    versions = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
+    store = prefetching_store(store, versions, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
     for part in split.parts:
-        obj, begun = part.object, False
+        obj, is_partly_read = part.object, False
         try:
             for piece in split.read(store, part, memory):
-                begun = True
+                is_partly_read = True
                 if isinstance(piece, BadRows):
                     count = bad.add_bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole_object=piece.whole)
                     yield Rows(split.source + BAD, pa.Table.from_batches([piece.rows]))
@@ -88,9 +88,9 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
                 rows += piece.num_rows
                 bad.add_rows(obj.planned_ms, piece.num_rows)
                 times.add(obj, piece)
-                yield from small.add(piece)
+                yield from coalescer.add(piece)
         except BadRecord as error:
-            yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record(split, error))
+            yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
             return
         except CommitConflict:
             yield _declined(
@@ -101,8 +101,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             return
         except NotFound:
             # A skipped object stays new and is read whole when it is back: rows handed on would count twice.
-            if begun or split.on_missing == "fail":
-                when = "went while it was read" if begun else "was planned and is gone (on_missing: fail)"
+            if is_partly_read or split.on_missing == "fail":
+                when = "went while it was read" if is_partly_read else "was planned and is gone (on_missing: fail)"
                 detail = f"source {split.source}: object {obj.key} {when}"
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return
@@ -113,7 +113,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             who = f"source {split.source}: {obj.key}"
             yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
             return
-    yield from small.flush()
+    yield from coalescer.flush()
     metrics.rows_in, metrics.bytes_in = rows, sum(part.size for part in split.parts if part.object.key not in missing)
     metrics.mark("read_ms")
     yield RowsDone()
@@ -126,7 +126,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     yield OperatorStageEnd({"sources": {split.source: ack}})
 
 
-class _Joined:
+class _BatchCoalescer:
     """Batches that wait for more of them: to route and encode each by itself would cost more than its rows."""
 
     def __init__(self, source: str) -> None:
@@ -136,12 +136,12 @@ class _Joined:
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Rows]:
         """Take a batch in; yield what does not wait any longer."""
-        if self._rows + batch.num_rows > _JOINED_ROWS or self._bytes + batch.nbytes > _JOINED_BYTES:
+        if self._rows + batch.num_rows > _COALESCED_ROWS or self._bytes + batch.nbytes > _COALESCED_BYTES:
             yield from self.flush()
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= _JOINED_ROWS or self._bytes >= _JOINED_BYTES:  # before the next one is read
+        if self._rows >= _COALESCED_ROWS or self._bytes >= _COALESCED_BYTES:  # before the next one is read
             yield from self.flush()
 
     def flush(self) -> Iterator[Rows]:
@@ -151,7 +151,7 @@ class _Joined:
             yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
 
 
-def _bad_record(split: SourceSplit, error: BadRecord) -> str:
+def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:
     line = f", line {error.line}" if error.line is not None else ""
     value = f", value {error.value!r} " if error.value is not None else ": "
     column = f", column {error.column}" if error.column is not None else ""

@@ -23,7 +23,7 @@ from milepost.state.buffers.spill import Spilled
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _BufferedRows:
     """Rows that wait, in memory or on the disk."""
 
     rows: pa.Table | Spilled
@@ -55,7 +55,7 @@ class Staging:
     ) -> None:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
         self._executor, self._before = executor, before or {}
-        self._kept: dict[str, list[_Kept]] = {}
+        self._buffered: dict[str, list[_BufferedRows]] = {}
         self._held_bytes = 0
         self._staged: dict[str, StagedRows] = {}
 
@@ -68,12 +68,12 @@ class Staging:
         self._held_bytes += item.rows.nbytes
         if self._held_bytes > self._memory.budget.held_bytes:
             try:
-                with explain_out_of_memory(self._who(names[0]), self._memory.budget):
+                with explain_out_of_memory(self._description(names[0]), self._memory.budget):
                     rows = self._memory.spill.append(encode_rows(item.rows))
             except CheckpointError as error:
-                return self._refused(names[0], error)
+                return self._decline(names[0], error)
         for name in names:
-            self._kept.setdefault(name, []).append(_Kept(rows, item.distinct, item.part))
+            self._buffered.setdefault(name, []).append(_BufferedRows(rows, item.distinct, item.part))
         return None
 
     def write(self) -> Decline | None:
@@ -82,33 +82,33 @@ class Staging:
         if not names:
             return None
         # Where rows had to go to the disk, there is memory for one sink at a time.
-        at_once = len(names) if self._held_bytes <= self._memory.budget.held_bytes else 1
-        with self._executor(at_once) as pool:
-            every = list(pool.map(self._stage, names))
-        self._staged = {name: one for name, one in zip(names, every, strict=True) if isinstance(one, StagedRows)}
-        return next((one for one in every if isinstance(one, Decline)), None)
+        parallelism = len(names) if self._held_bytes <= self._memory.budget.held_bytes else 1
+        with self._executor(parallelism) as pool:
+            results = list(pool.map(self._stage, names))
+        self._staged = {name: one for name, one in zip(names, results, strict=True) if isinstance(one, StagedRows)}
+        return next((one for one in results if isinstance(one, Decline)), None)
 
     def _stage(self, name: str) -> StagedRows | Decline:
         try:
             subtask, held_bytes = self._before.get(name, 0) + self._identity.subtask, self._memory.budget.held_bytes
-            place = StagingContext(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
-            with explain_out_of_memory(self._who(name), self._memory.budget):
-                return self._sinks[name].stage_pieces(self._pieces(self._kept.get(name, [])), place)
+            location = StagingContext(self._identity.checkpoint_id, self._identity.token, subtask, held_bytes)
+            with explain_out_of_memory(self._description(name), self._memory.budget):
+                return self._sinks[name].stage_pieces(self._pieces(self._buffered.get(name, [])), location)
         except CheckpointError as error:
-            return self._refused(name, error)
+            return self._decline(name, error)
 
     def ack(self) -> dict[str, Any]:
         staged: dict[str, Any] = to_json(self._staged)
         return staged
 
     @staticmethod
-    def _pieces(kept: list[_Kept]) -> Iterator[RowsPiece]:
-        for one in kept:
+    def _pieces(buffered: list[_BufferedRows]) -> Iterator[RowsPiece]:
+        for one in buffered:
             yield one.piece()
 
     @staticmethod
-    def _who(name: str) -> str:
+    def _description(name: str) -> str:
         return f"staging the rows of sink {name}"
 
-    def _refused(self, name: str, error: CheckpointError) -> Decline:
+    def _decline(self, name: str, error: CheckpointError) -> Decline:
         return self._identity.decline_for_stored(error, f"sink {name}")

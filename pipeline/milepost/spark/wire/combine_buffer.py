@@ -33,17 +33,17 @@ class CombineBuffer:
         self._combiner, self._held_bytes = combiner, held_bytes
         self._held: list[pa.Table] = []
         self._rows = self._bytes = 0
-        self._pays: bool | None = None
+        self._is_worthwhile: bool | None = None
 
     def add(self, rows: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
         """Take rows in; yield what is to be sent now, and whether it is partial results."""
         self._held.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
-        if self._pays is None and self._rows >= SAMPLE_ROWS:
+        if self._is_worthwhile is None and self._rows >= SAMPLE_ROWS:
             sample = pa.concat_tables(self._held).slice(0, SAMPLE_ROWS)
-            self._pays = self._few(self._combiner.combine(sample), sample)
-        if self._pays is False or self._bytes >= min(PART_BYTES, self._held_bytes):
+            self._is_worthwhile = self._reduces_enough(self._combiner.combine(sample), sample)
+        if self._is_worthwhile is False or self._bytes >= min(PART_BYTES, self._held_bytes):
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[pa.Table, bool]]:
@@ -51,13 +51,13 @@ class CombineBuffer:
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if not held:
             return
-        if not self._pays:
+        if not self._is_worthwhile:
             yield from ((rows, False) for rows in held)
             return
         rows = pa.concat_tables(held)
         partials = self._combiner.combine(rows)
-        self._pays = self._few(partials, rows)
+        self._is_worthwhile = self._reduces_enough(partials, rows)
         yield partials, True
 
-    def _few(self, partials: pa.Table, rows: pa.Table) -> bool:
+    def _reduces_enough(self, partials: pa.Table, rows: pa.Table) -> bool:
         return partials.num_rows * ROWS_PER_PARTIAL <= rows.num_rows

@@ -51,8 +51,8 @@ def task_deadline_ms(alignment: EpochAlignment, now_ms: int, waves: int) -> int 
         ends.append(now_ms + alignment.aligned_timeout_ms)
     if alignment.epoch_budget_ms is not None:
         usable_ms = alignment.epoch_budget_ms * (100 - RESERVED_PERCENT) // 100
-        left_ms = max(0, alignment.started_ms + usable_ms - now_ms)
-        ends.append(now_ms + left_ms // waves)
+        remaining_ms = max(0, alignment.started_ms + usable_ms - now_ms)
+        ends.append(now_ms + remaining_ms // waves)
     return min(ends)
 
 
@@ -86,11 +86,11 @@ class Pacer:
         """Return how many bytes to take next; None = everything, 0 = one buffer."""
         if self.deadline_ms is None:
             return None
-        left_ms = max(0, self.deadline_ms - self.clock())
-        fitting = self._processed_bytes * left_ms // (max(self._spent_ms, _SHORTEST_MS) * _PIECES)
+        remaining_ms = max(0, self.deadline_ms - self.clock())
+        fitting = self._processed_bytes * remaining_ms // (max(self._spent_ms, _SHORTEST_MS) * _PIECES)
         return min(fitting, self._largest * _GROWTH)
 
-    def chunk(self, size: int, began_ms: int) -> None:
+    def record_chunk(self, size: int, began_ms: int) -> None:
         """A chunk was processed, begun at `began_ms`."""
         self._processed_bytes += size
         self._spent_ms += self.clock() - began_ms

@@ -72,14 +72,14 @@ class OwnStamp:
     """
 
     holdback_us: int = 0
-    most: Stamp | None = None
+    upper_bound: Stamp | None = None
     fired_us: int | None = None
 
     def of(self, own_us: int | None) -> int | None:
         """Return the stamp of rows, by their own."""
         stamp_us = output_watermark(own_us, self.holdback_us)
-        if self.most is not None:
-            stamp_us = operator_watermark((stamp_us, self.most.lateness_us))
+        if self.upper_bound is not None:
+            stamp_us = operator_watermark((stamp_us, self.upper_bound.lateness_us))
         return latest(stamp_us, self.fired_us)
 
 
@@ -128,7 +128,7 @@ class BufferLimits:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenBuffer:
     """A buffer that is being filled."""
 
     lateness_us: int | None
@@ -138,7 +138,7 @@ class _Open:
     rows: int = 0
     oldest_us: int | None = None
 
-    def takes(self, lateness_us: int | None, partial: bool) -> bool:
+    def accepts(self, lateness_us: int | None, partial: bool) -> bool:
         return self.lateness_us == lateness_us and self.partial == partial
 
     def add(self, part: pa.Table, oldest_us: int | None) -> None:
@@ -178,8 +178,8 @@ class ExchangeWriter:
         for edge in edges:
             self._edges.setdefault(edge.producer, []).append(edge)
         self._digests = [ChannelDigest() for _ in range(receivers)]
-        self._open: dict[tuple[str, str, int], _Open] = {}
-        self._combining: dict[tuple[Edge, int | None], CombineBuffer] = {}
+        self._open: dict[tuple[str, str, int], _OpenBuffer] = {}
+        self._combine_buffers: dict[tuple[Edge, int | None], CombineBuffer] = {}
 
     def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
         """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
@@ -189,7 +189,7 @@ class ExchangeWriter:
         """
         for edge in self._edges.get(producer, ()):
             if rows.num_rows:
-                yield from self._take(edge, rows, edge.stamp.of(lateness_us))
+                yield from self._route(edge, rows, edge.stamp.of(lateness_us))
 
     def forward(self, subtask: int, buffer: Buffer) -> pa.RecordBatch:
         """Pass on a buffer that a later level needs, to the subtask of the same index."""
@@ -197,13 +197,13 @@ class ExchangeWriter:
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Yield what is still held or open, in a fixed order."""
-        for (edge, lateness_us), combining in self._combining.items():
-            for rows, partial in combining.flush():
+        for (edge, lateness_us), combine_buffer in self._combine_buffers.items():
+            for rows, partial in combine_buffer.flush():
                 yield from self._split(edge, rows, lateness_us, partial=partial)
         for slot in sorted(self._open):
             yield self._emit(slot)
 
-    def sums(self) -> dict[int, ChannelSum]:
+    def channel_sums(self) -> dict[int, ChannelSum]:
         """Count and digest of every channel; call it after `flush`."""
         return {receiver: digest.sum() for receiver, digest in enumerate(self._digests)}
 
@@ -219,13 +219,13 @@ class ExchangeWriter:
         """The cancel marker, last on every channel."""
         yield from self._broadcast(EventKind.CANCEL, encode_answer(decline).encode())
 
-    def _take(self, edge: Edge, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
+    def _route(self, edge: Edge, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
         if edge.combiner is None:
             yield from self._split(edge, rows, lateness_us)
             return
         slot = (edge, lateness_us)
-        combining = self._combining.setdefault(slot, CombineBuffer(edge.combiner, self._held_bytes))
-        for part, partial in combining.add(rows):
+        combine_buffer = self._combine_buffers.setdefault(slot, CombineBuffer(edge.combiner, self._held_bytes))
+        for part, partial in combine_buffer.add(rows):
             yield from self._split(edge, part, lateness_us, partial=partial)
 
     def _split(
@@ -243,16 +243,16 @@ class ExchangeWriter:
             if start == end:
                 continue
             slot = edge.slot(receiver)
-            if slot in self._open and not self._open[slot].takes(lateness_us, partial):
+            if slot in self._open and not self._open[slot].accepts(lateness_us, partial):
                 yield self._emit(slot)
             chosen = pa.array(order[start:end])
-            mine, mine_times = rows.take(chosen), times.take(chosen) if times is not None else None
+            receiver_rows, receiver_times = rows.take(chosen), times.take(chosen) if times is not None else None
             # An operator may put out a whole epoch at once: more than one buffer.
-            length = self._limits.length(mine)
-            for offset in range(0, mine.num_rows, length):
-                oldest_us = oldest(mine_times.slice(offset, length)) if mine_times is not None else None
-                open_ = self._open.setdefault(slot, _Open(lateness_us, partial, []))
-                open_.add(mine.slice(offset, length), oldest_us)
+            length = self._limits.length(receiver_rows)
+            for offset in range(0, receiver_rows.num_rows, length):
+                oldest_us = oldest(receiver_times.slice(offset, length)) if receiver_times is not None else None
+                open_ = self._open.setdefault(slot, _OpenBuffer(lateness_us, partial, []))
+                open_.add(receiver_rows.slice(offset, length), oldest_us)
                 if open_.bytes >= self._limits.bytes or (
                     self._limits.rows is not None and open_.rows >= self._limits.rows
                 ):

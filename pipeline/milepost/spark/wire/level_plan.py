@@ -68,7 +68,7 @@ class UpstreamClock:
     start_us: int | None = None
     idle_before: bool = False
     idle: bool = False
-    behind: tuple[str, ...] = ()
+    ancestors: tuple[str, ...] = ()
 
 
 Clock = SourceClock | UpstreamClock
@@ -207,14 +207,14 @@ class LevelPlan:
 
 def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
     """Return the watermark of an operator's inputs at the start of the epoch: the least of those that are not idle."""
-    known = list(clocks)
-    return _started_us([one for one in known if not one.idle_before] or known)
+    all_clocks = list(clocks)
+    return _started_us([one for one in all_clocks if not one.idle_before] or all_clocks)
 
 
-def _started_us(waited_for: Iterable[Clock]) -> int | None:
+def _started_us(clocks: Iterable[Clock]) -> int | None:
     return operator_watermark(
         clock.watermark_us if isinstance(clock, SourceClock) else output_watermark(clock.start_us, clock.holdback_us)
-        for clock in waited_for
+        for clock in clocks
     )
 
 
@@ -236,9 +236,9 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
     """
     acks = [ack.ack for ack in carried]
     ends: list[int | None] = []
-    known = list(clocks)
-    under_way = {one for one in known if _is_under_way(one, acks)}
-    for clock in [one for one in known if not one.idle or one in under_way] or known:
+    all_clocks = list(clocks)
+    in_flight = {one for one in all_clocks if _has_rows_in_flight(one, acks)}
+    for clock in [one for one in all_clocks if not one.idle or one in in_flight] or all_clocks:
         if isinstance(clock, UpstreamClock):
             fired = [ack["operators"][clock.uid]["firing_us"] for ack in acks if clock.uid in ack.get("operators", {})]
             ends.append(output_watermark(operator_watermark(fired), clock.holdback_us))
@@ -249,14 +249,14 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
             for ack in acks:
                 newest_us = latest(newest_us, ack.get("sources", {}).get(clock.name, {}).get("newest_event_us"))
             ends.append(source_watermark(clock.watermark_us, newest_us, clock.delay_us))
-    started_us = _started_us([one for one in known if not one.idle_before or one in under_way] or known)
+    started_us = _started_us([one for one in all_clocks if not one.idle_before or one in in_flight] or all_clocks)
     return latest(operator_watermark(ends), started_us)
 
 
-def _is_under_way(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
+def _has_rows_in_flight(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether rows of an input are in flight, before its operator or one behind that."""
     if isinstance(clock, SourceClock):
         return False
-    before = (clock.uid, *clock.behind)
+    before = (clock.uid, *clock.ancestors)
     hosted = [operators[uid] for ack in acks for uid in before if uid in (operators := ack.get("operators", {}))]
     return any(one["channel"] is not None for one in hosted)

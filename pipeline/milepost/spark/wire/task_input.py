@@ -42,12 +42,12 @@ class TaskInput:
     size: int = 0
     _buffers: dict[tuple[str, str], dict[int, list[Buffer]]] = field(default_factory=dict)
 
-    def take(self, operator: str, producer: str, senders: int) -> list[Sequence[Buffer]]:
+    def pop_edge(self, operator: str, producer: str, senders: int) -> list[Sequence[Buffer]]:
         """Hand the buffers of one edge over, per channel, each in sequence order."""
         by_channel = self._buffers.pop((operator, producer), {})
         return [by_channel.get(channel, ()) for channel in range(senders)]
 
-    def rest(self) -> Iterator[Buffer]:
+    def remaining(self) -> Iterator[Buffer]:
         """The buffers of operators that nobody took, in a fixed order: later levels need them."""
         for _, by_channel in sorted(self._buffers.items()):
             for _, buffers in sorted(by_channel.items()):

@@ -18,7 +18,7 @@ from milepost.codec.records import to_json
 from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes, attempts_prefix
 from milepost.storage.requests import NO_REQUESTS, REQUEST_COUNTER, StoreRequests
 
-_OF_OPERATORS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
+_OPERATOR_PARTS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
 
 @dataclass(slots=True)
@@ -49,12 +49,12 @@ class TaskMetrics:
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _started: float = field(default_factory=time.monotonic)
     _last: float = field(default_factory=time.monotonic)
-    _made_before: StoreRequests = field(default_factory=REQUEST_COUNTER.totals)
+    _requests_at_start: StoreRequests = field(default_factory=REQUEST_COUNTER.totals)
     _uploads: list[tuple[str, float]] = field(default_factory=list)
-    _of_operators: dict[str, dict[str, float]] = field(default_factory=dict)
+    _operator_marks: dict[str, dict[str, float]] = field(default_factory=dict)
     _aligned_ms: dict[str, int] = field(default_factory=dict)
     _slices: dict[str, int | None] = field(default_factory=dict)
-    _at_work: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _work_spans: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def mark(self, name: str) -> None:
         """Add the time since the previous mark to `name`."""
@@ -62,26 +62,26 @@ class TaskMetrics:
         self._add(name, now - self._last, now)
         self._last = now
 
-    def apart(self, name: str, seconds: float) -> None:
+    def attribute(self, name: str, seconds: float) -> None:
         """Add time that has just passed to `name`, and leave it out of the part that the next mark ends."""
         self._add(name, seconds, time.monotonic())
         self._last += seconds
 
-    def received(self, buffers: int, size: int) -> None:
+    def record_input(self, buffers: int, size: int) -> None:
         """All rows of the task's channels are there."""
         self.buffers_in, self.bytes_in = buffers, size
 
-    def uploaded(self, uid: str, seconds: float) -> None:
+    def record_upload(self, uid: str, seconds: float) -> None:
         """One table of an operator's snapshot was uploaded, from any thread."""
         self._uploads.append((uid, seconds))
 
-    def aligned(self, uid: str, duration_ms: int, in_flight_bytes: int) -> None:
+    def record_alignment(self, uid: str, duration_ms: int, in_flight_bytes: int) -> None:
         """One operator has reached its barrier."""
         self._aligned_ms[uid] = duration_ms
         self.alignment_ms = max(self.alignment_ms, duration_ms)
         self.in_flight_bytes += in_flight_bytes
 
-    def worked_in(self, uid: str, slices: int | None) -> None:
+    def record_slices(self, uid: str, slices: int | None) -> None:
         """One operator has processed its input in so many slices. Args: slices: None: all at once."""
         self._slices[uid] = slices
 
@@ -116,8 +116,8 @@ class TaskMetrics:
             alignment_ms=self.alignment_ms,
             in_flight_bytes=self.in_flight_bytes,
             left_ms=self.left_ms,
-            requests=REQUEST_COUNTER.take(self._made_before, own_put),
-            operators={uid: self._operator(uid, marks) for uid, marks in self._of_operators.items()},
+            requests=REQUEST_COUNTER.take(self._requests_at_start, own_put),
+            operators={uid: self._operator(uid, marks) for uid, marks in self._operator_marks.items()},
         )
 
     def encode(self, own_put: StoreRequests) -> bytes:
@@ -127,16 +127,16 @@ class TaskMetrics:
     def _add(self, name: str, seconds: float, now: float) -> None:
         parts = [self.marks]
         if self.working_on is not None:
-            parts.append(self._of_operators.setdefault(self.working_on, {}))
-            since, _ = self._at_work.get(self.working_on, (now - seconds, now))
-            self._at_work[self.working_on] = since, now
+            parts.append(self._operator_marks.setdefault(self.working_on, {}))
+            since, _ = self._work_spans.get(self.working_on, (now - seconds, now))
+            self._work_spans[self.working_on] = since, now
         for marks in parts:
             marks[name] = marks.get(name, 0.0) + seconds
 
     def _operator(self, uid: str, marks: Mapping[str, float]) -> OperatorTimes:
-        spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OF_OPERATORS}
+        spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OPERATOR_PARTS}
         uploads_ms = round(1000 * sum(seconds for one, seconds in self._uploads if one == uid))
-        from_ms, to_ms = (round((at - self._started) * 1000) for at in self._at_work[uid])
+        from_ms, to_ms = (round((at - self._started) * 1000) for at in self._work_spans[uid])
         return OperatorTimes(
             **spent,
             async_ms=uploads_ms,

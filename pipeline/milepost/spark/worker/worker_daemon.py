@@ -14,9 +14,9 @@ import gc
 from importlib import import_module
 from typing import Any
 
-from milepost.spark.worker.worker_memory import reserve_little
+from milepost.spark.worker.worker_memory import reduce_reserved_memory
 
-_IMPORTED = (
+_PRELOADED_MODULES = (
     "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
@@ -27,7 +27,7 @@ _IMPORTED = (
 
 
 def _main() -> None:
-    reserve_little()
+    reduce_reserved_memory()
     daemon: Any = import_module("pyspark.daemon")
     serve = daemon.worker
 
@@ -39,7 +39,7 @@ def _main() -> None:
             return 1
 
     daemon.worker = serve_quietly
-    for name in _IMPORTED:
+    for name in _PRELOADED_MODULES:
         import_module(name)
     gc.collect()
     gc.freeze()  # what is here now lives as long as any worker, and its pages stay shared

@@ -23,19 +23,19 @@ from milepost.errors import EnvironmentUnusable
 RESERVED_BYTES = 352 << 20
 """Measured: 310 MiB when a task begins, and what the exchange, the store's client and the threads take besides."""
 
-LEAST_SHARE = 8
+MIN_BUDGET_DIVISOR = 8
 """A limit that leaves less than this part of itself is tried with that part."""
 
 UNLIMITED_BYTES = 4 << 30
 """The budget without a limit: a task of more rows and state than that works in slices too."""
 
-_LIMITED = "PYSPARK_EXECUTOR_MEMORY_MB"
+_LIMIT_VARIABLE = "PYSPARK_EXECUTOR_MEMORY_MB"
 """Spark starts the daemon of limited workers with it."""
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
 _LARGE_BYTES = 256 << 10
 _MAPPINGS = 1 << 16
-_KEPT_BYTES = 1 << 30
+_RETAINED_BYTES = 1 << 30
 _GROWTH_BYTES = 64 << 20
 
 
@@ -77,20 +77,20 @@ def budget_bytes(limit_bytes: int | None) -> int:
     """Return how much the tasks of an epoch may hold whose workers have this limit; None = unlimited."""
     if limit_bytes is None:
         return UNLIMITED_BYTES
-    return max(limit_bytes - RESERVED_BYTES, limit_bytes // LEAST_SHARE)
+    return max(limit_bytes - RESERVED_BYTES, limit_bytes // MIN_BUDGET_DIVISOR)
 
 
-def own_limit() -> int | None:
+def address_space_limit() -> int | None:
     """Return the limit of this process's address space; None = unlimited."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit_bytes == resource.RLIM_INFINITY else limit_bytes
 
 
-def worker_limit() -> int | None:
+def apply_worker_limit() -> int | None:
     """Return the limit of this worker. One that has one gives memory back at once from here on."""
-    limit_bytes = own_limit()
+    limit_bytes = address_space_limit()
     if limit_bytes is not None:
-        _give_back_at_once()
+        _release_freed_memory()
     return limit_bytes
 
 
@@ -103,38 +103,40 @@ def is_out_of_memory(error: BaseException) -> bool:
         return "failed to map segment" in str(error)
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    said = str(error)
-    is_without_thread = isinstance(error, RuntimeError) and "start new thread" in said
-    return isinstance(error, MemoryError) or is_without_thread or "Failed to launch worker thread" in said  # by Arrow
+    message = str(error)
+    is_thread_refused = isinstance(error, RuntimeError) and "start new thread" in message
+    return (
+        isinstance(error, MemoryError) or is_thread_refused or "Failed to launch worker thread" in message
+    )  # by Arrow
 
 
-def reserve_little() -> None:
+def reduce_reserved_memory() -> None:
     """Keep libraries from reserving address space for threads that do no work here. Call before they are imported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is done, and each thread reserves 40 MB
     # One heap for all; the other pools reserve 128 MB and more at a time, and give large blocks back at once.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    if _LIMITED not in os.environ:
-        _keep()
+    if _LIMIT_VARIABLE not in os.environ:
+        _retain_freed_memory()
     _mallopt(_M_ARENA_MAX, 1)  # of 64 MB each, one per thread that ever asks
 
 
-def _keep() -> None:
+def _retain_freed_memory() -> None:
     """Keep freed memory for the next epoch: else each one has the system clear some hundred megabytes of pages again.
 
     Spark ends a worker that had nothing to do for a minute, and that gives it back.
     """
     _mallopt(_M_MMAP_MAX, 0)
-    _mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    _mallopt(_M_TRIM_THRESHOLD, _RETAINED_BYTES)
     _mallopt(_M_TOP_PAD, _GROWTH_BYTES)
 
 
-def _give_back_at_once() -> None:
+def _release_freed_memory() -> None:
     """Large arrays are mapped and unmapped one by one, so that none leaves a hole that counts for ever."""
     _mallopt(_M_MMAP_MAX, _MAPPINGS)
     _mallopt(_M_TOP_PAD, _LARGE_BYTES)
     _mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     _mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
-    import pyarrow as pa  # imported by every worker, and not yet where `reserve_little` is called
+    import pyarrow as pa  # imported by every worker, and not yet where `reduce_reserved_memory` is called
 
     if pa.default_memory_pool().backend_name != "system":
         pa.set_memory_pool(pa.system_memory_pool())

@@ -22,12 +22,12 @@ from milepost_testkit.processes.processes import REPOSITORY, run_python
 
 IMPORTED = """
 import importlib, json, sys
-from milepost.spark.worker.worker_daemon import _IMPORTED
+from milepost.spark.worker.worker_daemon import _PRELOADED_MODULES
 
 def loaded():
     return sorted({name.partition(".")[0] for name in sys.modules})
 
-for name in (*_IMPORTED, "milepost.spark.driver.executors.task_check"):
+for name in (*_PRELOADED_MODULES, "milepost.spark.driver.executors.task_check"):
     importlib.import_module(name)
 tasks = loaded()
 from milepost.errors import CheckpointError

@@ -25,7 +25,7 @@ def test_everything_of_one_stamp_is_one_chunk_when_nothing_limits_it() -> None:
     """An epoch without a budget costs one call per operator."""
     gate = InputGate([buffer("r")], [[buffer("a"), buffer("b")], [], [buffer("c")]])
     chunk = gate.take(None)
-    assert names(chunk.buffers) == ["r", "a", "b", "c"] and chunk.ended == (0, 1, 2)
+    assert names(chunk.buffers) == ["r", "a", "b", "c"] and chunk.ended_channels == (0, 1, 2)
     assert not gate.in_flight
 
 
@@ -33,7 +33,7 @@ def test_stamps_come_in_order_and_replayed_buffers_first_within_one() -> None:
     gate = InputGate([buffer("r2", 2), buffer("r1", 1)], [[buffer("a3", 3), buffer("a2", 2)], [buffer("b", None)]])
     chunks = [gate.take(None) for _ in range(4)]
     assert [names(chunk.buffers) for chunk in chunks] == [["b"], ["r1"], ["r2", "a2"], ["a3"]]
-    assert [chunk.ended for chunk in chunks] == [(1,), (), (), (0,)]
+    assert [chunk.ended_channels for chunk in chunks] == [(1,), (), (), (0,)]
 
 
 @given(
@@ -49,21 +49,21 @@ def test_every_buffer_is_handed_out_once_and_every_channel_ends_once(
     ]
     first = [buffer(f"r{at}", stamp) for at, stamp in enumerate(replayed)]
     gate = InputGate(first, queues)
-    announced = dict(gate.announced())
-    assert announced[0] == len(first) + len(queues[0])
+    positions = dict(gate.barrier_positions())
+    assert positions[0] == len(first) + len(queues[0])
     taken: list[Buffer] = []
-    ended: list[int] = []
-    while len(ended) < len(channels):
+    ended_channels: list[int] = []
+    while len(ended_channels) < len(channels):
         unread = [one for queue in gate.unread().values() for one in queue]
         assert sorted(names(unread)) == sorted(names(gate.in_flight))
         chunk = gate.take(limit)
         assert len({one.lateness_us for one in chunk.buffers}) <= 1
         assert limit is None or len(chunk.buffers) <= 1 or chunk.size <= limit
         taken += chunk.buffers
-        ended += chunk.ended
-        for channel in chunk.ended:
+        ended_channels += chunk.ended_channels
+        for channel in chunk.ended_channels:
             gate.block(channel)
-    assert sorted(ended) == list(range(len(channels)))
+    assert sorted(ended_channels) == list(range(len(channels)))
     assert sorted(names(taken)) == sorted(names(first) + [name for queue in queues for name in names(queue)])
     stamps = [(one.lateness_us is not None, one.lateness_us or 0) for one in taken]
     assert stamps == sorted(stamps)
@@ -114,10 +114,10 @@ def test_chunks_grow_with_the_measured_rate_and_take_a_tenth_of_what_is_left() -
     pacer = Pacer(10_000, clock)
     assert pacer.limit_bytes() == 0, "first one buffer"
     clock.now_ms = 10
-    pacer.chunk(100, 0)
+    pacer.record_chunk(100, 0)
     assert pacer.limit_bytes() == 400, "at most four times the largest so far"
     clock.now_ms = 9_000
-    pacer.chunk(40_000, 1_000)
+    pacer.record_chunk(40_000, 1_000)
     assert pacer.limit_bytes() == 40_100 * 1_000 // (8_010 * 10)
     clock.now_ms = 11_000
     assert pacer.limit_bytes() == 0
@@ -134,5 +134,5 @@ def test_the_deadline_is_not_seen_before_the_first_buffer_was_processed() -> Non
     pacer = Pacer(100, clock)
     clock.now_ms = 5_000
     assert pacer.now_ms() == 99
-    pacer.chunk(1, 100)
+    pacer.record_chunk(1, 100)
     assert pacer.now_ms() == 5_000

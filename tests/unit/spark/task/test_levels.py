@@ -58,14 +58,14 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
     assert (
         "`n_rows`" in first.row_wise.sql.expressions[0].text and "`n_once`" in second.row_wise.sql.expressions[0].text
     )
-    assert [one.common for one in first.row_wise.sql.expressions] == [schema, None]
+    assert [one.union_schema for one in first.row_wise.sql.expressions] == [schema, None]
     stamps = {(level, edge.producer, edge.operator): edge.stamp for level in (0, 1) for edge in
               (first, second)[level].output.edges}  # fmt: skip
     assert stamps == {
         (0, "rows", "once"): Stamp(9),
         (0, "more", "late"): Stamp(7),
         (1, "once", "ends"): OwnStamp(),
-        (1, "more", "late"): OwnStamp(most=Stamp(7), fired_us=4),
+        (1, "more", "late"): OwnStamp(upper_bound=Stamp(7), fired_us=4),
     }
     assert (first.output.sinks, first.output.stagers_before) == ({"both": ("both",)}, {})
     assert (second.output.sinks, second.output.stagers_before) == ({"both": ("both",)}, {"both": 1})

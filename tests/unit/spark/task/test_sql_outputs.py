@@ -33,22 +33,25 @@ def test_a_row_keeps_its_weight_and_one_that_stays_came_once() -> None:
     union = sql("SELECT page FROM totals WHERE n > 0 UNION ALL SELECT page FROM clicks", "clicks", "totals")
     job = spec(union, sums("made"))
     (output,) = sql_outputs(build_graph(job))
-    assert output.weighted and output.inputs == {"clicks": "clicks", "totals": "totals.retract"}
+    assert output.is_weighted and output.inputs == {"clicks": "clicks", "totals": "totals.retract"}
     schemas = {"clicks": CLICKS, "totals.retract": WEIGHTED}
     first, second = selects(job, output, schemas, {name: (f"n_{name}",) for name in schemas})
     source = "`n_totals.retract`"
-    assert first.made.text == (
+    assert first.expression.text == (
         f"CASE WHEN {source} IS NOT NULL AND ({source}.`n` > 0) "
         f"THEN named_struct('page', {source}.`page`, '__weight', {source}.`__weight`) END"
     )
-    assert "'__weight', 1L)" in second.made.text and not first.alone
+    assert "'__weight', 1L)" in second.expression.text and not first.is_only_branch
 
 
 def test_a_star_means_the_columns_of_the_spec() -> None:
     job = spec(sql("SELECT * FROM totals"), sums("made"), shown=("sums", "made"))
     for output in sql_outputs(build_graph(job)):
-        fields = [one for one in WEIGHTED if output.weighted or one.name != WEIGHT_COLUMN]
+        fields = [one for one in WEIGHTED if output.is_weighted or one.name != WEIGHT_COLUMN]
         (read,) = output.inputs.values()
         (one,) = selects(job, output, {read: pa.schema(fields)}, {read: ("n_t",)})
-        assert one.made.text.count("`n_t`.`page`") == 1
-        assert (WEIGHT_COLUMN in one.made.text, DELETED_COLUMN in one.made.text) == (output.weighted, False)
+        assert one.expression.text.count("`n_t`.`page`") == 1
+        assert (WEIGHT_COLUMN in one.expression.text, DELETED_COLUMN in one.expression.text) == (
+            output.is_weighted,
+            False,
+        )

@@ -267,7 +267,7 @@ def test_a_forwarded_buffer_counts_in_the_channel_like_any_other() -> None:
     )
     row = writer.forward(1, Buffer("later", "flights", 3, 4, b"payload")).to_pylist()[0]
     assert (row["lateness_us"], row["oldest_us"], row["payload"]) == (3, 4, b"payload")
-    assert {target: total.count for target, total in writer.sums().items()} == {0: 0, 1: 1}
+    assert {target: total.count for target, total in writer.channel_sums().items()} == {0: 0, 1: 1}
 
 
 def test_a_decline_after_the_barrier_sends_the_cancel_marker_instead_of_the_acknowledgement() -> None:

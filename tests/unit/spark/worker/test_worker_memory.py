@@ -9,12 +9,12 @@ import pytest
 
 WORK = """
 import resource, sys
-from milepost.spark.worker.worker_memory import reserve_little, worker_limit
-reserve_little()
+from milepost.spark.worker.worker_memory import reduce_reserved_memory, apply_worker_limit
+reduce_reserved_memory()
 import numpy as np, pyarrow as pa, pyarrow.compute as pc
 if sys.argv[1] == "limited":
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-worker_limit()
+apply_worker_limit()
 
 def epoch():
     made = [np.arange(300_000) for _ in range(20)] + [pc.add(pa.array(np.arange(300_000)), at) for at in range(20)]

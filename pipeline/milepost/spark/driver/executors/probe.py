@@ -26,8 +26,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.jobspec.values.spark_remote import SparkRemote
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
-from milepost.spark.worker import probe_tasks as probe_tasks
-from milepost.spark.worker.worker_memory import RESERVED_BYTES, own_limit
+from milepost.spark.worker import probe_tasks
+from milepost.spark.worker.worker_memory import RESERVED_BYTES, address_space_limit
 
 LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
 """What an epoch's tasks import, beside Spark and Milepost, which bring themselves."""
@@ -63,7 +63,7 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
         PySparkException, Py4JError, ConnectionError: the job failed; `unusable` says what that means.
     """
     if engine.is_own:
-        limits = (own_limit(), _said_limit(engine))
+        limits = (address_space_limit(), _said_limit(engine))
         return min((limit for limit in limits if limit is not None), default=None)
     asked = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
     before, _, found = engine.setting(PROBED).partition(" ")

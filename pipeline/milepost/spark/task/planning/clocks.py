@@ -12,13 +12,13 @@ from milepost.spark.wire.level_plan import Clock, SourceClock, UpstreamClock, fi
 
 def stamp_of(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp | OwnStamp:
     """Return how the rows of an edge are stamped."""
-    told_by = clocks(plan, receiver)
-    start, fired = start_watermark_us(told_by), fired_us(plan.firing.get(receiver.uid, ()))
+    receiver_clocks = clocks(plan, receiver)
+    start, fired = start_watermark_us(receiver_clocks), fired_us(plan.firing.get(receiver.uid, ()))
     if level == 0:
         return Stamp(latest(start, fired))
-    made_by = _clocks_of(plan, producer.uid)
-    holdback_us = max((clock.holdback_us for clock in made_by if isinstance(clock, UpstreamClock)), default=0)
-    return OwnStamp(holdback_us, Stamp(start) if len(told_by) > 1 else None, fired)
+    producer_clocks = _clocks_of(plan, producer.uid)
+    holdback_us = max((clock.holdback_us for clock in producer_clocks if isinstance(clock, UpstreamClock)), default=0)
+    return OwnStamp(holdback_us, Stamp(start) if len(receiver_clocks) > 1 else None, fired)
 
 
 def clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:
@@ -36,7 +36,9 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     if node.is_stateful:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
         idle_before, idle = _are_idle(plan, node)
-        return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _behind(plan, node)),)
+        return (
+            UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _stateful_ancestors(plan, node)),
+        )
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, *_are_idle(plan, node)),)
 
@@ -50,10 +52,12 @@ def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
     )
 
 
-def _behind(plan: EpochPlan, node: Node) -> tuple[str, ...]:
+def _stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
     """Return the operators with state that a node's rows come from, each once."""
     inputs = [plan.graph.nodes[name] for name in node.inputs]
-    found = [uid for one in inputs for uid in (*((one.uid,) if one.is_stateful else ()), *_behind(plan, one))]
+    found = [
+        uid for one in inputs for uid in (*((one.uid,) if one.is_stateful else ()), *_stateful_ancestors(plan, one))
+    ]
     return tuple(dict.fromkeys(found))
 
 

@@ -28,7 +28,15 @@ from milepost.sources.build import build_reader
 from milepost.sources.contract import ObjectReader
 from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
-from milepost.spark.task.outputs import FILL, WHOLE, fill_outputs, outputs, readers, row_wise_outputs, whole_outputs
+from milepost.spark.task.outputs import (
+    FILL,
+    WHOLE,
+    nodes_with_fill_output,
+    nodes_with_whole_output,
+    outputs,
+    readers,
+    row_wise_outputs,
+)
 from milepost.spark.task.planning.clocks import clocks, stamp_of
 from milepost.spark.task.planning.nodes import PlannedNodes, SqlSchema, plan_nodes
 from milepost.spark.task.row_steps.row_wise import RowWise, row_wise
@@ -168,7 +176,7 @@ def _limits(plan: EpochPlan) -> BufferLimits:
 
 def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nodes: PlannedNodes) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
-    whole, fill = whole_outputs(plan), fill_outputs(plan)
+    whole, fill = nodes_with_whole_output(plan), nodes_with_fill_output(plan)
     operators_of_level = tuple(
         OperatorPlan(
             operator=nodes.operators[node.uid],

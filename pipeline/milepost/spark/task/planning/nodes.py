@@ -21,7 +21,14 @@ from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.sources.build import build_reader
 from milepost.sources.contract import ObjectReader
 from milepost.sources.dead_letters import SCHEMA as DEAD_LETTERS
-from milepost.spark.task.outputs import FILL, WHOLE, SqlOutput, fill_outputs, sql_outputs, whole_outputs
+from milepost.spark.task.outputs import (
+    FILL,
+    WHOLE,
+    SqlOutput,
+    nodes_with_fill_output,
+    nodes_with_whole_output,
+    sql_outputs,
+)
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
 
@@ -73,13 +80,13 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
             inputs[node.uid] = _inputs(plan, node, schemas)
             operators[node.uid] = _operator(plan, node, inputs[node.uid])
             schemas |= _operator_schemas(plan, node, operators[node.uid], inputs[node.uid], schemas)
-    schemas |= {uid + WHOLE: schemas[uid] for uid in whole_outputs(plan)}
-    schemas |= {uid + FILL: schemas[plan.graph.nodes[uid].read] for uid in fill_outputs(plan)}
+    schemas |= {uid + WHOLE: schemas[uid] for uid in nodes_with_whole_output(plan)}
+    schemas |= {uid + FILL: schemas[plan.graph.nodes[uid].read] for uid in nodes_with_fill_output(plan)}
     return PlannedNodes(schemas, inputs, operators, lookups)
 
 
 def _sql_schema(output: SqlOutput, schemas: Mapping[str, pa.Schema], sql_schema: SqlSchema) -> pa.Schema:
-    if output.weighted and output.node.uid in schemas:
+    if output.is_weighted and output.node.uid in schemas:
         return _weighted(schemas[output.node.uid])  # of the same rows
     return sql_schema(output, {name: schemas[name] for name in output.inputs.values()})
 

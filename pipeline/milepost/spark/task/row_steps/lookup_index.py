@@ -48,8 +48,8 @@ class LookupIndex:
     def find(self, rows: pa.Table) -> pa.Table:
         """Return rows, in their order, with what is found of each: keys that share a hash are told apart."""
         keys = self.lookup.keys_of(rows)
-        asking, places = match(self.layer, self.keys.hashes(keys), keys, self.keys)
-        return self.lookup.give(rows, self.layer.stored, asking, places)
+        row_indices, stored_indices = match(self.layer, self.keys.hashes(keys), keys, self.keys)
+        return self.lookup.give(rows, self.layer.stored, row_indices, stored_indices)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -100,7 +100,7 @@ class LookupStage:
         identity = SubtaskIdentity(self.checkpoint_id, self.token, self.level, attempt.subtask)
         uids = " and ".join(plan.lookup.uid for plan in self.plans)
         who = f"operator {uids} (level {self.level}, subtask {attempt.subtask})"
-        refused: Decline | None = None
+        decline: Decline | None = None
         try:
             with explain_out_of_memory(who, attempt.memory.budget):
                 store = attempt.open_store(self.job_store)
@@ -108,22 +108,22 @@ class LookupStage:
                 for item in items:
                     yield item
                     if isinstance(item, Rows):
-                        yield from self._found(item, opened)
+                        yield from self._lookup_rows(item, opened)
         except OperatorFailed as failed:
-            refused = identity.decline(CheckpointFailureReason.OPERATOR_ERROR, str(failed))
+            decline = identity.decline(CheckpointFailureReason.OPERATOR_ERROR, str(failed))
         except EnvironmentUnusable as error:
-            refused = identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE)
+            decline = identity.decline_for(error, who, CheckpointFailureReason.ENVIRONMENT_UNUSABLE)
         except CheckpointError as error:
-            refused = identity.decline_for_stored(error, "lookup")
-        if refused is not None:
+            decline = identity.decline_for_stored(error, "lookup")
+        if decline is not None:
             for _ in items:  # what comes in is drained, whatever happens
                 pass
-            yield Declined(refused)
+            yield Declined(decline)
 
-    def _found(self, item: Rows, opened: Mapping[str, LookupIndex]) -> Iterator[Rows]:
+    def _lookup_rows(self, item: Rows, opened: Mapping[str, LookupIndex]) -> Iterator[Rows]:
         """Yield what the lookups over some rows give, and those over these."""
         for plan in self.plans:
             if plan.lookup.input == item.node and item.rows.num_rows:
                 made = Rows(plan.lookup.uid, opened[plan.lookup.uid].find(item.rows), item.lateness_us)
                 yield made
-                yield from self._found(made, opened)
+                yield from self._lookup_rows(made, opened)

@@ -2,7 +2,7 @@
 
 SQL is Spark's, lookups run in Python. A level without lookups is one projection between its operator stage and its
 output stage. A lookup runs where its rows are: behind the operator stage, or behind the SQL that makes them; SQL over
-what a lookup gives is a further projection behind that one. ``place`` is how many projections a node's rows passed::
+what a lookup gives is a further projection behind that one. ``depth`` is how many projections a node's rows passed::
 
     source -> sql a -> lookup b -> sql c      place  0  1  1  2
     source -> lookup d -> sql e               place  0  0  1
@@ -22,10 +22,10 @@ from milepost.spark.task.outputs import (
     WHOLE,
     Output,
     SqlOutput,
-    fill_outputs,
+    nodes_with_fill_output,
+    nodes_with_whole_output,
     readers,
     sql_outputs,
-    whole_outputs,
 )
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan, LookupStage
 from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_of, level_sql
@@ -42,12 +42,12 @@ class SqlStep:
         lookups: over its rows, and over those that came to it. then: the projection behind those; None: it is the last.
     """
 
-    produced: Mapping[str, pa.Schema]
+    input_schemas: Mapping[str, pa.Schema]
     expressions: tuple[SqlExpression, ...]
-    kept: Mapping[str, pa.Schema]
+    output_schemas: Mapping[str, pa.Schema]
     columns: Mapping[str, tuple[str, ...]]
     lookups: LookupStage
-    then: SqlStep | None
+    next_step: SqlStep | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class RowWise:
         step = self.sql
         while step is not None:
             yield step
-            step = step.then
+            step = step.next_step
 
 
 def row_wise(
@@ -83,66 +83,66 @@ def row_wise(
         outputs: of the level. schemas: of every node's rows. lookups: by uid.
     """
     every = list(outputs)
-    made = {
+    outputs_by_name = {
         one.name: one
-        for one in sql_outputs(plan.graph, whole_outputs(plan), fill_outputs(plan), plan.begin)
+        for one in sql_outputs(plan.graph, nodes_with_whole_output(plan), nodes_with_fill_output(plan), plan.begin)
         if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
     }
-    places = _places(plan.graph, level, made)
+    depths = _projection_depths(plan.graph, level, outputs_by_name)
     sent = {name for name, node, sinks in every if sinks or readers(plan, name, node)}
-    inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in made.items()}
+    inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in outputs_by_name.items()}
     inputs |= {uid: plan.graph.nodes[uid].inputs for uid in lookups}
 
     def of_kind(kind: Container[str], passes: Callable[[int], bool]) -> list[str]:
-        return [name for name, place in places.items() if name in kind and passes(place)]
+        return [name for name, depth in depths.items() if name in kind and passes(depth)]
 
-    def stage(place: int) -> LookupStage:
-        own = tuple(lookups[uid] for uid in of_kind(lookups, lambda one: one == place))
+    def stage(depth: int) -> LookupStage:
+        own = tuple(lookups[uid] for uid in of_kind(lookups, lambda one: one == depth))
         return LookupStage(plan.checkpoint_id, plan.token, level, plan.job_store, own)
 
     def read_from(sql: int, lookup: int) -> set[str]:
-        further = of_kind(made, lambda place: place >= sql) + of_kind(lookups, lambda place: place >= lookup)
+        further = of_kind(outputs_by_name, lambda depth: depth >= sql) + of_kind(lookups, lambda depth: depth >= lookup)
         return sent.union(name for reader in further for name in inputs[reader])
 
     step: SqlStep | None = None
-    for number in range(max((places[uid] for uid in of_kind(made, lambda _: True)), default=0), 0, -1):
-        own = of_kind(made, lambda place, own=number: place == own)  # type: ignore[misc]
-        there = {name: (column_of(name),) for name, place in places.items() if place < number}
-        sql = level_sql(plan.spec, [made[name] for name in own], there, schemas)
-        before = {name for name, _, _ in every if places.get(name, 0) < number}
+    for number in range(max((depths[uid] for uid in of_kind(outputs_by_name, lambda _: True)), default=0), 0, -1):
+        own = of_kind(outputs_by_name, lambda depth, own=number: depth == own)  # type: ignore[misc]
+        available = {name: (column_of(name),) for name, depth in depths.items() if depth < number}
+        sql = level_sql(plan.spec, [outputs_by_name[name] for name in own], available, schemas)
+        before = {name for name, _, _ in every if depths.get(name, 0) < number}
         behind = before.union(own) & read_from(number + 1, number)
-        kept = {name: schemas[name] for name, _, _ in every if name in behind}
+        output_schemas = {name: schemas[name] for name, _, _ in every if name in behind}
         step = SqlStep(
             {name: schemas[name] for name, _, _ in every if name in before & read_from(number, number)},
             sql.expressions,
-            kept,
-            {name: sql.columns.get(name, (column_of(name),)) for name in kept},
+            output_schemas,
+            {name: sql.columns.get(name, (column_of(name),)) for name in output_schemas},
             stage(number),
             step,
         )
     return RowWise(stage(0), step)
 
 
-def _places(graph: JobGraph, level: int, made: Mapping[str, SqlOutput]) -> dict[str, int]:
+def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str, SqlOutput]) -> dict[str, int]:
     """Return how many projections the rows of each output of a level have passed when they are made.
 
     Args:
         made: the outputs of SQL, in the order in which they are made.
     """
-    places: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for node in graph.nodes.values():
         if level not in node.levels:
             continue
         if node.kind == "lookup":
-            places[node.uid] = places[node.inputs[0]]
+            depths[node.uid] = depths[node.inputs[0]]
         elif node.kind != "sql":
-            places |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
+            depths |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
         else:
-            places |= {one.name: _behind(graph, one, places) for one in made.values() if one.node == node}
-    return {one.name: _behind(graph, one, places) for one in made.values()} | places
+            depths |= {one.name: _sql_depth(graph, one, depths) for one in outputs_by_name.values() if one.node == node}
+    return {one.name: _sql_depth(graph, one, depths) for one in outputs_by_name.values()} | depths
 
 
-def _behind(graph: JobGraph, one: SqlOutput, places: Mapping[str, int]) -> int:
+def _sql_depth(graph: JobGraph, one: SqlOutput, depths: Mapping[str, int]) -> int:
     """Return the place of an output of SQL: of the same projection as SQL that it reads, behind any other's rows."""
-    read = [(uid, name) for uid, name in one.inputs.items() if name in places]
-    return max(places[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)
+    read = [(uid, name) for uid, name in one.inputs.items() if name in depths]
+    return max(depths[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)

@@ -17,7 +17,7 @@ from milepost.jobspec.sql.union import Branch, branches
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 
-PLACE = "__place"
+POSITION = "__place"
 """Column of the wide frame between the two steps of an `explode`: where in its list a row's value stands."""
 
 
@@ -46,8 +46,8 @@ class SqlExpression:
     uid: str
     column: str
     text: str
-    lists: str | None = None
-    common: pa.Schema | None = None
+    list_sql: str | None = None
+    union_schema: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LevelSql:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedBranch:
     """One SELECT of a SQL operator over one column of the wide frame.
 
     Attributes:
@@ -71,14 +71,14 @@ class Selected:
     """
 
     input: str
-    made: SqlExpression
-    alone: bool = True
+    expression: SqlExpression
+    is_only_branch: bool = True
 
 
 def level_sql(
     spec: JobSpec,
     made: Iterable[SqlOutput],
-    there: Mapping[str, tuple[str, ...]],
+    available: Mapping[str, tuple[str, ...]],
     schemas: Mapping[str, pa.Schema],
 ) -> LevelSql:
     """Return the SQL of one projection: an expression for each path on which rows come to a SELECT of an output.
@@ -87,17 +87,20 @@ def level_sql(
         made: its outputs, in order. there: columns of the wide frame that have rows before it, by output; one that is
             not there has no rows at this level. schemas: of every output's rows.
     """
-    columns, expressions = dict(there), []
+    columns, expressions = dict(available), []
     for output in made:
         paths = selects(spec, output, schemas, columns)
-        columns[output.name] = tuple(one.made.column for one in paths)
-        expressions += [one.made if one.alone else replace(one.made, common=schemas[output.name]) for one in paths]
+        columns[output.name] = tuple(one.expression.column for one in paths)
+        expressions += [
+            one.expression if one.is_only_branch else replace(one.expression, union_schema=schemas[output.name])
+            for one in paths
+        ]
     return LevelSql(tuple(expressions), columns)
 
 
 def selects(
-    spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.Schema], there: Mapping[str, tuple[str, ...]]
-) -> list[Selected]:
+    spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.Schema], available: Mapping[str, tuple[str, ...]]
+) -> list[SelectedBranch]:
     """Return the SELECTs that make an output, in order, each as often as there are columns of what it reads.
 
     Args:
@@ -111,16 +114,16 @@ def selects(
         both = [*names, *(mark for mark, _ in output.node.conditions)]
         shown = schemas[output.name].names if output.name in schemas else both
         return [
-            Selected(read, mark_expression(output.node, names, shown, source, next(columns)))
-            for source in there.get(read, ())
+            SelectedBranch(read, mark_expression(output.node, names, shown, source, next(columns)))
+            for source in available.get(read, ())
         ]
     assert isinstance(operator, SqlOperator)
     every = branches(operator.sql, operator.inputs)
     return [
-        Selected(read, expression(output, one, schemas[read].names, source, next(columns)), len(every) == 1)
+        SelectedBranch(read, expression(output, one, schemas[read].names, source, next(columns)), len(every) == 1)
         for one in every
         for read in (output.inputs[one.input],)
-        for source in there.get(read, ())
+        for source in available.get(read, ())
     ]
 
 
@@ -136,11 +139,11 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     plan = branch.plan(names, qualify=source)
     fields = [f"{_literal(name)}, {value}" for name, value in plan.columns]
     passes = f"`{source}` IS NOT NULL"
-    if output.weighted:
+    if output.is_weighted:
         weight = f"`{source}`.{quote(WEIGHT_COLUMN)}" if WEIGHT_COLUMN in input_columns else "1L"
         fields.append(f"{_literal(WEIGHT_COLUMN)}, {weight}")
     struct = ", ".join(fields)
-    if node.deletes and not output.weighted:
+    if node.deletes and not output.is_weighted:
         live = f"named_struct({struct}, {_literal(DELETED_COLUMN)}, false)"
         keys = ", ".join(f"{_literal(name)}, {value if name in node.key else 'NULL'}" for name, value in plan.columns)
         gone = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
@@ -152,7 +155,7 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     if plan.exploded is None:
         return SqlExpression(node.uid, column, f"CASE WHEN {passes} THEN named_struct({struct}) END")
     lists = f"CASE WHEN {passes} THEN {plan.exploded.lists} END"
-    return SqlExpression(node.uid, column, f"CASE WHEN `{PLACE}` IS NOT NULL THEN named_struct({struct}) END", lists)
+    return SqlExpression(node.uid, column, f"CASE WHEN `{POSITION}` IS NOT NULL THEN named_struct({struct}) END", lists)
 
 
 def mark_expression(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark import TaskContext
 
 
-def spark_task() -> TaskContext:
+def current_task_context() -> TaskContext:
     """Return what Spark says of the task that runs in this thread; only a task asks."""
     context = TaskContext.get()
     assert context is not None
