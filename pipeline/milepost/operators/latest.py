@@ -1,7 +1,7 @@
-"""`kind: latest`: the newest row of each key; each epoch emits the keys whose row is another one, or gone.
+"""`kind: latest`: the newest row of each key. Each epoch emits the keys whose row changed or was deleted.
 
-Which row is newer is said by columns of it, never by the order in which rows come. A deleted key is remembered as a
-*tombstone*, its key and sequence alone, so that no older row revives it::
+Sequence columns decide which row is newer; the order of arrival has no effect. A deleted key leaves a *tombstone* of
+its key and sequence, so that no older row revives it::
 
     id  status  lsn  a delete          state after each row         the table
     1   new     10   false             1  new   10  false           1  new
@@ -56,10 +56,10 @@ ROWS_COLUMN = "__rows"
 
 
 class LatestByKey:
-    """The newest row of each key, or its delete. A null key is a key of its own.
+    """The newest row of each key, or its delete. Null is a key of its own.
 
     With a ttl, a row is late when its event time < lateness watermark - ttl, and a tombstone is remembered while a row
-    with the event time that brought it would not be late. Without one it is for ever, and nothing is late.
+    with its event time would be on time. Without a ttl tombstones are permanent, and nothing is late.
     """
 
     output_kind = OutputKind.UPDATES
@@ -100,7 +100,7 @@ class LatestByKey:
         return LatestRun(self, tables[ONLY_TABLE])
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> tuple[pa.Table, pa.Table]:
-        """Keep the newest rows; return the state rows that changed, and the rows that are late."""
+        """Store the newest rows. Return the changed state rows and the late rows."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         late = self.late_schema.empty_table()
         times = None if self._event_time is None else self._event_time.of(rows)
@@ -111,7 +111,7 @@ class LatestByKey:
         return self._keep(self._to_state_rows(rows, times), lateness_us, state), late
 
     def newest(self, rows: pa.Table) -> tuple[pa.Table, Ints]:
-        """Return the newest row of each key among rows, in the columns of the state, and how many there were of it."""
+        """Return the newest row of each key in state columns, and the number of input rows of each key."""
         rows = self._to_state_rows(rows.select(self._input_schema.names).cast(self._input_schema), None)
         groups, count = group_rows(rows.select(list(self.key)))
         newest = rows.take(pa.array(last_rows(rows, groups, self._sequence_columns)))
@@ -122,14 +122,14 @@ class LatestByKey:
         return self._keep(rows.select(self.state_schema.names).cast(self.state_schema), None, state)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
-        """Return the rows that a table has of state rows: none of a deleted key."""
+        """Return the table rows of state rows. A deleted key has none."""
         if self.deletes:
             state_rows = _with_tombstone_flags(state_rows)
             state_rows = state_rows.filter(pc.invert(state_rows.column(TOMBSTONE_COLUMN)))
         return pa.table(state_rows.select(self._shown).columns, schema=self.output_schema)
 
     def changes(self, state_rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Return what an epoch's changes are to a table: rows, and deletes of the keys that had a row and have none."""
+        """Return an epoch's table changes: current rows, then deletes of the keys that lost their row."""
         rows = self.results(state_rows)
         if rows.num_rows == state_rows.num_rows:
             return rows
@@ -160,7 +160,7 @@ class LatestByKey:
         return field.with_metadata({BEGINS_NULL: "1"}) if field.name in self._payload else field
 
     def _to_state_rows(self, rows: pa.Table, times: Ints | None) -> pa.Table:
-        """Return rows in the columns of the state: keys as they are compared, of a delete key and sequence alone."""
+        """Return rows in state columns, with normalised keys. A delete has only its key and sequence."""
         columns = {
             name: rows.column(DELETED_COLUMN if name == TOMBSTONE_COLUMN else name) for name in self._row_schema.names
         }
@@ -172,7 +172,7 @@ class LatestByKey:
         return kept if self._ttl_us is None else kept.append_column(EXPIRES_COLUMN, self._expires(rows, times))
 
     def _expires(self, rows: pa.Table, times: Ints | None) -> pa.Array:
-        """Return until when tombstones are remembered; null for any other row, which is for ever."""
+        """Return when each tombstone expires, and null for all other rows, which never do."""
         assert times is not None and self._ttl_us is not None
         # One past the last watermark at which this event time is on time. Beyond the end of time: for ever.
         outlives = min(self._ttl_us + 1, END_OF_TIME_US)
@@ -187,7 +187,7 @@ class LatestByKey:
         if self._ttl_us is not None and lateness_us is not None:
             # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
             known = known & (pc.fill_null(stored.column(EXPIRES_COLUMN), END_OF_TIME_US).to_numpy() > lateness_us)
-        # What is kept comes last: of rows that are equal in all it stays, and its key has not changed.
+        # The stored row comes last. It wins against an equal row, so the key does not count as changed.
         both = pa.concat_tables([rows, _with_tombstone_flags(stored.filter(pa.array(known)))])
         newest = last_rows(both, np.concatenate([occurring.codes, np.flatnonzero(known)]), self._sequence_columns)
         newer = newest < rows.num_rows
@@ -206,14 +206,14 @@ class LatestRun:
         self._changed = operator.state_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Keep the newest rows; none is emitted yet."""
+        """Ingest rows without emitting anything."""
         if rows.num_rows:
             changed, late = self._operator.ingest(rows, lateness_us, self._state)
             self._keys.add(changed)
             yield OperatorOutput(self._operator.output_schema.empty_table(), late)
 
     def partials(self, partials: pa.Table) -> None:
-        """Take up the newest rows that other subtasks found."""
+        """Ingest the newest rows that other subtasks selected."""
         self._keys.add(self._operator.take_up_newest(partials, self._state))
 
     def advance(self, firing_us: int | None) -> pa.Table:

@@ -1,10 +1,15 @@
-"""`kind: top`: the first n rows of each key; each epoch emits the ranks of which the row is another one.
+"""`kind: top`: the first n rows of each key. Each epoch emits the ranks whose row changed.
 
-Without a rank they are a set of rows without a key, for operators alone: these read which rows came to be among the
-first, and which are no more. A row that only moves from one place to another is neither.
+Without a rank column the output is a set of rows without a key, which only operators can read: they get the rows that
+entered or left the first n. A row that only changes its rank is neither::
 
-Over rows that stay the state has what can still be among the first n: a row that n others go before will never be. Over
-updates it has all rows, because those before one may be taken back. Equal rows are kept once, with their number.
+    n = 2, rows of a key by score    ranks emitted          net changes without ranks
+    9  7                             1: 9, 2: 7             +9 +7
+    8 arrives: 9  8                  2: 8                   -7 +8
+
+Over append-only input the state has only rows that can still be among the first n, because a row after n others never
+will be. Over updates it has all rows, because those before one may be retracted. Equal rows are stored once, with a
+count.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ _Ranks: TypeAlias = tuple[pa.Table, Ints]
 
 
 class TopByKey:
-    """The first rows of each key by rank. Nothing is ever late; a null key is a key of its own."""
+    """The first rows of each key by rank. Nothing is ever late, and null is a key of its own."""
 
     output_kind = OutputKind.UPDATES
     combiner: Combiner | None = None
@@ -95,7 +100,7 @@ class TopByKey:
         return TopRun(self, tables[ONLY_TABLE])
 
     def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Keep rows that may come to be among the first of their key, and no others; return the distinct keys."""
+        """Store the rows that may be among the first of their key, and return the distinct keys."""
         weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
         rows = with_plain_keys(rows, self.key)
@@ -107,7 +112,7 @@ class TopByKey:
         return keys
 
     def _keep_first(self, rows: pa.Table, groups: Ints, keys: pa.Table, state: KeyedState) -> None:
-        """Keep the rows that are among the first now, of those that there were and of new ones.
+        """Store only the stored and new rows that are among the first now.
 
         Args:
             groups: of each row the number of its key in `keys`.
@@ -118,16 +123,16 @@ class TopByKey:
         weights = np.concatenate([_weights(known), np.ones(rows.num_rows, dtype=np.int64)])
         order, begins, before = self._places(both, np.concatenate([stored.owners, groups]), weights)
         kept = np.empty(len(order), dtype=np.bool_)
-        # Equal rows stay or go together: so what is kept does not depend on the pieces in which they came.
+        # Equal rows are retained or dropped together, so the state does not depend on how rows were cut into pieces.
         kept[order] = (before[begins] < self.n)[np.cumsum(begins) - 1]
         gone = pa.array(np.flatnonzero(~kept[: known.num_rows]))
         state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(gone))
         state.add(rows.filter(pa.array(kept[known.num_rows :])))
 
     def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:
-        """Return the ranks of distinct keys that have another row than when the epoch began: as they were, and are.
+        """Return the ranks of distinct keys whose row changed in this epoch: the old rows, then the new ones.
 
-        A rank that has no row any more is in the first alone.
+        A rank that no longer has a row is only among the old ones.
         """
         keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
         now, place = self._first_rows(state.lookup_all(keys))
@@ -144,8 +149,7 @@ class TopByKey:
         return (before, place_before[others[1]]), (now, place[others[0]])
 
     def net_changes(self, keys: pa.Table, state: KeyedState) -> pa.Table:
-        """Return the rows that have come to be among the first of distinct keys, or are no more, each once, with by how
-        many: key after key, those that are taken back first."""
+        """Return the rows that entered or left the first n of distinct keys, weighted, by key, retractions first."""
         keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
         sides = [state.lookup_all_at_start(keys), state.lookup_all(keys)]
         (before, of_before), (now, of_now) = (self._ranked(one.take(self.state_columns), one.owners) for one in sides)
@@ -176,7 +180,11 @@ class TopByKey:
         return rows, owners * self.n + rows.column(self.rank).to_numpy() - 1
 
     def _ranked(self, state_rows: pa.Table, owners: Ints) -> tuple[pa.Table, Ints]:
-        """Return the first rows of each key with their rank, by key and rank, and the number of the key of each."""
+        """Return the first rows of each key with their rank, by key and rank, and the key number of each."""
+        # n = 4, three distinct rows of one key in order:
+        #   weight    2  1  3
+        #   before    0  2  3     rows of the key that precede it
+        #   shown     2  1  1     of the third row, only one copy is among the first 4
         weights = np.maximum(_weights(state_rows), 0)  # below 0 a row is absent
         order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
         shown = np.clip(self.n - before, 0, weights[order])
@@ -200,7 +208,7 @@ class TopByKey:
 
 
 class TopRun:
-    """One subtask's epoch of a `TopByKey`: rows are kept as they come, ranks that changed come out at its end."""
+    """One subtask's epoch of a `TopByKey`. Changed ranks are emitted at its end."""
 
     def __init__(self, operator: TopByKey, state: KeyedState) -> None:
         self._operator = operator
@@ -211,7 +219,7 @@ class TopRun:
         self._changes = operator.ranked_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Keep the rows that are among the first; nothing is emitted yet, and nothing is ever late."""
+        """Ingest rows without emitting anything. Nothing is ever late."""
         if rows.num_rows:
             self._keys.append(self._operator.ingest(rows, self._state))
         yield from ()
@@ -236,13 +244,13 @@ class TopRun:
         return self._operator.marked(self._now[0], before.filter(pa.array(ended)))
 
     def retractions(self) -> pa.Table:
-        """Return the rows of changed ranks as they were when the epoch began, taken back, and as they are."""
+        """Return the changed ranks: retractions of their rows at the start of the epoch, and the current rows."""
         if not self._operator.ranks:
             return self._changes
         return with_weights(*self._before, *self._now)
 
     def check_settled(self, *, all_keys: bool) -> None:
-        """Raises OperatorFailed: a row was taken back that never came."""
+        """Raises OperatorFailed: a row was retracted but never inserted."""
         if not self._operator.over_updates or not (self._keys or all_keys):
             return
         columns = [*self._operator.key, WEIGHT_COLUMN]

@@ -1,8 +1,12 @@
-"""`kind: aggregate` over updates: rows that are taken back are subtracted, and a key whose rows are gone is deleted.
+"""`kind: aggregate` over updates: retracted rows are subtracted, and a key without rows is deleted.
 
-Sums are exact, so what was added and taken back leaves nothing behind; what is no sum is read from the values that are
-there (`value_tables.py`). A key may have fewer than no rows while others of the same change are in flight: it is kept,
-and counts as absent.
+Sums are exact, so an insertion and its retraction cancel. Other aggregates read the live values (`value_tables.py`). A
+key may have a negative row count while the matching insertions are in flight. It is stored, and counts as absent::
+
+    change                  rows    sum(x)    output
+    +(a, 5)  +(a, 2)        2       7         a  7
+    -(a, 5)                 1       2         a  2
+    -(a, 2)                 0       0         a is deleted
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 
 
 class AggregateOverUpdates:
-    """Aggregates over the rows of a key that are there. Nothing is ever late; a null key is a group of its own."""
+    """Aggregates over the live rows of each key. Nothing is ever late, and null is a key of its own."""
 
     output_kind = OutputKind.UPDATES
     combiner: Combiner | None = None
@@ -74,7 +78,7 @@ class AggregateOverUpdates:
         return UpdatesRun(self, tables[ONLY_TABLE], values)
 
     def ingest(self, rows: pa.Table, state: KeyedState, values: Sequence[ValueTableRun]) -> pa.Table:
-        """Add rows to their keys' accumulators, and subtract those that are taken back; return the distinct keys."""
+        """Add inserted rows to the accumulators, subtract retracted ones, and return the distinct keys."""
         weights = rows.column(WEIGHT_COLUMN).to_numpy()
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         keys = key_columns(rows, self.key)
@@ -88,7 +92,7 @@ class AggregateOverUpdates:
         return occurring.keys
 
     def rows_of(self, state_rows: pa.Table) -> pa.Table:
-        """Return the output of state rows that are there. Raises OperatorFailed on overflow."""
+        """Return the output of keys that have rows. Raises OperatorFailed on overflow."""
         if not self.key and not _counted(state_rows).all():
             state_rows = self._nothing
         columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
@@ -100,7 +104,7 @@ class AggregateOverUpdates:
         return self.marked(rows, self.row_schema.empty_table())
 
     def is_empty(self, state_rows: pa.Table) -> Bools:
-        """Return which keys have nothing left."""
+        """Return which keys have no rows and no values."""
         return self._aggregates.is_empty(state_rows)
 
     def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
@@ -108,7 +112,7 @@ class AggregateOverUpdates:
         return with_deletes(rows, gone, self.key) if self.deletes else rows
 
     def has_rows(self, state_rows: pa.Table) -> Bools:
-        """Return which keys have rows; totals are there without any."""
+        """Return which keys have rows. Totals exist without any."""
         if self.key:
             return _counted(state_rows)
         known: Bools = state_rows.column(ROWS_COLUMN).is_valid().to_numpy()
@@ -120,13 +124,13 @@ class AggregateOverUpdates:
 
 
 def _counted(state_rows: pa.Table) -> Bools:
-    """Return which keys have rows; where more were taken back than came none is there."""
+    """Return which keys have rows. A key with more retractions than insertions has none."""
     counted: Bools = pc.fill_null(state_rows.column(ROWS_COLUMN), 0).to_numpy() > 0
     return counted
 
 
 class UpdatesRun:
-    """One subtask's epoch of an `AggregateOverUpdates`: changed keys come out at its end."""
+    """One subtask's epoch of an `AggregateOverUpdates`. Changed keys are emitted at its end."""
 
     def __init__(self, operator: AggregateOverUpdates, state: KeyedState, values: Sequence[ValueTableRun] = ()) -> None:
         self._operator = operator
@@ -136,7 +140,7 @@ class UpdatesRun:
         self._before, self._now = (nothing, NONE), (nothing, NONE)
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Take rows up; nothing is emitted yet, and nothing is ever late."""
+        """Ingest rows without emitting anything. Nothing is ever late."""
         if rows.num_rows:
             self._pieces.append(self._operator.ingest(rows, self._state, self._values))
         yield from ()
@@ -169,7 +173,7 @@ class UpdatesRun:
         return retractions(*self._before, *self._now)
 
     def check_settled(self, *, all_keys: bool) -> None:
-        """Raises OperatorFailed: a row was taken back that never came."""
+        """Raises OperatorFailed: a row was retracted but never inserted."""
         if not self._pieces and not all_keys:
             return
         rows = self._state.rows() if all_keys else self._state.group(self._changed_keys()).find()[0]
@@ -182,7 +186,7 @@ class UpdatesRun:
         return self._operator.rows_of(state_rows.filter(pa.array(wanted)))
 
     def _refresh_extremes(self, occurring: GroupedKeys) -> pa.Table:
-        """Return the state rows of keys, in which what is kept of their values is certain now."""
+        """Return the state rows of keys after refreshing their cached extremes."""
         state_rows = occurring.find()[0]
         changed = np.zeros(state_rows.num_rows, dtype=np.bool_)
         for one in self._values:

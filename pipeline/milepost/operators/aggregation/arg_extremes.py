@@ -1,4 +1,4 @@
-"""The accumulator of arg_min and arg_max: the value of one column in the row where another one is least or greatest."""
+"""Accumulator of arg_min and arg_max."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _VALUE, _BY = "value", "by"
 
 
 class ArgExtreme:
-    """Keeps the value whose row is first or last, by a column and then by the value itself: order is no input.
+    """Store the value of the first or last row, ordered by the `by` column and then by the value.
 
-    Rows without what they are picked by do not count. As in Spark null is the least value, and NaN the greatest number.
-    State: what it is picked by, and the value.
+    The order of arrival has no effect. Rows with a null in `by` do not count. As in Spark, a null value is the smallest
+    and NaN is the largest number. State: the `by` column and the value. For example, arg_max(v by t)::
+
+        rows (v, t)    ("a", 1)  ("c", 2)  ("b", 2)  ("z", null)
+        result         "c"       both "c" and "b" have t = 2, and "c" is the greater value
     """
 
     def __init__(self, argument: Argument, by: str, types: tuple[pa.DataType, pa.DataType], largest: bool) -> None:

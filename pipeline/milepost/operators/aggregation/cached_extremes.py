@@ -1,4 +1,4 @@
-"""Kept values: of each key the least or greatest value that is there, while values come and are taken back."""
+"""Cache the minimum or maximum of each key over retractable input."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NEGATIVE_ZEROS = "__negative_zeros"
 """State column (int64) of a table of floats: how many of the zeros of a row, which is one value, are -0.0."""
 
 WEIGHTS = (WEIGHT_COLUMN, NEGATIVE_ZEROS)
-"""State columns that say how often a value is there."""
+"""State columns that count how often a value occurs."""
 
 _LEAST = np.int64(-(2**63))
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values of keys, each of them once per key.
+    """Distinct values of keys.
 
     Attributes:
         owners: of each the number of its key. rows: what orders them, the value itself last, and how often each is
@@ -44,9 +44,9 @@ class Values:
 
     @property
     def is_live(self) -> Bools:
-        """Which of them are there."""
-        there: Bools = self.rows.column(WEIGHT_COLUMN).to_numpy() > 0
-        return there
+        """Which values occur at least once."""
+        is_live: Bools = self.rows.column(WEIGHT_COLUMN).to_numpy() > 0
+        return is_live
 
     def shown(self, *, largest: bool) -> pa.Table:
         """Return them as they came: of both zeros -0.0 is the least, and 0.0 the greatest."""
@@ -64,7 +64,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class CachedExtreme:
-    """State columns of the value that is kept.
+    """State columns of the cached extreme.
 
     Attributes:
         fields: in the order of the columns of `Values`; null of a key that has no value. largest: which one it is.
@@ -78,17 +78,24 @@ class CachedExtreme:
         return tuple(field.name for field in self.fields)
 
     def none(self, count: int) -> pa.Table:
-        """Return the columns of keys without a value."""
+        """Return null columns for `count` keys without a value."""
         return pa.table([pa.nulls(count, field.type) for field in self.fields], schema=pa.schema(self.fields))
 
     def chosen(self, previous: pa.Table, changed: Values) -> tuple[Sequence[pa.ChunkedArray], Bools]:
-        """Choose among the value that was kept and those that have changed.
+        """Choose between the cached extreme and the changed values.
+
+        With max(x) = 9 cached for each key::
+
+            change             new max(x)    values must be read
+            +12                12            no
+            -9, +7             7             yes: an unchanged 8 may exist
+            +9                 9             no
 
         Args:
             previous: has the state columns, a row for each key.
         Returns:
-            (the new columns, which keys may have a value that is farther out and has not changed: the kept one was
-            taken back, and none has come that is as far out).
+            (the new columns, which keys may have a more extreme unchanged value: the cached one was retracted and no
+            value as extreme replaced it).
         """
         shown = changed.shown(largest=self.largest)
         stored = previous.select(self.names).rename_columns(shown.column_names).cast(shown.schema)
@@ -109,7 +116,7 @@ class CachedExtreme:
         return columns, known & ~left & (~has | (best < before))
 
     def _numbers(self, stored: pa.Table, known: Bools, changed: Values) -> tuple[Ints, Ints]:
-        """Return numbers by which what is kept of each key, and each changed value, are the farther out the higher."""
+        """Return a number for each cached and each changed value. A more extreme value has a higher number."""
         ordered = changed.ordered
         kept = key_columns(stored.filter(pa.array(known)), stored.column_names)
         numbers = order_numbers(pa.concat_tables([kept, ordered]).columns)

@@ -1,9 +1,14 @@
-"""The values that are there, of rows that may be taken back: a table of state per argument, one row per value of a key.
+"""Multiset of live values per key, for aggregates over retractable input.
 
-min, max, arg_min, arg_max and count(distinct …) over updates are read from it. A value is there while its weight is
-above 0; one of weight 0 leaves, and one below 0 is kept and counts as absent. The least or greatest value of a key is
-kept beside its other accumulators. Only where that one is taken back, and none has come that is as far out, are the
-values of the key gone through: once, at the end of the epoch.
+min, max, arg_min, arg_max and count(distinct …) read it: one state table per argument, one row per key and value. A
+value is live while its weight is above 0. A row of weight 0 is deleted. A negative weight, from a retraction that
+arrived before its insertion, is stored and counts as absent. The extreme of a key is cached with its accumulators. The
+values are scanned, once at the end of the epoch, only if that extreme was retracted and nothing as extreme arrived::
+
+    change      weights             max    count(distinct)
+    +5 +5 +8    5: 2, 8: 1          8      2
+    -8          5: 2                5      1                  the cached 8 was retracted, so the values are scanned
+    -5          5: 1                5      1
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ _LARGEST = {"min": False, "max": True, "arg_min": False, "arg_max": True}
 
 @dataclass(frozen=True, slots=True)
 class WeightedRows:
-    """Input rows that come or are taken back.
+    """Input rows that are inserted or retracted.
 
     Attributes:
         keys: their normalised key columns. codes: of each the number of its key, below count. weights: how many times.
@@ -142,10 +147,10 @@ def _cached_extreme(
 
 
 class ValueTableRun:
-    """One subtask's epoch of a `ValueTable`: weights change as rows come, what is kept is certain at its end.
+    """One subtask's epoch of a `ValueTable`: weights change per piece, cached extremes are refreshed at its end.
 
     Args:
-        key: columns of state that tell its keys apart.
+        key: state columns that identify a key.
     """
 
     def __init__(self, table: ValueTable, key: Sequence[str], state: KeyedState) -> None:
@@ -154,7 +159,7 @@ class ValueTableRun:
         self._short: list[pa.Table] = []
 
     def ingest(self, weighted: WeightedRows, previous: pa.Table) -> list[pa.ChunkedArray | pa.Array]:
-        """Change the weights of the rows' values; return the new state columns of their keys.
+        """Update the weights of the rows' values and return the new state columns of their keys.
 
         Args:
             previous: the state row of each key; null where there is none.
@@ -185,12 +190,12 @@ class ValueTableRun:
         return columns
 
     def refresh_extremes(self, state_rows: pa.Table) -> tuple[pa.Table, Bools]:
-        """Go through the values of keys of which what is kept is in doubt.
+        """Recompute stale cached extremes from the stored values.
 
         Args:
-            state_rows: those of all keys that have changed.
+            state_rows: those of all changed keys.
         Returns:
-            (the state rows as they are to be, which were in doubt).
+            (the corrected state rows, which of them were stale).
         """
         is_stale = np.zeros(state_rows.num_rows, dtype=np.bool_)
         if not self._stale_keys:
@@ -212,7 +217,7 @@ class ValueTableRun:
         return state_rows, is_stale
 
     def check_settled(self, uid: str, key: Sequence[str], *, all_keys: bool) -> None:
-        """Raises OperatorFailed, which names the key: a value was taken back that never came."""
+        """Raises OperatorFailed, which names the key: a value was retracted but never inserted."""
         if all_keys:
             rows = self._state.rows()
         elif self._short:
@@ -238,7 +243,7 @@ def _filled(rows: pa.Table, name: str) -> Ints:
 
 
 def _plus(stored: pa.Table, changes: Mapping[str, Ints], codes: Ints) -> pa.Table:
-    """Return the rows of values with their weights after some changes.
+    """Return value rows with updated weights.
 
     Args:
         codes: of each change the number of the value's row.
@@ -251,7 +256,7 @@ def _plus(stored: pa.Table, changes: Mapping[str, Ints], codes: Ints) -> pa.Tabl
 
 
 def _is_over_retracted(rows: pa.Table) -> Bools:
-    """Return which values were taken back more often than they came; the two zeros of floats each by itself."""
+    """Return which values have more retractions than insertions. The zeros 0.0 and -0.0 count separately."""
     weights = _filled(rows, WEIGHT_COLUMN)
     short: Bools = weights < 0
     if NEGATIVE_ZEROS in rows.column_names:

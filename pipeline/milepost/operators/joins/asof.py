@@ -1,11 +1,14 @@
 """`kind: asof`: each left row with the version of its key that was the newest at its event time.
 
-Right rows are versions: a change feed with an event time. A left row of time t waits until the watermark is past t:
-then no version of t or before can come that is on time. So which version it gets depends on no order of arrival.
+Right rows are versions: a change feed with an event time. A left row of time t waits until the watermark passes t. No
+on-time version of t or earlier can arrive after that, so the result does not depend on arrival order::
 
-A version is kept while a left row may need it: the newest of a key for ever; any other until the watermark reaches the
-time of the next one. So a version that comes is kept with that time as its expiry, and the one before it gets its own.
-Of versions of one time the greatest is kept, by all of their columns.
+    versions of a key    left row at     5       10     19     20     25
+    at 10, at 20         gets version    none    10     10     20     20
+
+The newest version of a key never expires. Any other version expires when the watermark reaches the time of its
+successor: a new version is stored with that expiry, and its predecessor's expiry becomes the new version's time. Of
+several versions with one time, the greatest by all columns is stored.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ class AsofJoinByKey:
 
 
 class AsofJoinRun:
-    """One subtask's epoch of an `AsofJoinByKey`: rows come out when the watermark is past them."""
+    """One subtask's epoch of an `AsofJoinByKey`. A row is emitted when the watermark passes it."""
 
     def __init__(self, operator: AsofJoinByKey, tables: Sequence[KeyedState], fired_us: int | None) -> None:
         self._operator = operator
@@ -91,7 +94,7 @@ class AsofJoinRun:
         self._fired_us = fired_us
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Keep the rows of one side. Raises OperatorFailed."""
+        """Buffer the rows of one side. Raises OperatorFailed."""
         operator, inputs = self._operator, self._operator.inputs
         taken = inputs.take(position, rows, lateness_us)
         unpaired = operator.output_schema.empty_table()
@@ -104,12 +107,12 @@ class AsofJoinRun:
         if position == RIGHT:
             self._keep_versions(kept, taken.times)
             return
-        # One past its time: then the watermark is past it, and no version that it may get is on time any more.
+        # Expire 1 us after its time: by then the watermark has passed it, and every version it could get is late.
         expires = np.where(taken.times < END_OF_TIME_US, taken.times + 1, END_OF_TIME_US)
         self._rows.add(kept.append_column(EXPIRES_COLUMN, pa.array(expires)))
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit the left rows that the watermark has passed, by time and key."""
+        """Emit the left rows that the watermark has passed, each with its version, by time and key."""
         operator, before_us = self._operator, self._fired_us
         if not is_later(firing_us, before_us):
             return operator.output_schema.empty_table()
@@ -135,13 +138,13 @@ class AsofJoinRun:
         return pa.concat_tables([joined, operator.columns.padded(LEFT, rows.filter(pa.array(~there)), {})])
 
     def _versions_of(self, rows: pa.Table, side: int) -> tuple[Ints, RowsOfKeys]:
-        """Return of each row the number of its key, and the versions that are kept of these keys."""
+        """Return the key number of each row, and the stored versions of these keys."""
         own_key, version_key = self._operator.routing_keys[side], self._operator.routing_keys[RIGHT]
         codes, distinct = number_keys(rows.select(list(own_key)).rename_columns(list(version_key)))
         return codes, self._versions.lookup_all(distinct)
 
     def _keep_versions(self, rows: pa.Table, times: Ints) -> None:
-        """Keep versions, each until the next one of its key is reached."""
+        """Store versions, each with the time of its successor as expiry."""
         operator = self._operator
         codes, found = self._versions_of(rows, RIGHT)
         names = operator.tables[SIDES[RIGHT]].schema.names
@@ -162,7 +165,9 @@ class AsofJoinRun:
 
 
 def _versions_in_order(rows: pa.Table, owners: Ints, times: Ints) -> tuple[Ints, Ints]:
-    """Return the versions of each key in order of time, of one time the greatest; and of each the time of the next.
+    """Return the versions of each key by time, and the time of each one's successor.
+
+    Of several versions with one time only the greatest is returned, as "b" is here.
 
     >>> rows = pa.table({"name": ["b", "a", "c"]})
     >>> order, until = _versions_in_order(rows, np.array([0, 0, 0]), np.array([7, 7, 9]))

@@ -1,4 +1,4 @@
-"""Rows that a join has kept of some keys, by key and time: which of them lie between two times, part by part."""
+"""Buffered rows of a join, searchable by key and time range."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COL
 
 @dataclass(frozen=True, slots=True)
 class BufferedRows:
-    """Rows that one side has kept of some keys, by key and time.
+    """Buffered rows of one side, ordered by key and time.
 
     Attributes:
-        order: positions among `found`, by key and time; a row stands as often as there are equal ones.
+        order: positions among `found`, by key and time. A row of weight n occurs n times.
         owners, times: in that order.
     """
 
@@ -40,15 +40,15 @@ class BufferedRows:
 
     @classmethod
     def of_single(cls, found: RowsOfKeys, event_time: EventTime) -> BufferedRows:
-        """Return them of a table that keeps no number of equal rows: it has each once."""
+        """Return the rows of a table without weights, which has each row once."""
         times = event_time.of(found.take([event_time.column]))
         order = np.lexsort((times, found.owners))
         return cls(found, order, found.owners[order], times[order])
 
     def between(self, owners: Ints, least: Ints, most: Ints) -> tuple[Ints, Ints]:
-        """Return which rows each key has from one time to another, both included: from, and up to.
+        """Return the half-open range of rows that each key has from `least` to `most`, both inclusive.
 
-        Two rows of key 0, at 10 and 20, and one of key 1: key 0 from 15 to 30 has the second one.
+        Key 0 has rows at 10 and 20, key 1 has one at 20. Key 0 from 15 to 30 matches only its row at 20.
 
         >>> kept = BufferedRows(None, np.arange(3), np.array([0, 0, 1]), np.array([10, 20, 20]))
         >>> [bounds.tolist() for bounds in kept.between(np.array([0]), np.array([15]), np.array([30]))]
@@ -66,7 +66,7 @@ class BufferedRows:
         return begins, ends
 
     def covered(self, begins: Ints, ends: Ints) -> Ints:
-        """Return the rows that lie in one of these ranges, each once: positions in the order by key and time.
+        """Return the positions that at least one of these ranges contains, each once.
 
         >>> kept = BufferedRows(None, np.arange(4), np.array([0, 0, 0, 1]), np.array([10, 20, 30, 20]))
         >>> kept.covered(np.array([0, 1, 3]), np.array([2, 2, 3])).tolist()
@@ -80,7 +80,7 @@ class BufferedRows:
 
 
 def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:
-    """Return kept rows whose time in `column` has come since a firing, by time, key and identity, equal ones each."""
+    """Return the rows that fall due after a firing, by time, key and identity, each as often as its weight."""
     due = due_since_firing(state, column, after_us, until_us)
     due = due.sort_by([(name, "ascending") for name in (column, *key, *IDENTITY_COLUMNS)])
     weights = due.column(WEIGHT_COLUMN).to_numpy()
@@ -88,7 +88,7 @@ def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int |
 
 
 def batched_pairs(begins: Ints, ends: Ints, batch_rows: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield pairs (row, one of those from its begin up to its end), row by row, so many at once.
+    """Yield pairs (row, position in its range) in batches of up to `batch_rows` pairs.
 
     >>> parts = list(batched_pairs(np.array([5, 0, 7]), np.array([7, 0, 8]), 2))
     >>> [(own.tolist(), others.tolist()) for own, others in parts]
@@ -104,7 +104,7 @@ def batched_pairs(begins: Ints, ends: Ints, batch_rows: int) -> Iterator[tuple[I
 
 
 def reachable_times(times: Ints, reach_us: tuple[int, int]) -> tuple[Ints, Ints]:
-    """Return from where to where the other side's times may lie: each moved by a bound, within all of time."""
+    """Return the first and last matching time of the other side, clamped to the representable times."""
     low, high = (
         np.where(
             times > END_OF_TIME_US - by if by > 0 else times < BEGINNING_OF_TIME_US - by,

@@ -1,12 +1,16 @@
 """`kind: join`: pairs of a left and a right row with one key whose event times lie within an interval.
 
-Both sides are kept as tables of rows, `left` and `right`, for as long as a row of the other side may come that pairs
-with them. Each row is paired with what came before it, and then kept: so each pair comes out once, with the row of it
-that came last. A key with a null in it pairs with nothing, and is not kept.
+The state tables `left` and `right` buffer each row until no on-time row of the other side can match it. An arriving row
+is paired with the buffered rows first and buffered second, so each pair is emitted exactly once, when its second row
+arrives. A row with a null in its key matches nothing and is not buffered. With right times from 5 before the left time
+to 10 after it::
 
-`how: left` and `right` give out the rows of that side too that pair with nothing, once nothing can come that would: a
-row that waits so has a timer at its expiry; one that has paired has none. `semi` and `anti` ask only whether there is
-a row: of the left side they keep the rows that have found none, of the right one key and event time.
+    buffered right rows     a left row at 20 looks from 15 to 30     pairs emitted
+    10, 20, 30              matches 20 and 30                        (20, 20)  (20, 30)
+
+`how: left` and `how: right` also emit the unmatched rows of that side once no match can arrive. An unmatched row has a
+timer at its expiry, and a matched row has none. `semi` and `anti` only test whether a match exists: they buffer the
+unmatched left rows, and the key and event time of right rows.
 """
 
 from __future__ import annotations
@@ -152,7 +156,7 @@ class IntervalJoinByKey:
 
 
 class IntervalJoinRun:
-    """One subtask's epoch of an `IntervalJoinByKey`: pairs are final as they come; what waited in vain fires."""
+    """One subtask's epoch of an `IntervalJoinByKey`. Pairs are final, and timers emit unmatched rows."""
 
     def __init__(self, operator: IntervalJoinByKey, tables: Sequence[KeyedState], fired_us: int | None) -> None:
         self._operator = operator
@@ -160,7 +164,7 @@ class IntervalJoinRun:
         self._fired_us = fired_us
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Pair rows of one side with those of the other, then keep them. Raises OperatorFailed."""
+        """Pair rows of one side with those of the other, then buffer them. Raises OperatorFailed."""
         operator = self._operator
         taken = operator.inputs.take(position, rows, lateness_us)
         alone = operator.output_schema.empty_table()
@@ -172,7 +176,7 @@ class IntervalJoinRun:
                 yield OperatorOutput(joined, taken.late.slice(0, 0))
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit the rows that pair with nothing and can no more by then, by time and key."""
+        """Emit the unmatched rows that can no longer match, by time and key."""
         operator = self._operator
         side, before_us = operator.alone_side, self._fired_us
         if not is_later(firing_us, before_us):
@@ -188,7 +192,7 @@ class IntervalJoinRun:
         return self.advance(firing_us)
 
     def _join(self, position: int, rows: pa.Table, times: Ints) -> Iterator[pa.Table]:
-        """Yield what comes out now, as much at once as memory allows; then keep what waits."""
+        """Yield the output of new rows in bounded batches, then buffer the rows that can still match."""
         operator = self._operator
         kept, begins, ends = self._matches(position, rows, times)
         paired = ends > begins
@@ -211,7 +215,7 @@ class IntervalJoinRun:
         self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
 
     def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
-        """Return what the other side has kept of the rows' keys, and of each row where those near it begin and end."""
+        """Return the other side's buffered rows of these keys, and the range that matches each row."""
         operator, other = self._operator, RIGHT - position
         stored = operator.stored[position]
         own_key, other_key = operator.routing_keys[position], operator.routing_keys[other]
@@ -231,7 +235,7 @@ class IntervalJoinRun:
             yield columns.joined(*((mine, found) if position == LEFT else (found, mine)))
 
     def _release_waiting(self, kept: BufferedRows, places: Ints) -> Iterator[pa.Table]:
-        """Yield the left rows that waited for a right one (`semi`), and forget them."""
+        """Yield the buffered left rows that now have a match (`semi`), and delete them."""
         operator, batch_rows = self._operator, _batch_rows(self._operator.columns)
         if operator.how == "semi":
             for start in range(0, len(places), batch_rows):
@@ -242,7 +246,7 @@ class IntervalJoinRun:
         self._tables[LEFT].delete(kept.found.take(names, np.unique(kept.order[places])))
 
     def _mark_paired(self, kept: BufferedRows, places: Ints) -> None:
-        """Take the timers of rows of the side that waits, now that they have paired."""
+        """Clear the timers of buffered rows that have found a match."""
         side = self._operator.padded_side
         assert side is not None, "rows of a side wait"
         positions = np.unique(kept.order[places])
@@ -263,5 +267,5 @@ class IntervalJoinRun:
 
 
 def _batch_rows(columns: JoinedColumns) -> int:
-    """Return how many rows one output may have."""
+    """Return the maximum number of rows of one output."""
     return max(1, OUTPUT_BYTES // max(1, columns.row_bytes))

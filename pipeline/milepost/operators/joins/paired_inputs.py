@@ -1,4 +1,4 @@
-"""The two inputs of a join: their keys and event times, and which of their rows are late or have no key."""
+"""Keys and event times of a join's two inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milepost.protocol.exchange.routing import NullSpreadingKey
 
 @dataclass(frozen=True, slots=True)
 class ClassifiedRows:
-    """The rows of a piece.
+    """The rows of a piece: late, without a key, and ready to join.
 
     Attributes:
         late: as they came. without_key: on time, with a null in their key. rows, times: all others.

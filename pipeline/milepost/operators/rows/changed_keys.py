@@ -1,4 +1,4 @@
-"""The keys that an epoch has changed, each once, with the state they have in the end."""
+"""Distinct keys that an epoch changed, with their final state rows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from milepost.operators.rows.columns import key_columns
 
 
 class ChangedKeys:
-    """Collects state rows as pieces change them. With one piece its rows are the answer, and nothing is looked up."""
+    """Collect the state rows that pieces change. A single piece needs no lookup at the end."""
 
     def __init__(self, key: Sequence[str]) -> None:
         self._key = tuple(key)
         self._pieces: list[pa.Table] = []
 
     def add(self, state_rows: pa.Table) -> None:
-        """Take the state rows that one piece has changed; keys are distinct in it."""
+        """Add the state rows that one piece changed. Its keys are distinct."""
         if state_rows.num_rows:
             self._pieces.append(state_rows if not self._pieces else state_rows.select(list(self._key)))
 
     def current(self, state: KeyedState) -> pa.Table | None:
-        """Return the changed keys' state rows as they are now, in the order of their state hash; None without any."""
+        """Return the current state rows of the changed keys, by state hash, or None if no key changed."""
         if not self._pieces:
             return None
         if len(self._pieces) == 1:

@@ -1,4 +1,4 @@
-"""Deletes: rows of an output that say that a row is gone, by its key columns alone."""
+"""Delete rows of an output, which carry only key columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DELETED_FIELD = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
 
 
 def deletes_of(gone: pa.Table, key: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Return rows of a schema that have the key columns of other rows, and nulls beside them."""
+    """Return a delete row for each row of `gone`: its key columns, and null in every other column."""
     count = gone.num_rows
     columns = [gone.column(field.name) if field.name in key else pa.nulls(count, field.type) for field in schema]
     return pa.table(columns, schema=schema)
 
 
 def with_deletes(rows: pa.Table, gone: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return rows, then deletes of those that are gone, each with which of the two it is.
+    """Return `rows`, then deletes of `gone`, with a column that distinguishes them.
 
     >>> with_deletes(pa.table({"k": [1], "n": [5]}), pa.table({"k": [2], "n": [7]}), ["k"]).to_pylist()[1]
     {'k': 2, 'n': None, '__deleted': True}

@@ -1,4 +1,4 @@
-"""Retractions say by how much an output has changed: rows that are taken back, weight -1, and new ones, weight 1."""
+"""Retractions: output changes as old rows of weight -1 and new rows of weight 1."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from milepost.operators.rows.row_order import same_values
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 
 NONE: Ints = np.empty(0, dtype=np.int64)
-"""The places of no rows."""
+"""Positions of an empty table."""
 
 
 def retractions(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
-    """Return rows as they were and as they are, key after key; those that are as they were are left out.
+    """Return the net changes per key: old rows with weight -1, new rows with weight 1.
+
+    A row that did not change nets out, as key b does here. Key a is new, c has another value, and d is deleted.
 
     Args:
-        before, now: of each key at most one row. places_before, places: the number of the key of each.
+        before, now: at most one row per key. places_before, places: the key number of each row.
 
     >>> before, now = pa.table({"k": ["b", "c", "d"], "n": [1, 2, 4]}), pa.table({"k": ["a", "b", "c"], "n": [9, 1, 3]})
     >>> changes = retractions(before, np.array([1, 2, 3]), now, np.array([0, 1, 2]))
@@ -40,7 +42,7 @@ def retractions(before: pa.Table, places_before: Ints, now: pa.Table, places: In
 
 
 def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
-    """Return rows that are taken back and new ones with their weights, by their places, -1 first."""
+    """Return retracted and new rows with their weights, ordered by place, retractions first."""
     weights = np.repeat(np.array([-1, 1], dtype=np.int64), [before.num_rows, now.num_rows])
     rows = pa.concat_tables([before, now]).append_column(WEIGHT_COLUMN, pa.array(weights))
     order = np.argsort(np.concatenate([places_before, places]), kind="stable")
@@ -48,10 +50,10 @@ def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: I
 
 
 def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
-    """Raises OperatorFailed: a row was taken back that never came, and nothing is in flight that may bring it.
+    """Raises OperatorFailed: a retraction has no matching insertion, and no row in flight can supply one.
 
     Args:
-        short: the state rows of which more were taken back than came.
+        short: state rows with more retractions than insertions.
     """
     if short.num_rows:
         which = ", ".join(f"{name} = {short.column(name)[0]}" for name in key) or "all rows"
@@ -64,13 +66,13 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
 
 
 def as_insertions(rows: pa.Table) -> pa.Table:
-    """Return rows of which none is a delete as rows that come, each once."""
+    """Return rows without deletes as insertions of weight 1."""
     kept = [name for name in rows.column_names if name != DELETED_COLUMN]
     return rows.select(kept).append_column(WEIGHT_COLUMN, pa.array(np.ones(rows.num_rows, dtype=np.int64)))
 
 
 def count_rows(rows: pa.Table) -> int:
-    """Return for how many rows these stand: of mode retract the sum of their weights, whatever their sign."""
+    """Return how many input rows a table stands for: with weights, the sum of their absolute values."""
     if WEIGHT_COLUMN not in rows.column_names:
         return int(rows.num_rows)
     return int(pc.sum(pc.abs(rows.column(WEIGHT_COLUMN))).as_py() or 0)

@@ -1,9 +1,13 @@
 """`kind: window` with `session`: rows of a key that follow each other within a gap.
 
-A session is from its first row to `gap` after its last one. Each row is a window [t, t + gap) of its own, and windows
-that have a moment in common are one session: so a row `gap` after the last one, or later, begins a new one, and which
-rows are together does not depend on the order in which they come. State has one row per key and session that may still
-grow. An on-time row is not before the firing watermark less the allowed lateness: it joins none that is forgotten.
+Each row starts as its own window [t, t + gap), and overlapping windows merge into one session. A row `gap` or more
+after the last row therefore starts a new session, and the result does not depend on arrival order. With a gap of 10::
+
+    stored sessions     a row at 12           stored afterwards
+    [0, 10)  [20, 30)   becomes [12, 22)      [0, 10)  [12, 30)    the row at 20 moves to the session that starts at 12
+
+State has one row per key and session that can still grow. An on-time row is never older than the firing watermark
+minus the allowed lateness, so it cannot belong to a session that was already dropped.
 """
 
 from __future__ import annotations
@@ -96,7 +100,7 @@ class SessionWindowByKey:
         return FinalSessionsRun(self, tables, previous_firing_us)
 
     def forget(self, firing_us: int | None, tables: StateTables) -> None:
-        """Forget the values of sessions that no row can join any more; their own rows are dropped by their times."""
+        """Delete the values of expired sessions. The session rows themselves expire by their times."""
         distinct = self.windowed.aggregates.distinct
         if firing_us is None or not distinct:
             return
@@ -105,14 +109,14 @@ class SessionWindowByKey:
             forget_values(tables[one.name], gone)
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
-        """Have on-time rows join sessions; return the state rows that changed, if any, and the late rows."""
+        """Merge on-time rows into sessions. Return the changed state rows, if any, and the late rows."""
         joined, late = self.join(rows, lateness_us, tables)
         return None if joined is None else joined.changed, late
 
     def join(
         self, rows: pa.Table, lateness_us: int | None, tables: StateTables
     ) -> tuple[MergedSessions | None, pa.Table]:
-        """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
+        """Merge on-time rows into sessions. Return the merged sessions, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
             return None, late
@@ -138,7 +142,7 @@ class SessionWindowByKey:
         before = len(found.owners)
         joined = np.unique(sessions[before:])
         grown = np.flatnonzero(np.isin(sessions[:before], joined))
-        # Sessions that no row joins stay as they are; the others are numbered anew.
+        # Sessions that no row joins stay as they are. The others are renumbered 0, 1, ... without gaps.
         taken = np.concatenate([grown, np.arange(before, len(owners))])
         numbers = np.searchsorted(joined, sessions[taken])
         first, last = np.full(len(joined), END_OF_TIME_US), np.zeros(len(joined), dtype=np.int64)
@@ -179,14 +183,14 @@ class SessionWindowByKey:
 
 
 class FinalSessionsRun(WindowRun):
-    """One subtask's epoch of sessions that come out once."""
+    """One subtask's epoch of sessions that are emitted once."""
 
     def __init__(self, operator: SessionWindowByKey, tables: StateTables, fired_us: int | None) -> None:
         super().__init__(operator, tables, fired_us)
         self._sessions = operator
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit the sessions that end by then; nothing is left of them."""
+        """Emit the sessions that end by `firing_us` and delete their state."""
         fired = super().finish(firing_us)
         self._sessions.forget(firing_us, self._tables)
         return fired

@@ -1,8 +1,9 @@
-"""Sessions that come out again: what an epoch makes of rows that were emitted, which may grow, join, or open again.
+"""Sessions that are emitted again after they grow, merge or reopen.
 
-A session is emitted once it is done; early, with each epoch that brings it rows. Rows may join it afterwards: then it
-comes out in place of itself where it begins as before, and what was emitted of the others that it is made of is
-deleted. One that ends later than the watermark by then is not done any more: it is deleted until it is again::
+A session is emitted when the watermark reaches its end; with early emission, in every epoch that brings it rows. If a
+later row extends it, the new result replaces the old one when the start is unchanged. The results of other sessions
+that merged into it are deleted. A session whose new end is after the watermark is open again, so its result is deleted
+until the watermark reaches it::
 
     gap 10, watermark 30         a row at 12, allowed lateness 30      a row at 25
     [0, 10)  [20, 30) emitted    [0, 10) [12, 30): 20 is deleted,      [0, 10), [12, 35) is not done: 12 is deleted
@@ -34,7 +35,7 @@ EMITTED_COLUMN = "__emitted"
 
 @dataclass(frozen=True, slots=True)
 class MergedSessions:
-    """What rows have made of sessions: state rows that changed, and the keys of those that are part of them now."""
+    """Result of merging rows into sessions: changed state rows, and keys of the sessions that they absorbed."""
 
     changed: pa.Table
     moved: pa.Table
@@ -49,14 +50,14 @@ class SessionOperator(WindowStates, Protocol):
     def join(
         self, rows: pa.Table, lateness_us: int | None, tables: StateTables
     ) -> tuple[MergedSessions | None, pa.Table]:
-        """Have on-time rows join sessions; return what they have made of them, if there are any, and the late rows."""
+        """Merge on-time rows into sessions. Return the merged sessions, if any, and the late rows."""
 
     def forget(self, firing_us: int | None, tables: StateTables) -> None:
-        """Forget what is kept beside the rows of sessions that no row can join any more."""
+        """Delete the values of expired sessions."""
 
 
 class SessionUpdatesRun:
-    """One subtask's epoch of sessions that may come out again: all of them at its end."""
+    """One subtask's epoch of sessions that may be emitted again. Everything is emitted at its end."""
 
     def __init__(self, operator: SessionOperator, tables: StateTables, fired_us: int | None) -> None:
         self._operator = operator
@@ -65,18 +66,18 @@ class SessionUpdatesRun:
         self._pieces: list[pa.Table] = []
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Take up on-time rows; nothing is emitted yet. Raises OperatorFailed."""
+        """Ingest on-time rows without emitting anything. Raises OperatorFailed."""
         joined, late = self._operator.join(rows, lateness_us, self._tables)
         if joined is not None:
             self._pieces += [joined.changed.select(list(self._operator.key)), joined.moved]
         yield OperatorOutput(self._operator.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing: rows that follow may change what is done by then."""
+        """Emit nothing: rows that follow may still extend a session that has ended."""
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit sessions that are done, if that is new or they have changed, early all that have; delete others."""
+        """Emit newly finished and changed sessions, then deletes of the emitted ones that reopened or merged."""
         fired = self._fired(firing_us)
         changed, gone = self._changed(firing_us)
         shown = pa.concat_tables([fired, exclude_fired(changed, self._fired_us, firing_us)])
@@ -95,7 +96,7 @@ class SessionUpdatesRun:
         )
 
     def _changed(self, firing_us: int | None) -> tuple[pa.Table, pa.Table]:
-        """State rows of what rows have joined and the table shows; and the keys of what it showed and does not now."""
+        """Return the changed sessions to emit, and the keys of emitted sessions to delete."""
         operator = self._operator
         if not self._pieces:
             nothing = operator.state_schema.empty_table()
@@ -108,7 +109,7 @@ class SessionUpdatesRun:
         return now.filter(pa.array(shown)), sessions.keys.filter(pa.array(emitted & ~shown))
 
     def _remember(self, shown: pa.Table, firing_us: int | None) -> None:
-        """Have state say of sessions that they have come out, where it will be asked."""
+        """Flag sessions as emitted in state, unless they have expired."""
         emitted = pc.fill_null(shown.column(EMITTED_COLUMN), False).to_numpy()
         fresh = shown.filter(pa.array(~emitted & ~_reached(shown, EXPIRES_COLUMN, firing_us)))
         at = fresh.column_names.index(EMITTED_COLUMN)
@@ -116,7 +117,7 @@ class SessionUpdatesRun:
 
 
 def _reached(rows: pa.Table, column: str, firing_us: int | None) -> Bools:
-    """Return which of some times a firing watermark has reached; null ones are not."""
+    """Return which times the firing watermark has reached. Null times count as not reached."""
     if firing_us is None:
         return np.zeros(rows.num_rows, dtype=np.bool_)
     reached: Bools = pc.fill_null(pc.less_equal(rows.column(column), firing_us), False).to_numpy()

@@ -35,11 +35,15 @@ StateTables: TypeAlias = Mapping[str, KeyedState]
 
 
 class TumblingWindowByKey:
-    """Aggregates over the rows of a key in one window.
+    """Tumbling windows per key.
 
     A row is late when its window's end + allowed lateness <= the lateness watermark. A window is emitted in the epoch
     whose firing watermark reaches its end. With allowed lateness 0 that is final (append); otherwise (updates) it is
-    emitted again in each epoch that brings it rows, until end + allowed lateness, when its state goes.
+    emitted again in each epoch that brings it rows, until end + allowed lateness, when its state is dropped.
+    Window [0, 10) with allowed lateness 5, firing and lateness watermark equal::
+
+        watermark    9            10       12                        15
+        window       not fired    fires    a row fires it again      a row for it is late
     """
 
     combiner: Combiner | None = None
@@ -79,7 +83,7 @@ class TumblingWindowByKey:
         return WindowRun(self, tables, previous_firing_us)
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
-        """Fold on-time rows into their windows; return the state rows that changed, if any, and the late rows."""
+        """Fold on-time rows into windows. Return the changed state rows, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
             return None, late
@@ -120,10 +124,10 @@ class WindowStates(Protocol):
 
 
 class WindowOperator(WindowStates, Protocol):
-    """What such an operator is to an epoch whose windows change by themselves: tumbling windows, and sessions."""
+    """An operator with independent windows: tumbling windows and sessions."""
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
-        """Take rows into windows; return the state rows that changed, if any, and the late rows."""
+        """Ingest rows. Return the changed state rows, if any, and the late rows."""
 
 
 class WindowRun:
@@ -136,7 +140,7 @@ class WindowRun:
         self._again = ChangedKeys(operator.key)
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        """Ingest on-time rows. Windows are emitted when they fire. Raises OperatorFailed."""
         changed, late = self._operator.ingest(rows, lateness_us, self._tables)
         if changed is not None and self._operator.emission.early:
             self._again.add(changed)
@@ -145,11 +149,11 @@ class WindowRun:
         yield OperatorOutput(self._operator.windowed.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, by window and key."""
+        """Emit the windows that end by `firing_us`, by window and key."""
         return self._operator.windowed.results(self._fire(firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, and those that have changed and come out before or after that."""
+        """Emit the windows that end by `firing_us`, and changed windows that are emitted again."""
         fired = self._fire(firing_us)
         again = self._again.current(self._state)
         if again is not None:
@@ -162,7 +166,7 @@ class WindowRun:
         if not is_later(firing_us, before_us):
             return self._operator.state_schema.empty_table()
         self._fired_us = firing_us
-        if self._operator.emission.early:  # else those that come again had been fired before their rows came
+        if self._operator.emission.early:  # otherwise a window to emit again had already fired when its rows arrived
             changed, self._again = self._again.current(self._state), ChangedKeys(self._operator.key)
             if changed is not None:
                 self._again.add(exclude_fired(changed, before_us, firing_us))

@@ -1,4 +1,4 @@
-"""Windows of all kinds share the rows that they take, the aggregates in them, and the rows that they give out."""
+"""Input, aggregates and output that all window operators share."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from milepost.protocol.records.state_columns import TIMER_COLUMN
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When windows come out.
+    """When windows are emitted.
 
     Attributes:
-        lateness_us: for how long after their end they take rows up, and come out again.
-        early: whether they come out with each epoch that brings them rows, before their end as well.
+        lateness_us: how long after their end they accept rows and are emitted again.
+        early: whether every epoch that brings a window rows emits it, even before its end.
     """
 
     lateness_us: int = 0
@@ -36,7 +36,7 @@ class Emission:
 
     @property
     def updates(self) -> bool:
-        """Whether a window may come out again, in place of itself."""
+        """Whether a later result may replace a window's earlier one."""
         return self.early or self.lateness_us > 0
 
     def output_key(self, key: Sequence[str]) -> tuple[str, ...]:
@@ -50,7 +50,13 @@ def microseconds(rows: pa.Table, column: str) -> Ints:
 
 
 def exclude_fired(windows: pa.Table, before_us: int | None, now_us: int | None) -> pa.Table:
-    """Return windows but those that a firing from one watermark to another has emitted; their timers are their ends."""
+    """Return the windows that a firing from `before_us` to `now_us` has not emitted.
+
+    A window's timer is its end. The firing emits the ends after `before_us`, up to and including `now_us`:
+
+    >>> exclude_fired(pa.table({TIMER_COLUMN: [10, 20, 30]}), 10, 20).column(TIMER_COLUMN).to_pylist()
+    [10, 30]
+    """
     if now_us is None or now_us == before_us:
         return windows
     ends = windows.column(TIMER_COLUMN).to_numpy()
