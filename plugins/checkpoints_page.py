@@ -9,6 +9,6 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 if not entry_points(group="airflow.plugins", name="milepost"):
-    from milepost.airflow.page.checkpoints_page import CheckpointsPage
+    from milepost.airflow.page import CheckpointsPage
 
     __all__ = ["CheckpointsPage"]

@@ -108,9 +108,9 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
         done += _run_epochs(rest, master, report, number=len(done) + 1)
     if not done:
         report.say("nothing new to consume")
-    report.checkpoints(master.list_checkpoints(limit=max(7, len(done))))
+    report.checkpoints(master.reports.list_checkpoints(limit=max(7, len(done))))
     report.carriers(CARRIERS, _carriers_by_duckdb(stack))
-    report.anomalies([master.show(checkpoint_id) for checkpoint_id in done])
+    report.anomalies([master.reports.show(checkpoint_id) for checkpoint_id in done])
     report.finish(stack, airflow_home.LOGIN, airflow_home.password(stack.home), time.monotonic() - began)
 
 
@@ -176,7 +176,7 @@ def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
 def _run_epochs(rest: AirflowRest, master: Any, report: Report, number: int = 1) -> list[int]:
     """Run epochs through the DAG until nothing is unread; the first is this demo's `number`th. Returns their ids."""
     done: list[int] = []
-    while unread := (status := master.status()).unread_objects:
+    while unread := (status := master.reports.status()).unread_objects:
         if status.job_status == "failed":
             raise DemoError(f"the job is FAILED: {status.last_failure_detail}. Next: {status.next_step}")
         head = status.head
@@ -185,10 +185,10 @@ def _run_epochs(rest: AirflowRest, master: Any, report: Report, number: int = 1)
             state = rest.wait(DAG_ID, run_id, timeout_s=EPOCH_S, seen=progress.tasks)
         if state != "success":
             raise DemoError(_why_failed(rest, run_id))
-        newest = master.status().head
+        newest = master.reports.status().head
         if newest == head:
             raise DemoError(f"run {run_id} succeeded without a checkpoint although {unread} objects are unread")
-        report.completed(master.show(newest))
+        report.completed(master.reports.show(newest))
         done.append(newest)
     return done
 

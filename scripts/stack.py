@@ -89,7 +89,7 @@ class Stack:
     def spark_token(self) -> str:
         from milepost.spark.driver.engines import connect_server
 
-        return connect_server.token(self.folder / "spark-token")
+        return connect_server.connect_token(self.folder / "spark-token")
 
     @property
     def airflow_url(self) -> str:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import hypothesis
 import pytest
 
-from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost.state.cache.cache_folder import NODE_CACHE_VARIABLE
 from milepost.state.layers import key_hash
 from milepost_testkit import profiles
 from milepost_testkit.interleavings.explored_summary import pytest_runtest_logreport, pytest_terminal_summary

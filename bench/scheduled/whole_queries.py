@@ -110,7 +110,7 @@ class _Case:
         from milepost.api import JobMaster, load_job
 
         published = self.folders.work / "published.parquet"
-        pq.write_table(JobMaster(load_job(str(self.folders.work / "bench.yaml"))).read("result"), published)
+        pq.write_table(JobMaster(load_job(str(self.folders.work / "bench.yaml"))).reports.read("result"), published)
         return f"SELECT {', '.join(self.workload.result_columns)} FROM read_parquet('{published}')"
 
 

@@ -16,7 +16,7 @@ def main(spec: str, run: str, task: str, *handed_on: str) -> None:
     """Do what the operator of that task does, for the run of that name."""
     master, session = JobMaster(load_job(spec)), Session.airflow("trips__epoch", run, "scheduled", None)
     if task == "trigger":
-        triggered = master.trigger(session)
+        triggered = master.triggers.trigger(session)
         assert isinstance(triggered, Triggered), triggered
         print(int(triggered.checkpoint_id), int(triggered.token))
         return
@@ -24,17 +24,17 @@ def main(spec: str, run: str, task: str, *handed_on: str) -> None:
     clock = StepClock()
     clock(task)
     if task == "run_epoch":
-        master.run_epoch(session, checkpoint_id, spark_runner())
+        master.epochs.run_epoch(session, checkpoint_id, spark_runner())
     elif task == "validate":
-        master.validate(session, checkpoint_id)
+        master.epochs.validate(session, checkpoint_id)
     else:
         if task == "complete":
-            token = int(master.complete(session, checkpoint_id).token)
+            token = int(master.epochs.complete(session, checkpoint_id).token)
         elif task == "subsume":
-            master.subsume(session)
+            master.epochs.subsume(session)
         else:
-            master.notify_complete(session, checkpoint_id, task.partition(" ")[2])
-        master.keep_times(checkpoint_id, token, clock)
+            master.epochs.notify_complete(session, checkpoint_id, task.partition(" ")[2])
+        master.epochs.keep_times(checkpoint_id, token, clock)
 
 
 if __name__ == "__main__":

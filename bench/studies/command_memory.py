@@ -173,7 +173,7 @@ def _grow(keys: int, folder: Path) -> None:
     for number in range(EPOCHS):
         landed = folder / "landing" / f"epoch-{number}"
         write_epoch(shape, number, landed)
-        master.run(Session.cli(), runner)
+        master.epochs.run(Session.cli(), runner)
         shutil.rmtree(landed)
 
 

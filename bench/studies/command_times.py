@@ -164,9 +164,9 @@ def _grow(spec: Path, epochs: int, server: Seaweed, bucket: str, say: Say) -> in
         body = pa.BufferOutputStream()
         pq.write_table(rows_of(number), body)
         server.client.put_object(Bucket=bucket, Key=f"landing/{number:06d}.parquet", Body=body.getvalue().to_pybytes())
-        master.run(Session.cli(), runner)
+        master.epochs.run(Session.cli(), runner)
     say(f"commands: the job has {epochs} epochs")
-    return int(master.status().head or 0)
+    return int(master.reports.status().head or 0)
 
 
 def _spec(root: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class OldJob:
 
         self.land()
         started = time.perf_counter()
-        document = to_json(self.master.run(Session.cli(), self.runner))
+        document = to_json(self.master.epochs.run(Session.cli(), self.runner))
         wall_s = time.perf_counter() - started
         return {"checkpoint_id": document["checkpoint_id"], "wall_s": wall_s, **self._written(document)}
 
@@ -128,7 +128,7 @@ class OldJob:
         names = [str(self.archive / f"{number:06d}.parquet") for number in range(files)]
         query = "SELECT k, count(*) AS n, sum(price)::BIGINT AS total FROM read_parquet($names) GROUP BY k ORDER BY k"
         expected = duckdb.sql(query, params={"names": names}).to_arrow_table().to_pylist()
-        found = self.master.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
+        found = self.master.reports.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
         assert found == expected, f"the table after {files} epochs is not what DuckDB says"
 
 
@@ -246,10 +246,10 @@ def _kind(key: str) -> str:
 def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
     first, master = 1, job.master
     return {
-        "list": lambda: master.list_checkpoints(limit=51),
-        "history": lambda: master.history(51),
-        "show of the first": lambda: master.show(first),
-        "status": master.status,
+        "list": lambda: master.reports.list_checkpoints(limit=51),
+        "history": lambda: master.reports.history(51),
+        "show of the first": lambda: master.reports.show(first),
+        "status": master.reports.status,
     }
 
 
@@ -258,18 +258,20 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     from milepost.api import Session
 
     def sound() -> None:
-        assert job.master.fsck().exit_code == 0
+        assert job.master.reports.fsck().exit_code == 0
 
-    head = job.master.status().head
-    spent = {"show of the first": _timed(lambda: job.master.show(first)), "fsck": _timed(sound)}
+    head = job.master.reports.status().head
+    spent = {"show of the first": _timed(lambda: job.master.reports.show(first)), "fsck": _timed(sound)}
     files = job.landed
-    spent["rollback by three"] = _timed(lambda: job.master.rollback(Session.cli(), head - 3))
+    spent["rollback by three"] = _timed(lambda: job.master.rollbacks.run(Session.cli(), head - 3))
     job.check(files - 3)
     for _ in range(3):
-        job.master.run(Session.cli(), job.runner)
+        job.master.epochs.run(Session.cli(), job.runner)
     job.check(files)
-    base = [one.checkpoint_id for one in job.master.list_checkpoints("completed") if one.live][3]
-    spent["backfill of three"] = _timed(lambda: job.master.backfill(Session.cli(), job.runner, from_checkpoint=base))
+    base = [one.checkpoint_id for one in job.master.reports.list_checkpoints("completed") if one.live][3]
+    spent["backfill of three"] = _timed(
+        lambda: job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=base)
+    )
     job.check(files)
     spent["fsck afterwards"] = _timed(sound)
     return spent

@@ -105,7 +105,7 @@ def _epoch(master: Any, runner: Any, proxy: DelayingProxy) -> dict[str, Any]:
             steps(step)
             chain(step.partition(":")[0])
 
-        master.run(Session.cli(), runner, progress=told)
+        master.epochs.run(Session.cli(), runner, progress=told)
         wall_s = time.monotonic() - started_s
     asked = proxy.answered[before:]
     return {

@@ -210,7 +210,7 @@ class Milepost:
             return
         from milepost.api import Session, to_json
 
-        self._document = to_json(self._master.run(Session.cli(), self._runner))
+        self._document = to_json(self._master.epochs.run(Session.cli(), self._runner))
 
     def figures(self, number: int) -> dict[str, Any]:
         document = self._document
@@ -256,7 +256,7 @@ class Milepost:
         jobs = scheduler.numTotalJobs()
         started = time.perf_counter()
         with counted_requests() as requests:
-            result = self._master.run(Session.cli(), self._runner)
+            result = self._master.epochs.run(Session.cli(), self._runner)
         wall_s = time.perf_counter() - started
         return {
             "status": result.status,

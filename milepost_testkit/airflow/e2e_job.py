@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import psutil
 
 from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.jobmaster import JobMaster
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster
 from milepost.jobspec.load.load import LoadedJob, load_job
 from scripts.airflow_rest import AirflowRest
 
@@ -178,12 +178,12 @@ class E2eJob:
 
     def table(self) -> dict[str, tuple[int, int]]:
         """The published table: carrier -> (flights, delay_sum)."""
-        rows = self.master.read("carriers").to_pylist()
+        rows = self.master.reports.read("carriers").to_pylist()
         return {row["carrier"]: (row["flights"], row["delay_sum"]) for row in rows}
 
     def statuses(self) -> list[tuple[int, str]]:
         """Checkpoint id and status, oldest first."""
-        found = self.master.list_checkpoints()
+        found = self.master.reports.list_checkpoints()
         return sorted((checkpoint.checkpoint_id, checkpoint.status) for checkpoint in found)
 
 

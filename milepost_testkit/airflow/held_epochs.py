@@ -16,8 +16,8 @@ from pathlib import Path
 import duckdb
 import psutil
 
+from milepost.jobmaster import CheckpointReport, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport, Session
 from milepost.protocol.log.log_entries import completion_of
 from milepost_testkit.airflow.e2e_job import E2eJob
 from milepost_testkit.airflow.two_schedulers import TwoSchedulers
@@ -102,7 +102,7 @@ class HeldJobs:
         if phase not in self.jobs:
             job = self.jobs[phase] = self.add(f"at-{phase.name.lower()}")
             land_next(job)
-            assert isinstance(job.master.run(Session.cli(), SparklessRunner()), CheckpointReport)
+            assert isinstance(job.master.epochs.run(Session.cli(), SparklessRunner()), CheckpointReport)
         return self.jobs[phase]
 
     def hold(self, *phases: Phase) -> list[HeldEpoch]:
@@ -127,7 +127,7 @@ class HeldJobs:
         for job in jobs:
             with self.two.airflow.explained(job.dag_id, job.airflow.rest.runs(job.dag_id)[0]["dag_run_id"]):
                 self.two.until(partial(is_quiet, job), f"no task of {job.name} is left", PEACE_S)
-            while job.master.status().unread_objects:
+            while job.master.reports.status().unread_objects:
                 run_id, state = job.run()
                 assert state == "success", f"{job.name}: {run_id} is {state}"
             assert_nothing_lost_or_doubled(job)
@@ -159,9 +159,9 @@ def assert_nothing_lost_or_doubled(job: E2eJob) -> None:
     with duckdb.cursor() as db:
         wanted = db.sql(query, params=[str(job.folder / "landing" / "*.csv")]).to_arrow_table()
     master = job.master
-    assert_same_rows(master.read("carriers"), wanted, job.name)
+    assert_same_rows(master.reports.read("carriers"), wanted, job.name)
     entries = JobContext(job.loaded).log.entries()
     epochs = sorted(int(done.epoch) for done in map(completion_of, entries) if done is not None)
     assert epochs == [*range(1, len(landed(job)) + 1)], f"{job.name}: one object an epoch, each epoch once"
-    audit = master.fsck()
+    audit = master.reports.fsck()
     assert audit.exit_code == 0, audit

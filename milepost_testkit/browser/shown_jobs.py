@@ -11,7 +11,7 @@ import pytest
 
 from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.errors import QualityGateFailed
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
@@ -57,7 +57,7 @@ class ShownJob:
 
     def run(self, epochs: int = 1) -> None:
         for _ in range(epochs):
-            self.master.run(Session.cli(), SparklessRunner())
+            self.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def make_jobs(folder: Path, config: Path) -> None:
@@ -68,9 +68,9 @@ def make_jobs(folder: Path, config: Path) -> None:
     well = ShownJob.create(WELL, folder / WELL, config)
     well.land(*range(1, 7))
     well.run(5)
-    well.master.rollback(Session.cli(), 3, detail="the prices of Monday were wrong")
+    well.master.rollbacks.run(Session.cli(), 3, detail="the prices of Monday were wrong")
     well.run(2)
-    well.master.create_savepoint("before-june")
+    well.master.savepoints.create("before-june")
     failed = ShownJob.create(FAILED, folder / FAILED, config)
     failed.land(1, 2, 95)
     failed.run(2)

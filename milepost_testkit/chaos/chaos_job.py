@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost_testkit.chaos.commands import Command, Running

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from milepost.errors import CheckpointError
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.manifest.transaction.requests import UnpinRequest
 from milepost_testkit.chaos.small_limits import shorten_grace, shrink
@@ -220,33 +220,37 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
     master, session = JobMaster(job), Session.cli()
     match command.act:
         case Act.EPOCH:
-            return type(master.run(session, runner, allow_non_restored_state=command.leaves)).__name__
+            return type(master.epochs.run(session, runner, allow_non_restored_state=command.leaves)).__name__
         case Act.ROLLBACK:
             lineage = lineage_of(job)
-            return master.rollback(session, lineage[-1 - command.back]) if len(lineage) > command.back else "too young"
+            return (
+                master.rollbacks.run(session, lineage[-1 - command.back])
+                if len(lineage) > command.back
+                else "too young"
+            )
         case Act.BACKFILL:
             lineage = (0, *lineage_of(job))
             if len(lineage) <= command.back:
                 return "too young"
-            return master.backfill(session, runner, from_checkpoint=lineage[-1 - command.back], ranges_per_epoch=2)
+            return master.backfills.run(session, runner, from_checkpoint=lineage[-1 - command.back], ranges_per_epoch=2)
         case Act.REBUILD:
-            return master.backfill(session, runner, from_checkpoint=0, ranges_per_epoch=2)
+            return master.backfills.run(session, runner, from_checkpoint=0, ranges_per_epoch=2)
         case Act.SAVEPOINT:
-            return master.create_savepoint(f"chaos-{command.number}")
+            return master.savepoints.create(f"chaos-{command.number}")
         case Act.DISPOSE:
-            return master.dispose_savepoint(f"chaos-{command.number}")
+            return master.savepoints.dispose(f"chaos-{command.number}")
         case Act.CANCEL:
-            return master.cancel()
+            return master.savepoints.cancel()
         case Act.CANCEL_SAVED:
-            return master.cancel(savepoint=True)
+            return master.savepoints.cancel(savepoint=True)
         case Act.START:
-            return master.start()
+            return master.restores.start()
         case Act.START_FROM | Act.CLAIM:
             return _started(master, command)
         case Act.RESUME:
-            return master.resume()
+            return master.lifecycle.resume()
         case Act.ABORT:
-            return master.abort_running()
+            return master.lifecycle.abort_running()
         case Act.GC:
             return master.collect_garbage().deleted_objects
         case Act.COLLECT:
@@ -256,9 +260,9 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             listed = len(found.listed) + sum(len(table.listed) for table in found.tables)
             return found.deleted_objects + found.pruned_files + listed + len(found.staged)
         case Act.FSCK:
-            return master.fsck().exit_code
+            return master.reports.fsck().exit_code
         case Act.SETTLE:
-            return master.finish_reconciliation(session)
+            return master.rollbacks.finish_reconciliation(session)
 
 
 def _unpin_all(master: JobMaster, session: Session) -> None:
@@ -270,9 +274,9 @@ def _unpin_all(master: JobMaster, session: Session) -> None:
 def _started(master: JobMaster, command: Command) -> Any:
     """Start from a savepoint: one elsewhere, or one of the job's own."""
     if command.place:
-        return master.start(command.place)
+        return master.restores.start(command.place)
     own = master.list_savepoints()
     if not own:
         return "no savepoint"
     chosen = own[command.number % len(own)].name
-    return master.start(chosen, claim=command.act is Act.CLAIM)
+    return master.restores.start(chosen, claim=command.act is Act.CLAIM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobmaster.retention.fsck import classify_objects
 from milepost.jobmaster.retention.reachability import walk_job
 from milepost.jobspec.load.load import LoadedJob
@@ -18,7 +18,7 @@ _NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWN
 
 def check_whole(job: LoadedJob) -> None:
     """Nothing is missing, damaged or foreign, and all that is retained can be read. Raises AssertionError."""
-    audit = JobMaster(job).fsck()
+    audit = JobMaster(job).reports.fsck()
     assert audit.exit_code == 0 and not audit.foreign and audit.complete, audit
     assert not audit.unreadable_lists, audit
     assert all("the spec does not have the sink" in line for line in audit.unasked), audit

@@ -179,10 +179,10 @@ def stands_still_beyond_the_deadline(one: Running, phase: Matches) -> None:
         one.complete(one.driver.run(one.job.spec_path))
         hold.release()
         one.job.assert_tables_equal_the_oracle()
-    assert "CHECKPOINT_EXPIRED" in {done.failure_reason for done in one.job.master().list_checkpoints()}
+    assert "CHECKPOINT_EXPIRED" in {done.failure_reason for done in one.job.master().reports.list_checkpoints()}
     wait_until(lambda: all(map(has_ended, executors)), seconds=PATIENCE_S, what="the end of what was given up")
     one.complete(one.begin())
-    assert one.job.master().status().unread_objects == 0
+    assert one.job.master().reports.status().unread_objects == 0
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def killed_driver(one: Running, phase: Matches, *, python: bool, jvm: bool) -> N
     if python:
         hold.release()
         one.job.assert_tables_equal_the_oracle()
-    assert one.job.master().status().unread_objects == 0
+    assert one.job.master().reports.status().unread_objects == 0
 
 
 def lost_cluster(one: Running, phase: Matches) -> None:
@@ -259,4 +259,4 @@ def lost_cluster(one: Running, phase: Matches) -> None:
         assert again.exit_code == SparkLost.exit_code and gone in again.stderr, again.stderr
     one.cluster.start()
     one.complete(one.driver.run(one.job.spec_path))
-    assert one.job.master().status().unread_objects == 0
+    assert one.job.master().reports.status().unread_objects == 0

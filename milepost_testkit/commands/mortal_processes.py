@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost.state.cache.cache_folder import NODE_CACHE_VARIABLE
 from milepost_testkit.commands.mortal_run import run_under
 from milepost_testkit.processes.processes import wait_until
 
@@ -39,7 +39,7 @@ PRELOADED = (
     "milepost.jobmaster.run.judgement",
     "milepost.jobmaster.run.restarts",
     "milepost.openlineage.settings",
-    "milepost.spark.driver.open_runner",
+    "milepost.spark.driver.runner_factory",
     "milepost.spark.driver.runner",
     "milepost_testkit.commands.mortal_run",
     "milepost_testkit.runners.sparkless_runner",

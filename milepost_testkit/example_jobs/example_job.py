@@ -11,7 +11,7 @@ import duckdb
 import yaml
 
 from milepost.epoch.answers import EpochRunner
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.specs.examples import EXAMPLES
 
@@ -109,7 +109,7 @@ class ExampleRun:
         """Land one more lot, and read all that was not read."""
         self.landed.append(Lot(len(self.landed) + 1, self.rows, self.seed))
         self.job.land(self.specs, self.landed[-1])
-        done = self.master.run(Session.cli(), self.runner)
+        done = self.master.epochs.run(Session.cli(), self.runner)
         assert isinstance(done, CheckpointReport), "an epoch has input"
         self.read = list(self.landed)
         self.checkpoints[len(self.read)] = done.checkpoint_id
@@ -118,7 +118,7 @@ class ExampleRun:
 
     def rollback(self, read: int) -> str:
         """Go back to the checkpoint that had read so many lots."""
-        self.master.rollback(Session.cli(), self.checkpoints[read])
+        self.master.rollbacks.run(Session.cli(), self.checkpoints[read])
         self.read = self.landed[:read]
         self.checkpoints = {count: one for count, one in self.checkpoints.items() if count <= read}
         self.check()
@@ -126,7 +126,7 @@ class ExampleRun:
 
     def backfill(self, checkpoint: int) -> str:
         """Read what came after a checkpoint again, and let the tables follow."""
-        self.master.backfill(Session.cli(), self.runner, from_checkpoint=checkpoint)
+        self.master.backfills.run(Session.cli(), self.runner, from_checkpoint=checkpoint)
         self.check()
         return f"backfilled from checkpoint {checkpoint}"
 
@@ -136,10 +136,10 @@ class ExampleRun:
         assert set(wanted) == {sink.name for sink in load_job(str(self.spec)).spec.sinks}
         for sink, query in wanted.items():
             if query is None:
-                assert not master.read(sink).num_rows, f"{self.job.name}, table {sink} has rows"
+                assert not master.reports.read(sink).num_rows, f"{self.job.name}, table {sink} has rows"
                 continue
             expected = self.connection.sql(query)
-            self.connection.register("shown", master.read(sink).select(expected.columns))
+            self.connection.register("shown", master.reports.read(sink).select(expected.columns))
             both = f"SELECT *, 1 AS more FROM shown UNION ALL SELECT *, -1 FROM ({query})"
             differing = f"SELECT sum(more) AS more, * EXCLUDE (more) FROM ({both}) GROUP BY ALL HAVING sum(more) <> 0"
             found = self.connection.sql(differing).limit(5).fetchall()

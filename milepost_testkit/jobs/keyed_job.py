@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.storage.open import open_store
@@ -95,4 +95,4 @@ class KeyedJob:
         }
         master = JobMaster(load_job(self.spec_path))
         for name, query in wanted.items():
-            assert_same_rows(master.read(name), duckdb.sql(query).to_arrow_table(), name)
+            assert_same_rows(master.reports.read(name), duckdb.sql(query).to_arrow_table(), name)

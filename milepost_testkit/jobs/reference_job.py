@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from milepost.epoch.answers import EpochRunner
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 
 SPEC = """\
@@ -42,5 +42,5 @@ def tables_with_references(folder: Path, spark: str, runner: EpochRunner) -> tup
     rows = '{"k": 1, "text": "${hivevar:a}"}\n{"k": 2, "text": "${system:user.name}"}\n'
     (folder / "landing" / "rows.json").write_text(rows)
     master = JobMaster(load_job(str(folder / "config" / "references.yaml")))
-    master.run(Session.cli(), runner)
-    return master.read("named").to_pylist(), master.read("totals").sort_by("k").to_pylist()
+    master.epochs.run(Session.cli(), runner)
+    return master.reports.read("named").to_pylist(), master.reports.read("totals").sort_by("k").to_pylist()

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import NotFound, StoreUnavailable
+from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
@@ -103,7 +103,7 @@ class LawJob:
 
     def shown(self, sink: str) -> list[tuple[Any, ...]]:
         """Return the rows of a table, sorted."""
-        return sorted(tuple(row.values()) for row in self.master.read(sink).to_pylist())
+        return sorted(tuple(row.values()) for row in self.master.reports.read(sink).to_pylist())
 
     def land(self, source: str, rows: pa.Table) -> None:
         """Land rows as one object."""
@@ -116,21 +116,21 @@ class LawJob:
         left: dict[str, Any] = {"allow_non_restored_state": True} if self.away else {}
         if cut_short:
             with suppress(StoreUnavailable):
-                self.master.run(Session.cli(), self.runner(fails=True), **left)
-        return self.master.run(Session.cli(), self.runner(), **left)
+                self.master.epochs.run(Session.cli(), self.runner(fails=True), **left)
+        return self.master.epochs.run(Session.cli(), self.runner(), **left)
 
     def rollback(self, back: int) -> None:
         """Go back so many checkpoints, if there are so many."""
         lineage = self.lineage
         if len(lineage) > back:
-            self.master.rollback(Session.cli(), lineage[-1 - back])
+            self.master.rollbacks.run(Session.cli(), lineage[-1 - back])
 
     def backfill(self, back: int, ranges_per_epoch: int) -> None:
         """Process what was read since so many checkpoints ago again, if anything was, and switch to it."""
         lineage = (0, *self.lineage)
         pieces = (one for name in self.document["sources"] for one in self.captured.pieces.get(name, ()))
         if len(lineage) > back and {epoch for epoch, *_ in pieces}.intersection(lineage[-back:]):
-            self.master.backfill(
+            self.master.backfills.run(
                 Session.cli(),
                 self.runner(),
                 from_checkpoint=lineage[-1 - back],
@@ -141,7 +141,7 @@ class LawJob:
         """Empty a table in Postgres behind the job's back, if there is one, and have it put right."""
         if self.lineage:
             empty_table()
-            self.master.realign(Session.cli(), self.master.plan_realign(sink))
+            self.master.realignments.run(Session.cli(), self.master.realignments.plan(sink))
 
     def runner(self, *, fails: bool = False) -> SparklessRunner:
         """The data plane, watched; one that fails does so when everything is staged and uploaded."""
@@ -200,16 +200,16 @@ class LawJob:
 def _shown(master: JobMaster, sink: str) -> pa.Table | None:
     """Return what a table shows; None: no epoch has had the sink."""
     try:
-        return master.read(sink)
+        return master.reports.read(sink)
     except NotFound:
         return None
 
 
 def _check_served(master: JobMaster, sink: str) -> None:
     """Raises AssertionError: a table in Postgres has other rows than its checkpoint, by SQL, or by its sink."""
-    rows = master.read(sink)
+    rows = master.reports.read(sink)
     assert_same_rows(served_rows(rows.schema), rows, f"table {sink} in Postgres")
-    fault = master.plan_realign(sink).fault
+    fault = master.realignments.plan(sink).fault
     assert fault is None, f"sink {sink} finds {fault}"
 
 

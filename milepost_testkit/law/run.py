@@ -17,7 +17,7 @@ import hypothesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from milepost.jobmaster.jobmaster import CheckpointReport
+from milepost.jobmaster import CheckpointReport
 from milepost.sinks.formats.postgres import row_changes
 from milepost.sources.contract import SourceObject
 from milepost_testkit.law.cuts import Asked, hold_uncut
@@ -148,7 +148,7 @@ def _backfilled(job: LawJob, back: int, ranges: int) -> bool:
     if cuts_epochs(job.document) or ranges > 1:
         return False
     for name, table in was.items():
-        assert_same_rows(job.master.read(name), table, f"table {name}, processed again range by range")
+        assert_same_rows(job.master.reports.read(name), table, f"table {name}, processed again range by range")
     return bool(was)
 
 

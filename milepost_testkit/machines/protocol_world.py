@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from milepost.errors import NotFound
+from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.checks.store_checks import require_stores
-from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt, SubtaskAnswer
 from milepost.protocol.exchange.declines import Decline
@@ -202,7 +202,7 @@ class SteppedJob:
         session = self.new_session("cli")
         return self.begin(
             f"run {session.session_id}",
-            lambda master: master.run(session, self.runner(answers), take_over=insists, drain=drain).status,
+            lambda master: master.epochs.run(session, self.runner(answers), take_over=insists, drain=drain).status,
             session,
             insists=insists,
         )
@@ -217,20 +217,20 @@ class SteppedJob:
         number, session = run.checkpoint_id, run.session
 
         def trigger(master: JobMaster) -> object:
-            triggered = master.trigger(session)
+            triggered = master.triggers.trigger(session)
             run.checkpoint_id = int(triggered.checkpoint_id) if isinstance(triggered, Triggered) else None
             return triggered
 
         steps: dict[str, Callable[[JobMaster], object]] = {
             "trigger": trigger,
-            "run_epoch": lambda master: master.run_epoch(session, number or 0, self.runner(answers)),
-            "validate": lambda master: master.validate(session, number or 0),
-            "complete": lambda master: master.complete(session, number or 0),
-            "subsume": lambda master: master.subsume(session),
-            "abort": lambda master: master.abort(session, number, "TASK_FAILURE", "a task failed"),
+            "run_epoch": lambda master: master.epochs.run_epoch(session, number or 0, self.runner(answers)),
+            "validate": lambda master: master.epochs.validate(session, number or 0),
+            "complete": lambda master: master.epochs.complete(session, number or 0),
+            "subsume": lambda master: master.epochs.subsume(session),
+            "abort": lambda master: master.epochs.abort(session, number, "TASK_FAILURE", "a task failed"),
         }
         for sink in SINKS:
-            steps[f"notify {sink}"] = lambda master, sink=sink: master.notify_complete(  # type: ignore[misc]
+            steps[f"notify {sink}"] = lambda master, sink=sink: master.epochs.notify_complete(  # type: ignore[misc]
                 session, number or 0, sink
             )
         return self.begin(f"{what} of {session.session_id}", steps[what], session)
@@ -283,7 +283,7 @@ class SteppedJob:
     def check_stores(self) -> None:
         """Check with the walk of `fsck` that no object needed by a root is missing."""
         if self.model.version:
-            report = self.master.fsck()
+            report = self.master.reports.fsck()
             require(report.exit_code == 0, f"I8: fsck finds {report.missing[:2]} {report.damaged[:2]}")
 
 
@@ -316,7 +316,7 @@ class World(SteppedJob):
         expected = self.rows.per_key(names, "count(*)") if sink == "counts" else self.rows.distinct(names)
         column = "rows" if sink == "counts" else "v"
         try:
-            found = sorted((row["k"], row[column]) for row in self.master.read(sink).to_pylist())
+            found = sorted((row["k"], row[column]) for row in self.master.reports.read(sink).to_pylist())
         except NotFound:
             found = []
         require(found == expected, f"I14: {sink} is {found}, what it has published is {expected}")
@@ -330,9 +330,9 @@ class World(SteppedJob):
         last = None
         while last is None or last.result != "empty":
             if self.model.status == "failed":
-                self.master.resume()
+                self.master.lifecycle.resume()
             elif self.model.status != "running":
-                self.master.start()
+                self.master.restores.start()
             last = self.epoch(Answers.ALL, insists=True)
             last.go_on()
             require(last.error is None, f"a run that nobody disturbs fails: {last.error!r}")

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from functools import cache
-from operator import methodcaller
+from operator import attrgetter
 from pathlib import Path
 
 from milepost.errors import NotFound
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -102,7 +102,7 @@ class TimelineWorld(SteppedJob):
         session = self.new_session("cli")
         return self.begin(
             f"rollback {session.session_id} to {to}",
-            lambda master: master.rollback(session, to, take_over=insists).outcome,
+            lambda master: master.rollbacks.run(session, to, take_over=insists).outcome,
             session,
             insists=insists,
         )
@@ -116,7 +116,9 @@ class TimelineWorld(SteppedJob):
         runner = self.runner(Answers.ALL)
         return self.begin(
             f"backfill {session.session_id} from {since}",
-            lambda master: master.backfill(session, runner, from_checkpoint=since, ranges_per_epoch=ranges).outcome,
+            lambda master: (
+                master.backfills.run(session, runner, from_checkpoint=since, ranges_per_epoch=ranges).outcome
+            ),
             session,
         )
 
@@ -126,14 +128,16 @@ class TimelineWorld(SteppedJob):
 
     def save(self, checkpoint: int) -> Process:
         name = f"s{len(self.model.savepoints)}-{self.model.version}"
-        return self.begin(f"save {name}", lambda master: master.create_savepoint(name, at=checkpoint).name)
+        return self.begin(f"save {name}", lambda master: master.savepoints.create(name, at=checkpoint).name)
 
     def restore(self, name: str, *, claim: bool) -> Process:
         """From a savepoint of the job; or of another one, where `foreign_savepoint` has put it."""
         self.spec_changes(rule=self.model.saved_rules[name])
         session = self.new_session(IMPORT_SESSION_PREFIX.removesuffix(":"))
         self.model.restores[session.session_id] = self.model.savepoints[name]
-        return self.begin(f"restore {name}", lambda master: master.restore(session, name, claim=claim).claimed, session)
+        return self.begin(
+            f"restore {name}", lambda master: master.restores.restore(session, name, claim=claim).claimed, session
+        )
 
     def foreign_savepoint(self) -> str:
         """Bring a savepoint of another job here. Returns its location."""
@@ -151,14 +155,15 @@ class TimelineWorld(SteppedJob):
 
     def person(self, what: str) -> Process:
         calls = {
-            "abort": "abort_running",
-            "cancel": "cancel",
-            "start": "start",
-            "resume": "resume",
+            "abort": "lifecycle.abort_running",
+            "cancel": "savepoints.cancel",
+            "start": "restores.start",
+            "resume": "lifecycle.resume",
             "gc": "collect_garbage",
-            "dispose": "dispose_backfills",
+            "dispose": "backfills.dispose",
         }
-        return self.begin(what, methodcaller(calls[what]))
+        use_case = attrgetter(calls[what])
+        return self.begin(what, lambda master: use_case(master)())
 
     # -- what must hold ---------------------------------------------------------------------------------------------
 
@@ -188,7 +193,7 @@ class TimelineWorld(SteppedJob):
 
     def table(self, sink: str, at: int | None = None) -> Rows:
         try:
-            rows = self.master.read(sink, at).to_pylist()
+            rows = self.master.reports.read(sink, at).to_pylist()
         except NotFound:
             return []
         return sorted((row["k"], row["rows" if sink == "counts" else "v"]) for row in rows)
@@ -206,7 +211,7 @@ class TimelineWorld(SteppedJob):
             shown, read = self.table(sink, checkpoint), self.expected(sink, checkpoint)
             require(shown == read, f"I14: {sink} as of {checkpoint} is {shown}, what was read says {read}")
         column = {COUNT: "count(*)", SUM: "sum(k).low"}[self.model.rule[checkpoint]]
-        found = sorted((row["k"], row[column]) for row in self.master.state("latest", checkpoint).to_pylist())
+        found = sorted((row["k"], row[column]) for row in self.master.reports.state("latest", checkpoint).to_pylist())
         expected = self.counts(checkpoint)
         require(found == expected, f"state at checkpoint {checkpoint} is {found}, what was read says {expected}")
 
@@ -249,6 +254,6 @@ def _another_job() -> Path:
     for name in FOREIGN:
         job.land(name, f"k,v\n1,{name}\n4,{name}\n")
     session = Session.cli()
-    job.master.run(session, SparklessRunner())
-    job.master.export(1, "../saved")
+    job.master.epochs.run(session, SparklessRunner())
+    job.master.savepoints.export(1, "../saved")
     return folder / "job"

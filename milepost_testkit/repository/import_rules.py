@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.imports import FOLDER, HOUSES, PACKAGE, TESTKIT, Import, folder_of
+from milepost_testkit.repository.imports import FOLDER, HOUSES, PACKAGE, TESTKIT, Import, exports_of, folder_of
 
 TOOLS = ("scripts", "tests", TESTKIT, "bench", "dags", "plugins")
 
@@ -15,9 +15,13 @@ ABOVE = {"scripts": {TESTKIT, "bench"}, TESTKIT: {"tests", "bench"}}
 """Tool -> the tools that import it, so that it may not import them."""
 
 GROUND = {"codec", "errors"}
+MODULES = {"api", "errors", "exports", "extras", "__main__", ""}
+"""Rooms that are a single module, which has no door."""
+
 RULES = GROUND | {"protocol", "jobspec"}
 LOWER = RULES | {"storage", "state", "sources", "operators", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
+    "exports": set(),
     "errors": set(),
     "codec": {"errors"},
     "protocol": GROUND,
@@ -69,7 +73,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "epoch_graph executors gate_job spark_answers",
         "kept_frame",
         "runner",
-        "open_runner",
+        "runner_factory",
     ),
     "jobspec": ("values", "job sql", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
@@ -83,7 +87,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "checks condition_columns rules",
         "graph",
         "compatibility in_flight",
-        "columns_read",
+        "read_columns",
     ),
     "airflow": (
         "connections page_urls spec_cache preload",
@@ -110,7 +114,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "sources": (
         "contract",
         "path_columns",
-        "bad_input dead_letters dimension event_times readers",
+        "bad_input dead_letter_rows dimension event_times readers",
         "build planning",
     ),
     "operators": (
@@ -191,7 +195,7 @@ def upward(imports: Iterable[Import]) -> list[Import]:
         if imported.root != PACKAGE:
             continue
         here, there = package_of_file(imported.file), package_of(imported.name)
-        allowed = ALLOWED.get(here, set()) | {here, ""}
+        allowed = ALLOWED.get(here, set()) | {here, "", "exports"}
         if not imported.at_module_level:
             allowed |= ALLOWED_INSIDE_FUNCTIONS.get(here, set())
         if there not in allowed:
@@ -214,14 +218,30 @@ def climbing(imports: Iterable[Import]) -> list[Import]:
 
 
 def around_the_facade(imports: Iterable[Import]) -> list[Import]:
-    """Those by which a person's side of the house enters the job master by another door than its facade."""
+    """Imports by which the CLI or Airflow would enter the job master by another door than its package's."""
     return [
         imported
         for imported in imports
         if package_of_file(imported.file) in ("airflow", "cli")
         and imported.name.startswith(f"{PACKAGE}.jobmaster")
-        and imported.name != f"{PACKAGE}.jobmaster.jobmaster"
+        and imported.statement != f"{PACKAGE}.jobmaster"
     ]
+
+
+def past_the_door(imports: Iterable[Import]) -> list[Import]:
+    """Imports from another room that name a module, not the package that exports the name."""
+    return [
+        imported
+        for imported in imports
+        if imported.root == PACKAGE
+        and package_of_file(imported.file) != package_of(imported.name)
+        and package_of(imported.name) not in MODULES
+        and imported.name not in {*exports_of(imported.statement).values(), *_door(imported.statement)}
+    ]
+
+
+def _door(package: str) -> set[str]:
+    return {package} if exports_of(package) else set()
 
 
 def below_the_surface(imports: Iterable[Import]) -> list[Import]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from milepost.exports import exported_names
 from milepost_testkit.processes.processes import REPOSITORY
 
 PACKAGE = "milepost"
@@ -20,12 +22,19 @@ HOUSES = {PACKAGE: FOLDER, TESTKIT: TESTKIT}
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module name, and whether importing its file executes it."""
+    """One imported module.
+
+    Attributes:
+        name: the module. Of a name that a package exports: the module that defines it.
+        statement: the module or package that the import statement names.
+        at_module_level: importing the file executes the import.
+    """
 
     file: Path
     line: int
     name: str
     at_module_level: bool
+    statement: str
 
     def __str__(self) -> str:
         return f"{self.file.relative_to(REPOSITORY)}:{self.line} imports {self.name}"
@@ -45,11 +54,12 @@ def imports_of(file: Path, text: str | None = None) -> Iterator[Import]:
         for node in statements:
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield Import(file, node.lineno, alias.name, at_module_level)
+                    yield Import(file, node.lineno, alias.name, at_module_level, alias.name)
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{file}:{node.lineno}: relative import"
-                for name in _imported_from(str(node.module), [alias.name for alias in node.names]):
-                    yield Import(file, node.lineno, name, at_module_level)
+                module = str(node.module)
+                for name in _imported_from(module, [alias.name for alias in node.names]):
+                    yield Import(file, node.lineno, name, at_module_level, module)
             deferred = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or (
                 isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
             )
@@ -65,10 +75,19 @@ def _nested_statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported_from(module: str, names: list[str]) -> list[str]:
-    """`from milepost.state import runs` names a module too: that one is imported, beside its package."""
-    folder = folder_of(module)
-    inside = [name for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
-    return [f"{module}.{name}" for name in inside] or [module]
+    """Return the modules that an import statement loads: submodules, and the home modules of exported names."""
+    folder, exported = folder_of(module), exports_of(module)
+    loaded = {f"{module}.{name}" for name in names if (folder / f"{name}.py").exists() or (folder / name).is_dir()}
+    homes = {exported[name] for name in names if name in exported}
+    loaded |= {module if folder_of(home).is_dir() else home for home in homes}  # a re-export belongs to the re-exporter
+    return sorted(loaded) or [module]
+
+
+@cache
+def exports_of(module: str) -> dict[str, str]:
+    """Return the home module of each name that a package of the product exports; empty for a module."""
+    door = folder_of(module) / "__init__.py"
+    return exported_names(door.read_text(encoding="utf-8")) if module.startswith(PACKAGE) and door.exists() else {}
 
 
 def folder_of(module: str) -> Path:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 
 from milepost.epoch.answers import EpochRunner
-from milepost.spark.driver.open_runner import open_runner
+from milepost.spark.driver.runner_factory import spark_runner
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 Plane: TypeAlias = Callable[[], EpochRunner]
@@ -37,6 +37,6 @@ def in_process() -> Iterator[Plane]:
 def plane(request: pytest.FixtureRequest) -> Plane:
     """For a claim about rows: epochs run in this process, and in the deep ring on Spark as well."""
     if request.param == "on Spark":
-        return open_runner
+        return spark_runner
     opened: Plane = request.getfixturevalue("in_process")
     return opened

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.spill import ordered_rows, spilled_rows
+from milepost.spill import external_sort as ordered_rows
+from milepost.spill import spilled_rows
 from milepost.storage import object_handles
 
 

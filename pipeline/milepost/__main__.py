@@ -53,7 +53,7 @@ def main() -> None:
     reads = False
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
     try:
-        from milepost.cli.main import app_for, only_reads
+        from milepost.cli import app_for, only_reads
 
         words = sys.argv[1:]
         if reads := only_reads(words):

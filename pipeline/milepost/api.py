@@ -1,64 +1,32 @@
-"""The stable surface: what code outside of Milepost imports. Everything else may change.
+"""The stable interface: what code outside of Milepost may import. Everything else may change.
 
-A name is looked up when it is first asked for: a script that only opens a store waits for no job master.
+A name is imported when it is first used, so a script that only opens a store does not load the job master.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from milepost.codec.records import to_json
-    from milepost.errors import (
-        Busy,
-        CheckpointError,
-        CommitConflict,
-        EnvironmentUnusable,
-        Fenced,
-        InvalidRequest,
-        NotFound,
-        StateCorrupt,
-        StoreUnavailable,
-    )
-    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, JobMaster, Session
-    from milepost.jobspec.load.load import LoadedJob, load_job
-    from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-    from milepost.spark.driver.runner import SparkEpochRunner
-    from milepost.storage.open import open_store
-
-_HOMES = {
-    "jobmaster.jobmaster": ("CheckpointDetails", "CheckpointReport", "JobMaster", "Session"),
-    "codec.records": ("to_json",),
-    "errors": (
-        "Busy", "CheckpointError", "CommitConflict", "EnvironmentUnusable", "Fenced", "InvalidRequest", "NotFound",
-        "StateCorrupt", "StoreUnavailable",
-    ),
-    "protocol.records.object_store": ("ObjectStore", "StoreConfig"),
-    "jobspec.load.load": ("LoadedJob", "load_job"),
-    "storage.open": ("open_store",),
-}  # fmt: skip
-_HOME_OF = {name: f"milepost.{module}" for module, names in _HOMES.items() for name in names}
-
-__all__ = [*_HOME_OF, "spark_runner"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"milepost.api has no {name!r}; it has {', '.join(sorted(__all__))}")
-    return getattr(import_module(_HOME_OF[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-def spark_runner() -> SparkEpochRunner:
-    """Return what runs epochs on Spark, for `JobMaster.run` and `backfill`; PySpark is imported here and not before.
-
-    Raises:
-        EnvironmentUnusable: PySpark is not installed.
-    """
-    from milepost.spark.driver.open_runner import open_runner
-
-    return open_runner()
+    from milepost.codec import to_json as to_json
+    from milepost.errors import Busy as Busy
+    from milepost.errors import CheckpointError as CheckpointError
+    from milepost.errors import CommitConflict as CommitConflict
+    from milepost.errors import EnvironmentUnusable as EnvironmentUnusable
+    from milepost.errors import Fenced as Fenced
+    from milepost.errors import InvalidRequest as InvalidRequest
+    from milepost.errors import NotFound as NotFound
+    from milepost.errors import StateCorrupt as StateCorrupt
+    from milepost.errors import StoreUnavailable as StoreUnavailable
+    from milepost.jobmaster import CheckpointDetails as CheckpointDetails
+    from milepost.jobmaster import CheckpointReport as CheckpointReport
+    from milepost.jobmaster import JobMaster as JobMaster
+    from milepost.jobmaster import Session as Session
+    from milepost.jobspec.load import LoadedJob as LoadedJob
+    from milepost.jobspec.load import load_job as load_job
+    from milepost.protocol.records import ObjectStore as ObjectStore
+    from milepost.protocol.records import StoreConfig as StoreConfig
+    from milepost.spark.driver import spark_runner as spark_runner
+    from milepost.storage import open_store as open_store
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -35,16 +35,16 @@ looked up when it is first used, so a script that only opens a store waits for n
 from milepost.api import JobMaster, Session, load_job, spark_runner
 
 job = JobMaster(load_job("orders"))             # config/orders.yaml, or a path
-print(job.run(Session.cli(), spark_runner()).status)
-print(job.read("totals").to_pandas())
+print(job.epochs.run(Session.cli(), spark_runner()).status)
+print(job.reports.read("totals").to_pandas())
 ```
 """
 
 
 def api_page() -> str:
     """Return the page."""
-    errors = [name for name in sorted(milepost.api.__all__) if _is_error(getattr(milepost.api, name))]
-    others = sorted(set(milepost.api.__all__) - {*errors}, key=_order)
+    errors = [name for name in sorted(dir(milepost.api)) if _is_error(getattr(milepost.api, name))]
+    others = sorted(set(dir(milepost.api)) - {*errors}, key=_order)
     listed = ", ".join(f"`{name}`" for name in errors)
     parts = ["# Python API\n", note("`milepost.api`"), INTRODUCTION]
     parts += [part for name in others for part in _described(name, getattr(milepost.api, name))]
@@ -110,12 +110,23 @@ def _public(kind: type) -> dict[str, Any]:
 
 
 def _use_cases() -> dict[str, Callable[..., Any]]:
-    """Return the use cases of a job by name, in the facade's order, each the method of the class that does it."""
+    """Return the use cases of a job as they are called: `rollbacks.plan`, in the order of their groups."""
     with tempfile.TemporaryDirectory() as folder:
-        job = from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml")
-        master = JobMaster(job)
-        found = {name: getattr(master, name) for name in vars(JobMaster) if not name.startswith("_")}
-        return {name: getattr(call, "__wrapped__", call).__func__ for name, call in found.items()}
+        master = JobMaster(from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml"))
+        calls: dict[str, Callable[..., Any]] = {}
+        for name, value in vars(JobMaster).items():
+            if name.startswith("_"):
+                continue
+            if inspect.isfunction(value):
+                calls[name] = value
+                continue
+            methods = vars(type(getattr(master, name))).items()
+            calls |= {f"{name}.{method}": call for method, call in methods if _is_use_case(method, call)}
+        return calls
+
+
+def _is_use_case(name: str, value: Any) -> bool:
+    return not name.startswith("_") and inspect.isfunction(value)
 
 
 def _code(name: str, call: Callable[..., Any]) -> str:

@@ -137,9 +137,11 @@ def test_two_schedulers_make_one_epoch_of_each_object_however_often_runs_are_tri
     assert (made[:2].count(None), made[3], {made[2], made[4]}) == (1, "d", {"c", None}), made
     for run_id in filter(None, made):
         assert job.wait(run_id) == "success"
-    assert job.master.status().unread_objects == 0
+    assert job.master.reports.status().unread_objects == 0
     land_next(job)
-    job.airflow.until(lambda: not job.master.status().unread_objects, "the schedule reads what lands later", FAULT_S)
+    job.airflow.until(
+        lambda: not job.master.reports.status().unread_objects, "the schedule reads what lands later", FAULT_S
+    )
     jobs.assert_peace(job)
     job.airflow.rest.set_paused(job.dag_id, True)  # not before: a run of a paused DAG stays where it is
     dates = [run["logical_date"] for run in job.airflow.rest.runs(job.dag_id) if run["run_type"] == "scheduled"]

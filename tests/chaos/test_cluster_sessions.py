@@ -121,7 +121,7 @@ def test_a_run_that_gets_no_core_of_a_cluster_says_early_and_at_its_end_who_has_
         assert TAKEN.search(told.stderr.replace(early, ""))
         one.job.set_timeout("10m")
     one.complete(one.driver.run(one.job.spec_path))
-    assert one.job.master().status().unread_objects == 0
+    assert one.job.master().reports.status().unread_objects == 0
 
 
 def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_not_keep(one: Running) -> None:
@@ -129,7 +129,7 @@ def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_n
     one.in_session(HALF)
     with frozen_driver(one, COMMIT):
         one.complete(one.driver.run(one.job.spec_path))
-        assert one.job.master().status().unread_objects == 0
+        assert one.job.master().reports.status().unread_objects == 0
     one.complete(one.begin())
 
 

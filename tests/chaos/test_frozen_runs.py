@@ -79,19 +79,19 @@ class FrozenRuns:
         assert ended.typed, f"{what}: {ended.error}"
         assert chain.state.timeline().head >= overtaken
         chain.assert_only_completed_is_published()
-        assert chain.job.master().verify(deep=True).discarded == ()
+        assert chain.job.master().reports.verify(deep=True).discarded == ()
         chain.job.assert_tables_equal_the_oracle()
         return ended.said or str(ended.error).partition(":")[0]
 
     def finish(self) -> None:
         """All that is left is read, once."""
         chain = self.chain
-        while chain.job.master().status().unread_objects:
+        while chain.job.master().reports.status().unread_objects:
             self.run(clock_ahead_ms=LEASE_OVER_MS)
         chain.job.assert_tables_equal_the_oracle()
         consumed = [key for epoch in chain.job.epochs() for key in epoch]
         assert len(consumed) == len(set(consumed)) == chain.days
-        assert chain.job.master().fsck().exit_code == 0
+        assert chain.job.master().reports.fsck().exit_code == 0
 
 
 def test_a_run_that_is_frozen_beyond_its_lease_changes_nothing_once_it_is_woken(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost_testkit.commands.mortal_processes import SECONDS
 from milepost_testkit.jobs.flights.kill_chain import KillChain
 from milepost_testkit.processes.processes import wait_until
@@ -69,13 +69,13 @@ def _outlived(chain: KillChain, write: str) -> None:
     assert re.search(f"/chk-0*{lost.checkpoint_id}/t0*{lost.token}/", str(worker.place)), worker.place
     assert (chain.state.timeline().head, chain.state.version) == (head, version)
     chain.assert_only_completed_is_published()
-    assert chain.job.master().verify(deep=True).discarded == ()
+    assert chain.job.master().reports.verify(deep=True).discarded == ()
     chain.job.assert_tables_equal_the_oracle()
     for days in (2, 4):  # listed, and once it has been listed for the grace period deleted
         gc = chain.processes.start("gc", str(chain.job.spec_path), plan={"clock_ahead_ms": days * DAY_MS})
         assert gc.wait() == 0, gc.tail()
     assert not worker.place.exists(), "gc has found what it wrote"
-    audit = JobMaster(chain.job.load()).fsck()
+    audit = JobMaster(chain.job.load()).reports.fsck()
     assert audit.exit_code == 0 and audit.complete and not audit.unreachable and not audit.foreign, audit
 
 

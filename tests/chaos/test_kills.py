@@ -93,7 +93,7 @@ class Kill:
 
 
 def no_checkpoint(chain: KillChain) -> None:
-    assert chain.job.master().list_checkpoints() == []
+    assert chain.job.master().reports.list_checkpoints() == []
     assert not any(chain.context.store.list("chk-")) and not any(chain.marks().values())
 
 
@@ -141,7 +141,7 @@ def completed(*, published: int, confirmed: int, adopted: bool | None = None) ->
 
 def subsumed(chain: KillChain) -> None:
     """Publish before delete: what was dropped is listed, and not one object of it is gone."""
-    dropped = chain.job.master().list_checkpoints("subsumed")
+    dropped = chain.job.master().reports.list_checkpoints("subsumed")
     assert dropped and len(chain.state.checkpoints) == 2
     for item in dropped:
         own = metadata_key(item.checkpoint_id, item.leader.token)
@@ -307,12 +307,12 @@ def _named(chain: KillChain, kills: Iterable[Kill]) -> None:
 
 def _told(chain: KillChain, event: type[Event]) -> list[dict[str, Any]]:
     """What the history says of each event of one type, compacted or not."""
-    return [entry for entry in chain.job.master().history() if entry["event"] == event.__name__]
+    return [entry for entry in chain.job.master().reports.history() if entry["event"] == event.__name__]
 
 
 def _random(chain: KillChain, draw: random.Random) -> None:
     chain.succeeds("--epochs", "2")
-    newest, oldest = chain.job.master().list_checkpoints("completed")
+    newest, oldest = chain.job.master().reports.list_checkpoints("completed")
     lasts_s = {1: oldest.duration_ms / 1000, 2: newest.duration_ms / 1000}  # a cold epoch, and a warm one
     for number in range(RANDOM_KILLS):
         epoch = 1 + number % 2
@@ -355,7 +355,7 @@ def _catch_up(chain: KillChain, clock_ahead_ms: int = 0) -> None:
     assert state.timeline().pending is None and not state.unconfirmed()
     reasons = {document["reason"] for document in _told(chain, CheckpointAborted)}
     assert reasons == {CheckpointFailureReason.LEADER_LOST.value}
-    assert chain.job.master().verify(deep=True).discarded == ()
+    assert chain.job.master().reports.verify(deep=True).discarded == ()
     chain.job.assert_tables_equal_the_oracle()
     consumed = [key for epoch in chain.job.epochs() for key in epoch]
     assert len(consumed) == len(set(consumed)) == chain.days

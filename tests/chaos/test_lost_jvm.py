@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from milepost.errors import SparkLost
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
@@ -32,7 +32,7 @@ class Driver:
     def run(self) -> str:
         """Return how an epoch ended. Raises what is no error of Spark's being gone."""
         try:
-            report = JobMaster(self.job.load()).run(Session.cli(), self.runner)
+            report = JobMaster(self.job.load()).epochs.run(Session.cli(), self.runner)
         except SparkLost as lost:
             assert "run again" in lost.hint
             if "Spark does not start any more" in lost.message:

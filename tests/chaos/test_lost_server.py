@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import SparkLost
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.protocol.failure.restart import is_curable
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -46,7 +46,7 @@ class Client:
     def run(self) -> str:
         """Return how an epoch ended, or what was told of a server that has gone. Raises anything else."""
         try:
-            report = JobMaster(self.job.load()).run(Session.cli(), self.runner)
+            report = JobMaster(self.job.load()).epochs.run(Session.cli(), self.runner)
         except SparkLost as lost:
             assert is_curable(lost) and lost.exit_code == 8
             assert "run again" in lost.hint
@@ -81,7 +81,7 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch, *left_out: str) -> Ite
         yield one
         assert one.run() == "completed"
         job.assert_tables_equal_the_oracle()
-        assert job.master().verify(deep=True).discarded == ()
+        assert job.master().reports.verify(deep=True).discarded == ()
         consumed = [key for epoch in job.epochs() for key in epoch]
         assert len(consumed) == len(set(consumed)) == one.days - 1
         assert not [str(warning.message) for warning in warned if "RETRIES" in str(warning.message)]

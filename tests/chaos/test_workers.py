@@ -63,7 +63,7 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     workers.fault = KillOnce(level, kind, str(tmp_path / "killed"))
     checkpoint = job.run().checkpoint_id
     assert (tmp_path / "killed").exists()
-    shown = job.master().show(checkpoint)
+    shown = job.master().reports.show(checkpoint)
     attempts = [(task.level, task.attempt) for task in shown.tasks]
     assert (level, 1) in attempts
     assert {at for at, attempt in attempts if attempt} == {level}
@@ -73,7 +73,7 @@ def test_a_killed_worker_is_replaced_by_spark_and_changes_nothing(
     ran = workers.executions(level, "both", "operators", "output")
     assert [one for one in ran if not one.ended and one.attempt == 0]
     job.assert_tables_equal_the_oracle()
-    assert job.master().verify(deep=True).discarded == ()
+    assert job.master().reports.verify(deep=True).discarded == ()
 
 
 def test_an_epoch_whose_workers_die_too_often_is_run_again_by_the_restart_strategy(
@@ -88,7 +88,7 @@ def test_an_epoch_whose_workers_die_too_often_is_run_again_by_the_restart_strate
     outcome = milepost("run", job.spec_path)
     assert outcome.exit_code == 0, outcome.stderr
     assert "restart 1 of 1" in outcome.stderr
-    newest, failed, first = job.master().list_checkpoints()
+    newest, failed, first = job.master().reports.list_checkpoints()
     assert [one.status for one in (newest, failed, first)] == ["completed", "aborted", "completed"]
     assert failed.failure_reason == "TASK_FAILURE"
     assert newest.checkpoint_id == failed.checkpoint_id + 1
@@ -176,16 +176,16 @@ def test_two_attempts_of_one_subtask_are_seen_only_by_comparing_all_acknowledgem
 
 def declined(job: FlightsJob, reason: str, says: str) -> str:
     """The epoch declines for this reason, is aborted, and nothing of it is visible. Returns its message."""
-    before = {name: job.master().read(name) for name in ("carriers", "hourly")}
+    before = {name: job.master().reports.read(name) for name in ("carriers", "hourly")}
     with wording.raises(SubtaskDeclined, replace=wording.FIRST_DECLINE | BUFFERS) as caught:
         job.run()
     assert caught.value.details["reason"] == reason
     assert says in caught.value.message
-    aborted, completed = job.master().list_checkpoints()
+    aborted, completed = job.master().reports.list_checkpoints()
     assert (aborted.status, aborted.failure_reason) == ("aborted", reason)
     assert completed.status == "completed"
     for name, table in before.items():
-        assert job.master().read(name).equals(table)
+        assert job.master().reports.read(name).equals(table)
         assert not any(job.sink_store(name).list(f"{DATA}chk-{aborted.checkpoint_id:020}/"))
     return caught.value.message
 
@@ -195,4 +195,4 @@ def recovers(job: FlightsJob, *, on_spark: bool = False) -> None:
     with nullcontext() if on_spark else epochs_in_process():
         assert job.run().status == "completed"
     job.assert_tables_equal_the_oracle()
-    assert job.master().verify(deep=True).discarded == ()
+    assert job.master().reports.verify(deep=True).discarded == ()

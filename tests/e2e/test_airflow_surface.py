@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import E2eJob
 
@@ -15,7 +15,7 @@ from milepost_testkit.airflow.e2e_job import E2eJob
 def shown(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[E2eJob | None]:
     job = airflow.write_job("shown")
     job.land("a", {"AA": 1})
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     yield None
     yield job
 
@@ -24,8 +24,8 @@ def escaped(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterato
     job = airflow.write_job("escaped")
     job.land("a", {"AA": 1})
     session = Session.cli()
-    checkpoint_id = job.master.trigger(session).checkpoint_id
-    job.master.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
+    checkpoint_id = job.master.triggers.trigger(session).checkpoint_id
+    job.master.epochs.abort(session, checkpoint_id, "ABORTED_BY_USER", "<script>alert(1)</script>")
     yield None
     yield job
 

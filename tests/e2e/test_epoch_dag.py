@@ -9,7 +9,7 @@ import pytest
 
 from milepost.airflow.page_urls import form_url
 from milepost.errors import Fenced
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import GATE, OF_ITS_OWN, TASKS, E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun
@@ -47,7 +47,7 @@ def leased(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator
     job = airflow.write_job("leased")
     job.land("a", {"AA": 5})
     other = Session.cli()
-    held = job.master.trigger(other)
+    held = job.master.triggers.trigger(other)
     assert isinstance(held, Triggered)
     yield None
     job.unpause()
@@ -65,12 +65,12 @@ def test_a_triggered_run_is_one_epoch_and_emits_its_asset_event(airflow: Airflow
 
     assert (state, job.states(run_id)) == ("success", ALL_DONE)
     assert job.table() == {"AA": (1, 5), "UA": (1, 7)}, "one object an epoch: the second is the next run's"
-    (checkpoint,) = job.master.list_checkpoints()
+    (checkpoint,) = job.master.reports.list_checkpoints()
     assert (checkpoint.airflow.run_id, checkpoint.airflow.run_type) == (run_id, "manual")
     for task_id in TASKS:
         text = job.log(run_id, task_id)
         assert has_line(text, 1, "main", job.token(run_id, task_id), task_id)
-    phases = job.master.show(1).phases
+    phases = job.master.reports.show(1).phases
     steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")
     assert None not in [phases[step] for step in steps], "each task has left what it measured"
     assert sum(phases[step] for step in steps) + phases["other_ms"] <= phases["total_ms"], "other: between the tasks"
@@ -91,7 +91,7 @@ def test_a_run_with_nothing_new_is_green_and_writes_nothing(airflow: AirflowInst
     expected = NOTHING_DONE | {"trigger_checkpoint": "success", "subsume": "success"}
     assert (state, job.states(run_id)) == ("success", expected)
     assert job.left(run_id, "trigger_checkpoint") == {"nothing_to_do": "empty"}
-    assert job.master.list_checkpoints() == []
+    assert job.master.reports.list_checkpoints() == []
 
 
 @pytest.mark.deep
@@ -99,8 +99,8 @@ def test_a_run_of_a_job_that_was_canceled_is_red_at_once(airflow: AirflowInstanc
     """I4: a finished incarnation is never run again; the log says how it goes on. No task is retried."""
     job = airflow.add_job("ended")
     job.land("a", {"AA": 1})
-    assert isinstance(job.master.trigger(Session.cli()), Triggered)
-    job.master.cancel()
+    assert isinstance(job.master.triggers.trigger(Session.cli()), Triggered)
+    job.master.savepoints.cancel()
 
     run_id, state = job.run()
 
@@ -143,7 +143,7 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(
     vetoed = gated.log(red, "validate")
     assert has_line(vetoed, "Task failed with exception", "checkpoint 2", "runbook/quality-gate-failed"), vetoed
     assert 'File "' not in vetoed and "Traceback" not in vetoed, "foreseen: its words tell all"
-    for checkpoint in gated.master.list_checkpoints():
+    for checkpoint in gated.master.reports.list_checkpoints():
         assert (checkpoint.status, checkpoint.failure_reason) == ("aborted", "QUALITY_GATE_FAILED")
     assert gated.statuses() == [(1, "aborted"), (2, "aborted")]
     assert gated.published_checkpoint() is None
@@ -155,11 +155,11 @@ def test_a_failed_epoch_is_red_unless_it_is_tolerated_and_publishes_nothing(
     assert "runbook/fenced" in gated.log(red, "run_epoch", 2)
     assert gated.statuses() == [(1, "aborted"), (2, "aborted")]
 
-    assert gated.master.job_state().job_status == "failed"
+    assert gated.master.reports.job_state().job_status == "failed"
     resume = FormRun(airflow, "gated__operate", what="resume", approve=False)
     assert resume.wait() == "success"
     assert "QUALITY_GATE_FAILED" in resume.log("plan") and "FAILED" in resume.log("act")
-    assert gated.master.job_state().job_status != "failed"
+    assert gated.master.reports.job_state().job_status != "failed"
 
 
 @pytest.mark.deep
@@ -182,8 +182,8 @@ def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
     runs = {run["dag_run_id"]: run for run in airflow.rest.runs(job.dag_id)}
     assert runs[taking_over]["start_date"] >= runs[skipped]["end_date"]
     assert job.statuses() == [(1, "aborted"), (2, "completed")]
-    assert job.master.show(1).failure_reason == "LEADER_TAKEN_OVER", "the skipped run has left the lease alone"
-    for too_late in (job.master.validate, job.master.complete):
+    assert job.master.reports.show(1).failure_reason == "LEADER_TAKEN_OVER", "the skipped run has left the lease alone"
+    for too_late in (job.master.epochs.validate, job.master.epochs.complete):
         with pytest.raises(Fenced):
             too_late(other, held.checkpoint_id)
     assert job.table() == {"AA": (1, 5)}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun
@@ -19,7 +19,7 @@ TABLES = {1: {"AA": (1, 1)}, 2: {"AA": (2, 21), "UA": (1, 300)}, 3: {"AA": (2, 2
 
 def epoch(job: E2eJob) -> None:
     """One epoch beside Airflow, without Spark."""
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 class Back(NamedTuple):
@@ -54,7 +54,7 @@ def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
     airflow: AirflowInstance, job: E2eJob
 ) -> None:
     """Airflow's form would only say "Bad Request"."""
-    history = job.master.history()
+    history = job.master.reports.history()
     mistyped = FormRun(airflow, "back__operate", what="rollback", rollback_to="1; drop")
     assert (mistyped.wait(), mistyped.tries("plan")) == ("failed", 1)
     assert has_line(mistyped.log("plan"), "rollback_to", "'1; drop'")
@@ -64,25 +64,25 @@ def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
     assert run.wait() == "failed"
     assert (run.tries("plan"), run.states()["approve"]) == (1, "upstream_failed")
     assert has_line(run.log("plan"), "checkpoint 99", "1, 2, 3")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.deep
 def test_a_plan_that_was_edited_is_not_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     edited.asked()
     edited.edit_plan(checkpoint_id=2)
     edited.answer("Approve")
     assert edited.wait() == "failed"
     assert has_line(edited.log("approve"), "XCom", "digest")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, scenario: Back) -> None:
     """Rejected: nothing is changed. The head has moved: plan again. Approved: every table is back, and epochs go on."""
     job, rejected, outdated = scenario
-    history = job.master.history()
+    history = job.master.reports.history()
     shown = rejected.asked()
     assert has_line(shown["subject"], "back", "checkpoint 1")
     assert has_line(shown["body"], 2, "checkpoints 2, 3") and has_line(shown["body"], "digest")
@@ -98,17 +98,17 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     }  # fmt: skip
     assert has_line(rejected.log("approve"), "admin")
     assert has_line(rejected.note(), "milepost: back", "checkpoint 1", "admin")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
     outdated.asked()
     job.land("d", {"DL": 7})
     epoch(job)
-    history = job.master.history()
+    history = job.master.reports.history()
     outdated.answer("Approve")
     assert outdated.wait() == "failed"
     assert (outdated.tries("act"), outdated.states()["reconcile"]) == (1, "upstream_failed")
     assert "runbook/plan-outdated" in outdated.log("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
     back = FormRun(airflow, "back__operate", what="rollback", rollback_to="2")
     back.asked()
@@ -126,7 +126,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
 
 @pytest.mark.deep
 def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: AirflowInstance, job: E2eJob) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     with pytest.raises(httpx.HTTPStatusError, match="400"):
         FormRun(airflow, "back__operate", dry_run=True)  # nothing is done that nobody chose
 
@@ -134,7 +134,7 @@ def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: Airf
 
     assert (run.wait(), run.tries("plan")) == ("failed", 1)
     assert has_line(run.log("plan"), "verify", "rollback_to (1)")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.deep
@@ -160,7 +160,7 @@ def test_a_savepoint_is_made_and_disposed_of(airflow: AirflowInstance, job: E2eJ
 
 def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: AirflowInstance, job: E2eJob) -> None:
     """One real Spark session replays both epochs; what landed since is still the next scheduled run's."""
-    unread = job.master.status().unread_objects
+    unread = job.master.reports.status().unread_objects
     text = job.spec_path.read_text()
     job.spec_path.write_text(text.replace("format: csv", 'format: csv\n    options: {null_values: ["300"]}'))
 
@@ -171,7 +171,7 @@ def test_a_backfill_replays_with_the_rule_of_now_and_the_tables_follow(airflow: 
     assert job.table() == {"AA": (2, 21), "UA": (2, 4_000)}
     assert "2 ranges, 2 objects" in run.log("plan")
     replay = run.log("act")
-    assert has_line(replay, "checkpoint 1", "act") and has_line(replay, job.master.job_state().timeline)
+    assert has_line(replay, "checkpoint 1", "act") and has_line(replay, job.master.reports.job_state().timeline)
     (event,) = airflow.asset_events("back__operate")[before:]
-    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.status().head
-    assert job.master.status().unread_objects == unread
+    assert event["extra"]["checkpoint_id"] == job.published_checkpoint() == job.master.reports.status().head
+    assert job.master.reports.status().unread_objects == unread

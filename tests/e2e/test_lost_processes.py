@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from milepost.errors import Fenced
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import checkpoint_prefix
 from milepost_testkit.airflow.airflow_instance import RUN_S, AirflowInstance
@@ -183,16 +183,16 @@ def test_whatever_watches_a_task_is_killed_and_every_row_is_published_once(losse
     airflow.start_scheduler()
     assert job.wait(four) == "success"
     assert job.statuses() == [(1, "completed"), (2, "aborted"), (3, "completed")]
-    assert job.master.show(2).failure_reason == "LEADER_TAKEN_OVER"
+    assert job.master.reports.show(2).failure_reason == "LEADER_TAKEN_OVER"
     assert first.lives()
     assert third.lives()
 
-    history = job.master.history()
+    history = job.master.reports.history()
     for orphan in (first, third, fourth):
         losses.let_go(orphan)
     with pytest.raises(Fenced):
-        job.master.complete(Session.airflow(job.dag_id, two, "manual", None), 2)
-    assert job.master.history() == history
+        job.master.epochs.complete(Session.airflow(job.dag_id, two, "manual", None), 2)
+    assert job.master.reports.history() == history
     assert job.published_checkpoint() == 3
     assert job.table() == {"AA": (2, 11), "UA": (1, 7)}
-    assert job.master.status().unread_objects == 0
+    assert job.master.reports.status().unread_objects == 0

@@ -59,7 +59,7 @@ def written(job: E2eJob, checkpoint_id: int) -> set[str]:
 
 def events(job: E2eJob) -> list[tuple[int, str]]:
     """Every transition that the log tells, compacted or not."""
-    return [(entry["version"], entry["event"]) for entry in job.master.history()]
+    return [(entry["version"], entry["event"]) for entry in job.master.reports.history()]
 
 
 def head(job: E2eJob) -> ManifestState:
@@ -75,10 +75,10 @@ def test_a_run_stopped_before_each_task_has_the_store_in_that_state(airflow: Air
     job.land("a", {"AA": 5})
     job.land("b", {"AA": 6})
     assert job.run()[1] == "success"
-    history = job.master.history()
+    history = job.master.reports.history()
 
     run = SteppedRun(airflow, job)
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
     run.step("trigger_checkpoint", "run_epoch")
     assert job.statuses() == [(1, "completed"), (2, "pending")]

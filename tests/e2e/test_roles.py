@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import ROLES, AirflowInstance
 from milepost_testkit.airflow.e2e_job import E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun
@@ -40,7 +40,7 @@ def roles(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[
     shared = airflow.write_job("shared")
     for name in ("a", "b"):
         shared.land(name, {"AA": 1})
-        shared.master.run(Session.cli(), SparklessRunner())
+        shared.master.epochs.run(Session.cli(), SparklessRunner())
     (airflow.team / "closed.yaml").write_text(airflow.spec("closed"))
     (airflow.team / "closed.py").write_text(CLOSED)
     yield None
@@ -127,7 +127,7 @@ def refused(rest: AirflowRest, method: str, path: str, **kwargs: object) -> None
 
 def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, jobs: Jobs) -> None:
     """Neither an act, nor an approval, nor an epoch, nor a pause is his; the plan that waits he may read."""
-    history, viewer = jobs.shared.master.history(), airflow.rest_of("viewer")
+    history, viewer = jobs.shared.master.reports.history(), airflow.rest_of("viewer")
     runs = {dag_id: len(airflow.rest.runs(dag_id)) for dag_id in (OPERATE, jobs.shared.dag_id)}
     for dag_id, conf in ((OPERATE, {"what": "verify"}), (jobs.shared.dag_id, {})):
         refused(viewer, "POST", f"/dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": conf})
@@ -141,7 +141,7 @@ def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, job
         waiting.answer("Approve", person=viewer)
     waiting.answer("Reject")
     assert waiting.wait() == "success" and has_line(waiting.log("approve"), "admin")
-    assert jobs.shared.master.history() == history
+    assert jobs.shared.master.reports.history() == history
 
 
 @pytest.mark.parametrize("role", [ACTORS[0], *(pytest.param(role, marks=pytest.mark.deep) for role in ACTORS[1:])])

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import GATE, TASKS, E2eJob, has_line
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -95,7 +95,7 @@ def test_a_scheduled_run_is_an_epoch_from_its_trigger_to_its_lineage(
     run_id = scheduled["dag_run_id"]
     assert (scheduled["run_type"], scheduled["state"]) == ("scheduled", "success")
     assert job.states(run_id) == ALL_DONE
-    (checkpoint,) = job.master.list_checkpoints()
+    (checkpoint,) = job.master.reports.list_checkpoints()
     assert (checkpoint.status, checkpoint.airflow.run_id, checkpoint.airflow.run_type) == (
         "completed",
         run_id,
@@ -105,14 +105,14 @@ def test_a_scheduled_run_is_an_epoch_from_its_trigger_to_its_lineage(
     assert_traced(job, run_id)
     assert_lineage(job, [json.loads(line) for line in lineage_events(airflow).read_text().splitlines()])
 
-    history = job.master.history()
+    history = job.master.reports.history()
     due = datetime.fromisoformat(scheduled["logical_date"])
     earlier = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=True)
     assert [(due - datetime.fromisoformat(run["logical_date"])) / timedelta(hours=1) for run in earlier] == [1, 2]
     for run in earlier:
         assert_harmless(job, run)
-    assert job.master.history() == history
-    assert job.master.status().unread_objects == 1
+    assert job.master.reports.history() == history
+    assert job.master.reports.status().unread_objects == 1
 
     caught_up = job.trigger(until_caught_up=True)
     *_, epoch, empty = airflow.until(lambda: job.finished_runs(5), "the run of the epoch, and the one it triggers")
@@ -131,7 +131,7 @@ def assert_traced(job: E2eJob, run_id: str) -> None:
     for task_id in TASKS:
         text = job.log(run_id, task_id)
         assert has_line(text, 1, "main", job.token(run_id, task_id), task_id)
-    phases = job.master.show(1).phases
+    phases = job.master.reports.show(1).phases
     steps = ("plan_ms", "begin_ms", "session_ms", "read_ms", "process_ms", "commit_ms", "notify_ms", "subsume_ms")
     assert None not in [phases[step] for step in steps], "each task has stored what it measured"
     assert sum(phases[step] for step in steps) + phases["other_ms"] <= phases["total_ms"], "other: between the tasks"
@@ -174,12 +174,12 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
     (scheduled,) = airflow.until(lambda: job.finished_runs(1), "the scheduled run is finished")
 
     assert (scheduled["run_type"], scheduled["state"]) == ("scheduled", "success")
-    (checkpoint,) = job.master.list_checkpoints()
+    (checkpoint,) = job.master.reports.list_checkpoints()
     assert (checkpoint.status, checkpoint.airflow.run_type) == ("completed", "scheduled")
     assert job.table() == {"AA": (1, 5)}
 
     job.land("b", {"AA": 6})
-    history = job.master.history()
+    history = job.master.reports.history()
     due = datetime.fromisoformat(scheduled["logical_date"])
     forwards = backfill(job, due - timedelta(hours=2), due - timedelta(hours=1), backwards=False, at_once=2)
     backwards = backfill(job, due - timedelta(hours=4), due - timedelta(hours=3), backwards=True)
@@ -191,9 +191,9 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
         assert job.left(run["dag_run_id"], "trigger_checkpoint") == {"nothing_to_do": "covered"}
         text = job.log(run["dag_run_id"], "trigger_checkpoint")
         assert has_line(text, "checkpoint 1") and "hourly__operate: backfill" in text
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
     assert job.table() == {"AA": (1, 5)}
-    assert job.master.status().unread_objects == 1, "what landed since is the next scheduled run's"
+    assert job.master.reports.status().unread_objects == 1, "what landed since is the next scheduled run's"
 
 
 @pytest.mark.deep
@@ -215,15 +215,15 @@ def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses
 
     assert [(run["run_type"], run["state"]) for run in runs] == [("backfill", "success")] * 3
     assert runs[1]["start_date"] < runs[0]["end_date"], "they ran at the same time"
-    by_run = {one.airflow.run_id: one.status for one in job.master.list_checkpoints()}
+    by_run = {one.airflow.run_id: one.status for one in job.master.reports.list_checkpoints()}
     assert set(by_run.values()) == {"completed"}, "whoever claimed has finished its epoch"
     for run in runs:
         text = job.log(run["dag_run_id"], "trigger_checkpoint")
         stood_back = "already covered by checkpoint" in text or "is pending" in text or "holds its lease" in text
         assert ("is planned" in text, stood_back) == (run["dag_run_id"] in by_run, run["dag_run_id"] not in by_run)
 
-    while job.master.status().unread_objects:
-        job.master.run(Session.cli(), SparklessRunner())
-    epochs = job.master.list_checkpoints()
+    while job.master.reports.status().unread_objects:
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+    epochs = job.master.reports.list_checkpoints()
     assert (len(epochs), sum(one.rows_in for one in epochs)) == (3, 4)
     assert job.table() == {"AA": (2, 21), "UA": (2, 4_300)}

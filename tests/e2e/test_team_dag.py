@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 
@@ -55,7 +55,7 @@ def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow
     assert {state for task_id, state in states.items() if task_id != "epoch.abort_checkpoint"} == {"success"}
     assert "published: 1" in airflow.rest.log("ours", run_id, "report", 1, -1)
     (updated,) = airflow.until(lambda: airflow.rest.runs("of_team__epoch"), "the run that the table's update asks for")
-    assert JobMaster(load_job(airflow.team / "among_tasks.yaml")).list_checkpoints()[0].airflow.bundle == "team"
+    assert JobMaster(load_job(airflow.team / "among_tasks.yaml")).reports.list_checkpoints()[0].airflow.bundle == "team"
     assert updated["run_type"] == "asset_triggered"
     assert airflow.wait("of_team__epoch", updated["dag_run_id"]) == "success", "nothing has landed for it"
     for dag_id, shown in (("ours", "among_tasks"), ("of_team__epoch", "of_team"), ("of_team__operate", "of_team")):

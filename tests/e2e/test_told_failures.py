@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from milepost.airflow.page_urls import form_url
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from milepost_testkit.airflow.e2e_job import CARRIERS, E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun
@@ -25,8 +25,8 @@ TOLD = CARRIERS.replace(
 def told(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[E2eJob | None]:
     job = airflow.write_job("told", spec=TOLD)
     job.land("a", {"AA": 1})
-    job.master.trigger(Session.cli())
-    job.master.cancel()
+    job.master.triggers.trigger(Session.cli())
+    job.master.savepoints.cancel()
     yield None
     job.unpause()
     yield job

@@ -134,7 +134,7 @@ class Protocol(CommandMachine):
         """A reader of an old checkpoint pins it, and stops somewhere: what it reads must stay."""
         numbers = sorted(self.model.retained)[:-1]
         number = numbers[pick % len(numbers)]
-        process = self.world.begin(f"read {number}", lambda master: master.state("latest", number))
+        process = self.world.begin(f"read {number}", lambda master: master.reports.state("latest", number))
         process.go_on(writes=1)
         self.judge(process)
 
@@ -211,10 +211,10 @@ class Protocol(CommandMachine):
 
     def person(self, what: str) -> Process:
         calls = {
-            "abort": lambda master: master.abort_running(),
-            "cancel": lambda master: master.cancel(),
-            "start": lambda master: master.start(),
-            "resume": lambda master: master.resume(),
+            "abort": lambda master: master.lifecycle.abort_running(),
+            "cancel": lambda master: master.savepoints.cancel(),
+            "start": lambda master: master.restores.start(),
+            "resume": lambda master: master.lifecycle.resume(),
             "gc": lambda master: master.collect_garbage(),
         }
         return self.world.begin(what, calls[what])

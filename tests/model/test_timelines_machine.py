@@ -124,7 +124,7 @@ class Timelines(TimelineStories):
     def a_savepoint_is_disposed_of(self, pick: int) -> None:
         name = sorted(self.model.savepoints)[pick % len(self.model.savepoints)]
         if "/" not in name:
-            self.done(self.world.begin(f"dispose {name}", lambda master: master.dispose_savepoint(name).name))
+            self.done(self.world.begin(f"dispose {name}", lambda master: master.savepoints.dispose(name).name))
 
     @rule(pick=PICKS)
     def a_checkpoint_is_read(self, pick: int) -> None:

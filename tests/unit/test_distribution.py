@@ -39,7 +39,7 @@ from milepost.api import JobMaster, Session, load_job
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 print(milepost.__file__)
-print(JobMaster(load_job(sys.argv[1])).run(Session.cli(), SparklessRunner()).status)
+print(JobMaster(load_job(sys.argv[1])).epochs.run(Session.cli(), SparklessRunner()).status)
 print(sorted(name for name in ("airflow", "boto3", "great_expectations", "pyspark") if name in sys.modules))
 """
 

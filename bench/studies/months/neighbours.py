@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from bench.rounds import Say
 from bench.studies.months.small_job import SmallJob, counted_openers
-from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost.state.cache.cache_folder import NODE_CACHE_VARIABLE
 from milepost.storage.object_cache import OBJECT_CACHE
 from milepost_testkit.stores.counted_stores import Requests
 
@@ -56,12 +56,12 @@ def _epochs(job: SmallJob, count: int) -> dict[str, dict[str, float]]:
 
 def _acts(job: SmallJob, requests: Requests) -> dict[str, dict[str, float]]:
     """Measure what a person asks, each by a job master that has nothing in memory or cache, as on a new machine."""
-    from milepost.jobmaster.jobmaster import jobs_in_storage_of
+    from milepost.jobmaster import jobs_in_storage_of
 
     acts: dict[str, Callable[[JobMaster], object]] = {
-        "status": lambda master: master.status(),
-        "list": lambda master: master.list_checkpoints(limit=51),
-        "fsck": lambda master: master.fsck(),
+        "status": lambda master: master.reports.status(),
+        "list": lambda master: master.reports.list_checkpoints(limit=51),
+        "fsck": lambda master: master.reports.fsck(),
         "gc": lambda master: master.collect_garbage(),
         "jobs": lambda master: jobs_in_storage_of(master.context.job),
     }

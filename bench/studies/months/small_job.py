@@ -188,11 +188,11 @@ class SmallJob:
             self._requests.clear()
             if number % CALLS_COUNTED == 0:
                 with counted_calls() as counted:
-                    self.master.run(Session.cli(), self._runner)
+                    self.master.epochs.run(Session.cli(), self._runner)
                 calls.append(next(counted))
             else:
                 wall_s, cpu_s = time.perf_counter(), time.process_time()
-                self.master.run(Session.cli(), self._runner)
+                self.master.epochs.run(Session.cli(), self._runner)
                 walls.append(time.perf_counter() - wall_s)
                 cpus.append(time.process_time() - cpu_s)
             requests.append(len(self._requests.calls))
@@ -216,7 +216,7 @@ class SmallJob:
         from milepost.api import JobMaster, load_job
 
         self._requests.clear()
-        JobMaster(load_job(str(self._file))).status()
+        JobMaster(load_job(str(self._file))).reports.status()
         return sum(key.startswith("manifest/") for _, key in self._requests.asked)
 
     def stored(self) -> dict[str, int]:
@@ -253,9 +253,9 @@ class SmallJob:
         query = "SELECT k, count(*) AS n, sum(price)::BIGINT AS total FROM read_parquet($files) GROUP BY k ORDER BY k"
         files = f"{self._archive}/*.parquet"
         expected = duckdb.sql(query, params={"files": files}).to_arrow_table().to_pylist()
-        found = self.master.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
+        found = self.master.reports.read("totals").select(["k", "n", "total"]).sort_by("k").to_pylist()
         assert found == expected, f"the {self._format} table after {self.landed} epochs is not what DuckDB says"
-        assert self.master.fsck().exit_code == 0
+        assert self.master.reports.fsck().exit_code == 0
 
     def _land(self) -> None:
         """Land the next file, whole, and take the oldest away."""

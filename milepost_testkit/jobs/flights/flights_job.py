@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milepost.epoch.plan import decode_input_record
+from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.log.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.spark.driver.open_runner import open_runner
+from milepost.spark.driver.runner_factory import spark_runner
 from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights import land
@@ -78,7 +78,7 @@ class FlightsJob:
     def run(self) -> CheckpointReport | NothingToDo:
         """One epoch in this process, with a fresh JobMaster as a new process would have."""
         loaded = self.load()
-        return JobMaster(loaded).run(Session.cli(), open_runner())
+        return JobMaster(loaded).epochs.run(Session.cli(), spark_runner())
 
     def run_until_caught_up(self) -> list[CheckpointReport]:
         reports = []
@@ -111,5 +111,5 @@ class FlightsJob:
         """Every sink holds, row for row, what the oracle computes from the landed files."""
         expected = self.expected()
         for name, table in expected.tables.items():
-            assert_same_rows(self.master().read(name), table, name)
+            assert_same_rows(self.master().reports.read(name), table, name)
         return expected

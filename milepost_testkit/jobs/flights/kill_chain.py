@@ -63,7 +63,7 @@ class KillChain:
 
     def keep_unread(self, days: int) -> None:
         """Land further days until that many are unread: a run that is to die must not run out of input first."""
-        missing = days - self.job.master().status().unread_objects
+        missing = days - self.job.master().reports.status().unread_objects
         if missing > 0:
             self.job.land(range(self.days + 1, self.days + missing + 1))
             self.days += missing
@@ -102,7 +102,7 @@ class KillChain:
         """The checkpoint that the killed run left pending, as `milepost list` shows it too."""
         pending = self.state.timeline().pending
         assert pending is not None, "no checkpoint is pending"
-        shown = self.job.master().list_checkpoints("pending")
+        shown = self.job.master().reports.list_checkpoints("pending")
         assert [document.checkpoint_id for document in shown] == [pending.checkpoint_id]
         return pending
 
@@ -129,7 +129,7 @@ class KillChain:
             if completed is not None and name not in completed.unconfirmed:
                 assert mark == head, f"sink {name} confirmed checkpoint {head} and shows {mark}"
         if completed is not None:
-            assert self.job.master().verify().discarded == ()
+            assert self.job.master().reports.verify().discarded == ()
 
     def assert_orphans_live(self) -> None:
         assert all(run.jvm_lives() for run in self.orphaned), "a JVM of a killed run has ended"

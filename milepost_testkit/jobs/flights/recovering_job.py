@@ -94,4 +94,4 @@ def _run(job: FlightsJob, on_spark: bool) -> None:
 
 
 def _tables(job: FlightsJob) -> dict[str, pa.Table]:
-    return {name: job.master().read(name) for name in SINKS}
+    return {name: job.master().reports.read(name) for name in SINKS}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.epoch.answers import EpochRunner
-from milepost.jobmaster.jobmaster import CheckpointReport, Session
+from milepost.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.kill_chain import without_sql
 from milepost_testkit.jobs.flights.open_flights import FILTERS, OpenFlights
@@ -39,12 +39,12 @@ class Story:
 
     def forward(self) -> dict[str, str]:
         """Publish the next checkpoint of what is landed."""
-        report = self.flights.job.master().run(Session.cli(), self.runner())
+        report = self.flights.job.master().epochs.run(Session.cli(), self.runner())
         assert isinstance(report, CheckpointReport)
         return self.look()
 
     def back_to(self, checkpoint_id: int) -> dict[str, str]:
-        self.flights.job.master().rollback(Session.cli(), checkpoint_id)
+        self.flights.job.master().rollbacks.run(Session.cli(), checkpoint_id)
         return self.look()
 
     def look(self) -> dict[str, str]:
@@ -93,4 +93,4 @@ def there_and_back(story: Story) -> None:
         again = story.forward()
         assert (again["carriers"], again["late_flights"]) == (third["carriers"], third["late_flights"])
     assert len(seen[story.witnesses.names[0], "carriers"]) > 1, "it read before and after something was published"
-    assert (verified := story.flights.job.master().verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := story.flights.job.master().reports.verify(deep=True)).unasked == verified.discarded == ()

@@ -15,9 +15,9 @@ import duckdb
 import psutil
 import pyarrow as pa
 
+from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.backfill.backfill import BackfillResult
 from milepost.jobmaster.job.session import machine_id
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
@@ -77,7 +77,7 @@ class BackfillJob:
         return self.small.context.head().state
 
     def epoch(self, runner: SparklessRunner | None = None) -> CheckpointReport | NothingToDo:
-        return self.master.run(Session.cli(), runner or SparklessRunner())
+        return self.master.epochs.run(Session.cli(), runner or SparklessRunner())
 
     def next_day(self, day: int) -> int:
         """Land a day and let the schedule run its epoch; returns the checkpoint."""
@@ -91,10 +91,10 @@ class BackfillJob:
         session: Session | None = None,
         **options: Any,
     ) -> BackfillResult:
-        return self.master.backfill(session or Session.cli(), runner or SparklessRunner(), from_, **options)
+        return self.master.backfills.run(session or Session.cli(), runner or SparklessRunner(), from_, **options)
 
     def table(self) -> pa.Table:
-        return self.master.read("table").select(["k", "rows", "total"]).sort_by("k")
+        return self.master.reports.read("table").select(["k", "rows", "total"]).sort_by("k")
 
     def expected(self, days: Iterable[int], fixed_from: int) -> pa.Table:
         """What the table holds after these days, by DuckDB over the landed files; right from that day on."""

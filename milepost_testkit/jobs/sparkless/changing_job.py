@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.code import read_code
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -55,7 +55,7 @@ class ChangingJob(SparklessJob):
         (self.folder / "config" / "ops.py").write_text(CLASS.replace("{STATE}", repr(state)))
 
     def run(self, **options: Any) -> CheckpointDetails:
-        report = self.master.run(Session.cli(), SparklessRunner(), **options)
+        report = self.master.epochs.run(Session.cli(), SparklessRunner(), **options)
         assert isinstance(report, CheckpointDetails), report
         return report
 

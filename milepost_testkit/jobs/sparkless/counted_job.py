@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from milepost.epoch.plan import decode_input_record
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.rollback.rollback import RollbackResult
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.storage.object_handles import read_handle
@@ -77,10 +77,10 @@ class CountedJob:
         return [int(self.run_one().checkpoint_id) for _ in range(epochs)]
 
     def run_one(self) -> CheckpointReport | NothingToDo:
-        return self.master.run(Session.cli(), SparklessRunner())
+        return self.master.epochs.run(Session.cli(), SparklessRunner())
 
     def rollback(self, to: int | str, **options: Any) -> RollbackResult:
-        return self.master.rollback(Session.cli(), to, **options)
+        return self.master.rollbacks.run(Session.cli(), to, **options)
 
     @property
     def live(self) -> list[CompletedEpoch]:
@@ -122,6 +122,6 @@ class CountedJob:
         expected, master = self.expected(), self.master
         for name, table in expected.items():
             if name in (sinks or [sink.name for sink in self.small.loaded().spec.sinks]):
-                assert_same_rows(master.read(name), table, name)
+                assert_same_rows(master.reports.read(name), table, name)
         if self.small.context.head().state.timeline().head:
-            assert_same_rows(master.state("latest").select(["k"]), expected["table"].select(["k"]), "state")
+            assert_same_rows(master.reports.state("latest").select(["k"]), expected["table"].select(["k"]), "state")

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.readers.reading_engines import CatalogTable, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -88,7 +88,7 @@ class DeletingJob:
         """Land these, each for an epoch of its own."""
         for day in days:
             self.land(day)
-            self.master.run(Session.cli(), SparklessRunner())
+            self.master.epochs.run(Session.cli(), SparklessRunner())
 
     def expected(self, days: Iterable[int], *, fixed: bool = False) -> pa.Table:
         """What the table holds after these days, by DuckDB over the landed files."""
@@ -108,7 +108,7 @@ class DeletingJob:
         """Every table is what DuckDB says, by our reader and by DuckDB; and the changes add up to it."""
         expected = self.expected(days, fixed=fixed)
         for sink in ("table", "delta", "ice"):
-            assert_same_rows(self.master.read(sink), expected, sink)
+            assert_same_rows(self.master.reports.read(sink), expected, sink)
         lake = self.small.folder / "lake"
         assert_same_rows(engines.read("duckdb", lake / "delta"), expected, "delta")
         ice = CatalogTable(str(self.small.folder / "catalog.db"), "small.ice")
@@ -119,5 +119,5 @@ class DeletingJob:
             shown = db.sql(f"SELECT k, v FROM ({last}) WHERE _op <> 'delete'").to_arrow_table()
         assert_same_rows(shown, expected, "changes")
         assert (
-            verified := self.master.verify(None, deep=True)
-        ).unasked == verified.discarded == () and self.master.fsck().exit_code == 0
+            verified := self.master.reports.verify(None, deep=True)
+        ).unasked == verified.discarded == () and self.master.reports.fsck().exit_code == 0

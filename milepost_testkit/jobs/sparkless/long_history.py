@@ -17,7 +17,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken
 from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency.thread_pools import parallel_map
 
 
 def prolong_history(context: JobContext, checkpoints: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import MigratedTable
+from milepost.jobmaster.migration.migration import MigratedTable
 from milepost.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -28,8 +28,8 @@ class MigratingJob(CountedJob):
 
     def migrate(self, sink: str, target: TableAddress | None = None) -> MigratedTable:
         """Plan and do; the spec is left as it is."""
-        plan = self.master.plan_migration(sink, target or delta(sink))
-        return self.master.migrate_table(plan, detail="a test")
+        plan = self.master.migrations.plan(sink, target or delta(sink))
+        return self.master.migrations.run(plan, detail="a test")
 
     def say(self, sink: str, target: TableAddress | None = None) -> None:
         """Write in the spec where the sink's table is; None: where `migrate` puts it."""
@@ -60,12 +60,12 @@ class MigratingJob(CountedJob):
     def assert_whole(self) -> None:
         """All that is retained can be read, nothing is missing, and nothing of it counts as somebody else's."""
         self.assert_tables_equal_the_oracle()
-        assert (verified := self.master.verify(None, deep=True)).unasked == verified.discarded == ()
-        report = self.master.fsck()
+        assert (verified := self.master.reports.verify(None, deep=True)).unasked == verified.discarded == ()
+        report = self.master.reports.fsck()
         assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
     def rows_at(self, sink: str, checkpoint_id: int) -> pa.Table:
-        return self.master.read(sink, checkpoint_id)
+        return self.master.reports.read(sink, checkpoint_id)
 
 
 def iceberg(folder: Path, sink: str) -> TableAddress:

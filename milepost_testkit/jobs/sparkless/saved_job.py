@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.leadership.outcomes import CheckpointCopy
 from milepost.jobmaster.savepoints.listed import ListedSavepoint
 from milepost.jobspec.load.load import LoadedJob, load_job
@@ -44,14 +44,14 @@ class OtherJob(SparklessJob):
 
     def run(self, epochs: int) -> None:
         for _ in range(epochs):
-            self.master.run(Session.cli(), SparklessRunner())
+            self.master.epochs.run(Session.cli(), SparklessRunner())
 
     def assert_equals(self, job: CountedJob) -> None:
         """Both tables, and all state, are those of the other job."""
         for sink in SINKS:
-            assert_same_rows(self.master.read(sink), job.master.read(sink), sink)
+            assert_same_rows(self.master.reports.read(sink), job.master.reports.read(sink), sink)
         for uid in ("latest", "unique"):
-            assert_same_rows(self.master.state(uid), job.master.state(uid), uid)
+            assert_same_rows(self.master.reports.state(uid), job.master.reports.state(uid), uid)
 
 
 def moved(result: CheckpointCopy | ListedSavepoint, to: Path) -> str:

@@ -17,8 +17,8 @@ from milepost.epoch.metadata import (
     SourceSnapshot,
 )
 from milepost.epoch.plan import decode_input_record
+from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
 from milepost.jobspec.load.load import LoadedJob, load_job
@@ -91,7 +91,7 @@ class SparklessJob:
 
     def trigger(self, session: Session) -> PendingCheckpoint:
         """Trigger and rebind, as the start of `run_epoch` does."""
-        triggered = self.master.trigger(session)
+        triggered = self.master.triggers.trigger(session)
         assert isinstance(triggered, Triggered)
         return self.rebind(session)
 
@@ -184,7 +184,7 @@ class SparklessJob:
         """One whole published epoch of a new session; returns its checkpoint id."""
         session = Session.cli()
         completed = self.complete(session, self.trigger(session), change)
-        self.master.notify_complete(session, completed.checkpoint_id, "table")
+        self.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
         return int(completed.checkpoint_id)
 
     def staged_files(self, checkpoint_id: int) -> list[str]:

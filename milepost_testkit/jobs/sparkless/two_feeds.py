@@ -11,8 +11,8 @@ import pytest
 
 from milepost.epoch.answers import EpochRunner
 from milepost.epoch.plan import SourceInput, decode_input_record
+from milepost.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.local.store import LocalStore
@@ -68,7 +68,7 @@ class TwoFeeds:
         self.rows += rows
 
     def run(self) -> CheckpointDetails | NothingToDo:
-        found = self.master.run(Session.cli(), self.new_runner())
+        found = self.master.epochs.run(Session.cli(), self.new_runner())
         assert isinstance(found, CheckpointDetails | NothingToDo)
         return found
 
@@ -79,11 +79,11 @@ class TwoFeeds:
 
     def replay(self) -> None:
         """Process all recorded input again."""
-        self.master.backfill(Session.cli(), self.new_runner(), None, from_checkpoint=0)
+        self.master.backfills.run(Session.cli(), self.new_runner(), None, from_checkpoint=0)
 
     def hours(self) -> list[int]:
         """Hours of the day whose window was emitted."""
-        return sorted(start.hour for start in self.master.read("hours")["window_start"].to_pylist())
+        return sorted(start.hour for start in self.master.reports.read("hours")["window_start"].to_pylist())
 
     def was_idle(self, checkpoint_id: int) -> tuple[bool, bool]:
         """What the input record of a retained checkpoint says of the shop: idle before, and at its end."""

@@ -32,7 +32,7 @@ from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole_object
-from milepost.sources.dead_letters import dead_letters
+from milepost.sources.dead_letter_rows import dead_letters
 from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
 

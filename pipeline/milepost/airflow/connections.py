@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.job.connections import Connection, connection_of
+from milepost.jobspec.job import Connection, connection_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection as AirflowConnection

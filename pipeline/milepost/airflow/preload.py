@@ -99,7 +99,7 @@ def _modules() -> Iterator[str]:
 
 
 def _warm_up_jobs() -> None:
-    from milepost.jobmaster.jobmaster import warm_up
+    from milepost.jobmaster import warm_up
 
     warm_up()
 
@@ -120,7 +120,7 @@ def _load_plugins() -> None:
 
 def _prepare_codecs() -> None:
     """Build the codecs of our records from their types, which takes half the time of a short task."""
-    from milepost.codec.records import prepare_codec
+    from milepost.codec import prepare_codec
 
     ours = [module for name, module in sys.modules.items() if name.partition(".")[0] == _OWN]
     for kind in {kind for module in ours for kind in vars(module).values() if isinstance(kind, type)}:

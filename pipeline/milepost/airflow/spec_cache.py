@@ -18,12 +18,11 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from milepost.codec.records import decode, encode
-from milepost.epoch.code_hash import CODE_HASH
-from milepost.epoch.private_cache import private_cache
+from milepost.codec import decode, encode
+from milepost.epoch import CODE_HASH, private_cache
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.load import LoadedJob, check_placement, from_spec, from_text, read_spec
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import LoadedJob, check_placement, from_spec, from_text, read_spec
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,11 @@ from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.epoch.spark_answers import SparkAnswers
-from milepost.operators.contract import StatefulOperator
-from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.quality.partial_results import PartialResult
-from milepost.quality.verdict import GateVerdict
-from milepost.storage.requests import NO_REQUESTS, StoreRequests
+from milepost.operators import StatefulOperator
+from milepost.protocol.exchange import SubtaskAnswer
+from milepost.protocol.records import ObjectHandle
+from milepost.quality import GateVerdict, PartialResult
+from milepost.storage import NO_REQUESTS, StoreRequests
 
 
 @dataclass(frozen=True, slots=True)

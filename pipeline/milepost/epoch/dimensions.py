@@ -10,10 +10,10 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from milepost.codec.fields import Count, Sha256
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.sources.contract import SourceObject
+from milepost.codec import Count, Sha256
+from milepost.jobspec.job import SourceSpec
+from milepost.protocol.records import ObjectHandle
+from milepost.sources import SourceObject
 
 
 @dataclass(frozen=True, slots=True)

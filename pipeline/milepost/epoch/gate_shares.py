@@ -14,26 +14,25 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from milepost.codec.records import from_json, to_json
+from milepost.codec import from_json, to_json
 from milepost.errors import CheckpointError
-from milepost.jobspec.job.spec import QualitySpec
-from milepost.jobspec.values.expectation_combination import Combination
-from milepost.protocol.exchange.acknowledgements import encode_answer
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.quality.gate import columns_of
-from milepost.quality.partial_results import (
+from milepost.jobspec.job import QualitySpec
+from milepost.jobspec.values import Combination
+from milepost.protocol.exchange import SubtaskIdentity, encode_answer
+from milepost.protocol.records import ObjectStore, StoreConfig
+from milepost.quality import (
     PartialResult,
     Tally,
+    columns_of,
     combination_for,
     decode_rows,
     encode_rows,
+    partition_rows,
     required_columns,
+    sample_rows,
 )
-from milepost.quality.partitioning import partition_rows, sample_rows
-from milepost.sinks.files.deletes import without_deletes
-from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.records.committables import Committable, SchemaText, StagedFile, decode_schema
+from milepost.sinks.files import Reading, TableFiles, without_deletes
+from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_schema
 
 DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20
@@ -97,7 +96,7 @@ def is_large(committable: Committable) -> bool:
     return committable.rows > DRIVER_ROWS or sum(file.size for file in committable.files) > DRIVER_BYTES
 
 
-def shares_of(
+def gate_shares_of(
     suite: QualitySpec, committable: Committable, key: tuple[str, ...], store: StoreConfig
 ) -> tuple[GateShare, ...]:
     """Return the shares of one sink, in the order of the subtasks that staged them."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from milepost.jobspec.values.times.any_year import iso_text
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.timestamps import EPOCH
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
+from milepost.jobspec.values.times import EPOCH, in_us, iso_text
+from milepost.protocol.exchange import END_OF_TIME_US
 
 
 def iso_ms(milliseconds: int) -> str:

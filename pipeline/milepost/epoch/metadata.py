@@ -10,27 +10,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
-from milepost.codec.fields import Count, StoredAs, StoredName
-from milepost.codec.packing import expand_handles, pack, shorten_handles, unpack
-from milepost.codec.records import dump, from_json, load_document, to_json
+from milepost.codec import (
+    Count,
+    StoredAs,
+    StoredName,
+    dump,
+    expand_handles,
+    from_json,
+    load_document,
+    pack,
+    shorten_handles,
+    to_json,
+    unpack,
+)
 from milepost.epoch.dimensions import DimensionSnapshot
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.errors import StateCorrupt
-from milepost.protocol.exchange.watermarks import operator_watermark
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.records.committables import ArrowSchema
-from milepost.sinks.records.contents import TableContents
-from milepost.sources.bad_input import BadInput
-from milepost.sources.event_times import RowsAhead
-from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.runs.handles import StateHandle
-from milepost.storage.layout import require_own_key
-from milepost.storage.requests import StoreRequests
+from milepost.protocol.exchange import operator_watermark
+from milepost.protocol.records import KEY_HASH_SECRET_PATTERN, ObjectHandle
+from milepost.quality import GateVerdict
+from milepost.sinks.records import ArrowSchema, TableContents
+from milepost.sources import BadInput, RowsAhead
+from milepost.state.buffers import ChannelStateHandle
+from milepost.state.layers import KeyHash
+from milepost.state.runs import StateHandle
+from milepost.storage import StoreRequests, require_own_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,32 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from milepost.codec.records import dump, from_json, load_document, to_json
+from milepost.codec import dump, from_json, load_document, to_json
 from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.graph.state_rules import OUTPUT_TABLE
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.load import LoadedJob
-from milepost.jobspec.values.spark_remote import SparkRemote
-from milepost.operators.contract import StatefulOperator
-from milepost.operators.functions.process import ProcessFunction
-from milepost.protocol.records.checkpoints import SubtaskKey
-from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
-from milepost.protocol.records.object_store import StoreConfig
-from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.sinks.staging.compaction import MaintenancePlan
-from milepost.sinks.staging.table_buckets import BucketPlan
-from milepost.sources.contract import ObjectPart, SourceObject
-from milepost.sources.planning.forgetting import ForgottenRows
-from milepost.sources.planning.plan import SourcePlan
-from milepost.sources.planning.splits import assign_splits
-from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.runs.evolution import evolve_schema
+from milepost.jobspec.graph import OUTPUT_TABLE, JobGraph
+from milepost.jobspec.job import JobSpec, SourceSpec
+from milepost.jobspec.load import LoadedJob
+from milepost.jobspec.values import SparkRemote
+from milepost.operators import StatefulOperator
+from milepost.operators.functions import ProcessFunction
+from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId
+from milepost.protocol.subtask import Notifications
+from milepost.sinks.staging import BucketPlan, MaintenancePlan
+from milepost.sources import ObjectPart, SourceObject
+from milepost.sources.planning import ForgottenRows, SourcePlan, assign_splits
+from milepost.state.buffers import ChannelStateHandle
+from milepost.state.layers import KeyHash
+from milepost.state.runs import evolve_schema
 
 _WHAT = "input record"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.compatibility import recorded_answers, with_answers
+from milepost.jobspec.graph import recorded_answers, with_answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from milepost.codec.fields import Count
+from milepost.codec import Count
 
 SOURCE = "source"
 SINK = "sink"

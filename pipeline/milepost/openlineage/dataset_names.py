@@ -11,9 +11,8 @@ from itertools import takewhile
 from urllib.parse import urlsplit
 
 from milepost.errors import CheckpointError
-from milepost.jobspec.job.connections import PostgresAccess
-from milepost.jobspec.job.environment import referenced_variables
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.job import PostgresAccess, referenced_variables
+from milepost.jobspec.load import LoadedJob
 
 _POSTGRES_PORT = "5432"
 

@@ -10,20 +10,16 @@ import pyarrow as pa
 from openlineage.client import facet_v2 as facets
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 
-from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
-from milepost.epoch.plan import InputRecord
-from milepost.epoch.subtask_shares import SINK, shares_of
-from milepost.jobspec.column_lineage.origins import Origins, RowsLineage
-from milepost.jobspec.column_lineage.sink_lineage import sink_lineage
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.load.load import LoadedJob
+from milepost.epoch import SINK, CheckpointMetadata, InputRecord, SourceSnapshot, shares_of
+from milepost.jobspec.column_lineage import Origins, RowsLineage, sink_lineage
+from milepost.jobspec.graph import JobGraph
+from milepost.jobspec.load import LoadedJob
 from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.openlineage.table_versions import TableVersions
-from milepost.protocol.records.cached_property import cached_property
-from milepost.quality.verdict import Verdict
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.records.contents import TableContents
-from milepost.sources.contract import SourceObject
+from milepost.protocol.records import cached_property
+from milepost.quality import Verdict
+from milepost.sinks.records import TableContents, decode_schema
+from milepost.sources import SourceObject
 
 _column = facets.column_lineage_dataset
 _change = facets.lifecycle_state_change_dataset

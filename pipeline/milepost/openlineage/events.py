@@ -13,10 +13,8 @@ from typing import Any
 
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import InputRecord
-from milepost.jobspec.load.load import LoadedJob
+from milepost.epoch import CheckpointMetadata, InputRecord, iso_ms
+from milepost.jobspec.load import LoadedJob
 from milepost.openlineage.checkpoint_facet import NAME, PRODUCER, MilepostCheckpointRunFacet
 from milepost.openlineage.dataset_names import job_namespace
 from milepost.openlineage.datasets import JobDatasets
@@ -24,21 +22,21 @@ from milepost.openlineage.run_facets import STOPPED, engine_facet, error_facet, 
 from milepost.openlineage.run_ids import decision_run_id, epoch_run_id
 from milepost.openlineage.settings import ParentRun
 from milepost.openlineage.table_versions import TableVersions
-from milepost.protocol.manifest.transaction.events import (
+from milepost.protocol.manifest.transaction import (
     CheckpointAborted,
     CheckpointTriggered,
     RealignmentDecided,
     SwitchKind,
     TimelineSwitched,
 )
-from milepost.protocol.records.checkpoints import (
+from milepost.protocol.records import (
+    CheckpointFailureReason,
     CheckpointKind,
     CheckpointStatus,
     CompletedCheckpoint,
     PendingCheckpoint,
 )
-from milepost.protocol.records.checkpoints import Run as DagRun
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import Run as DagRun
 
 Decision = TimelineSwitched | RealignmentDecided
 _DECIDED = {SwitchKind.ROLLBACK: "rollback", SwitchKind.FAST_FORWARD: "backfill"}

@@ -7,11 +7,11 @@ from typing import Any
 from openlineage.client import facet_v2 as facets
 
 from milepost import __version__
-from milepost.epoch.iso_times import iso_ms
-from milepost.jobspec.job.spec import JobSpec, ProcessOperator, SqlOperator
+from milepost.epoch import iso_ms
+from milepost.jobspec.job import JobSpec, SqlOperator
+from milepost.jobspec.job.operators import ProcessOperator
 from milepost.openlineage.settings import ParentRun
-from milepost.protocol.records.checkpoints import Run
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointFailureReason, Run
 
 INTEGRATION = "MILEPOST"
 

@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.edges import edge_names
-from milepost.jobspec.job.operators.asof import AsofOperator
-from milepost.jobspec.job.operators.join import JoinOperator
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.job.operators.window import SlidingWindows, Windows
-from milepost.jobspec.job.spec import (
-    AggregateOperator,
-    DeduplicateOperator,
+from milepost.jobspec.graph import edge_names
+from milepost.jobspec.job import AggregateOperator, DeduplicateOperator, StatefulSpec
+from milepost.jobspec.job.operators import (
+    AsofOperator,
+    JoinOperator,
+    LatestOperator,
     ProcessOperator,
-    StatefulSpec,
+    SlidingWindows,
+    TopOperator,
     WindowOperator,
+    Windows,
 )
-from milepost.jobspec.values.times.calendar import Calendar
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.time_zones import zone_data
+from milepost.jobspec.values.times import Calendar, in_us, zone_data
 from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.operators.aggregation.aggregates import timed_calls
@@ -43,7 +40,7 @@ from milepost.operators.windows.window_bounds import (
     FixedWindows,
 )
 from milepost.operators.windows.windowed import Emission
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 
 def build_operator(

@@ -26,9 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
-from milepost.protocol.subtask.subtask_commands import Notification
+from milepost.protocol.records import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN, CheckpointId
+from milepost.protocol.subtask import Notification
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.values.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
@@ -26,8 +26,8 @@ from milepost.operators.rows.columns import (
     key_columns,
     plain_schema,
 )
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import EXPIRES_COLUMN
 
 
 class DeduplicateByKey:

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.jobspec.job.operators import LatestOperator
+from milepost.jobspec.values.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     Bools,
@@ -45,8 +45,8 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.retractions import retractions
 from milepost.operators.rows.row_order import last_rows, tie_break
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import BEGINS_NULL, EXPIRES_COLUMN
 
 TOMBSTONE_COLUMN = "__tombstone"
 """State column (bool): the key is deleted, and the row says since when."""

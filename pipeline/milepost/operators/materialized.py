@@ -18,8 +18,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN, WINDOW_END
-from milepost.jobspec.graph.state_rules import OUTPUT_TABLE
+from milepost.jobspec.graph import DELETED_COLUMN, OUTPUT_TABLE, WINDOW_END
 from milepost.operators.contract import (
     Ints,
     KeyedState,
@@ -30,8 +29,8 @@ from milepost.operators.contract import (
 )
 from milepost.operators.rows.columns import key_columns
 from milepost.operators.rows.retractions import NONE, retractions
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import BEGINS_NULL, EXPIRES_COLUMN
 
 
 class MaterializedOperator:

@@ -51,7 +51,7 @@ from milepost.operators.rows.columns import (
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.operators.rows.retractions import NONE, check_settled, with_weights
 from milepost.operators.rows.row_order import OrderBy, sorted_rows, tie_break
-from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
+from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command, require
-from milepost.jobspec.job.spec import QualitySpec
-from milepost.jobspec.values.suggestions import nearest
+from milepost.jobspec.job import QualitySpec
+from milepost.jobspec.values import nearest
 from milepost.quality.far_dates import far_values
 
 _LOG = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobspec.job.spec import Expectation, QualitySpec
-from milepost.jobspec.values.expectation_combination import Combination
+from milepost.jobspec.job import Expectation, QualitySpec
+from milepost.jobspec.values import Combination
 from milepost.quality.evidence import Evidence, json_value
 from milepost.quality.gate import collect_evidence, evaluate, expectation_result, result_from_answer
 from milepost.quality.gx import COUNTS, build_expectation, build_expectations, silence_library, validate_rows

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import QualityGateFailed
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointFailureReason
 
 
 class VerdictStatus(Enum):

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from milepost.codec.records import from_json, load, to_json
-from milepost.jobspec.job.spec import QualitySpec
+from milepost.codec import from_json, load, to_json
+from milepost.jobspec.job import QualitySpec
 from milepost.quality.evidence import Evidence
 from milepost.quality.verdict import ExpectationResult, GateVerdict
 

@@ -9,7 +9,7 @@ import os
 import re
 
 from milepost.errors import CheckpointError
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointFailureReason
 
 VARIABLE = "MILEPOST_RUNBOOK_URL"
 """Names where a team has put the pages, as a site: the folder of ``<name>.html``."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from milepost.extras import require
-from milepost.jobspec.graph.graph import SinkInput
-from milepost.jobspec.job.connections import PostgresAccess
-from milepost.jobspec.job.spec import BUCKET_FORMATS, SinkSpec
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.graph import SinkInput
+from milepost.jobspec.job import BUCKET_FORMATS, PostgresAccess, SinkSpec
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import Sink, SinkMode, StagingSink
 from milepost.sinks.files.partitions import PartitionBy
 from milepost.sinks.files.table_files import TableFiles

@@ -17,8 +17,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.records import CheckpointId, FencingToken, ObjectStat, ObjectStore
 from milepost.sinks.records.committables import (
     Committable,
     RowsPiece,

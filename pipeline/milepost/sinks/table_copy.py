@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from milepost.jobspec.graph.graph import SinkInput
-from milepost.jobspec.job.spec import SinkSpec
-from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.jobspec.graph import SinkInput
+from milepost.jobspec.job import SinkSpec
+from milepost.protocol.records import CheckpointId, FencingToken
 from milepost.sinks.build import build_staging
 from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.files.deletes import align_deletes

@@ -1,1 +1,34 @@
 """Sources list the objects of a landing store, plan what an epoch reads, and read it."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.sources.bad_input import MAX_NAMED_BAD_RECORDS as MAX_NAMED_BAD_RECORDS
+    from milepost.sources.bad_input import BadInput as BadInput
+    from milepost.sources.bad_input import BadInputCounter as BadInputCounter
+    from milepost.sources.bad_input import BadRecordLocation as BadRecordLocation
+    from milepost.sources.bad_input import bad_ratio_too_high as bad_ratio_too_high
+    from milepost.sources.bad_input import counts_by_trigger as counts_by_trigger
+    from milepost.sources.bad_input import merge_bad_input as merge_bad_input
+    from milepost.sources.bad_input import too_many_bad_records as too_many_bad_records
+    from milepost.sources.build import build_reader as build_reader
+    from milepost.sources.contract import BadObject as BadObject
+    from milepost.sources.contract import BadRecord as BadRecord
+    from milepost.sources.contract import ObjectPart as ObjectPart
+    from milepost.sources.contract import ObjectReader as ObjectReader
+    from milepost.sources.contract import PartReader as PartReader
+    from milepost.sources.contract import SourceObject as SourceObject
+    from milepost.sources.dead_letter_rows import SCHEMA as SCHEMA
+    from milepost.sources.dead_letter_rows import dead_letters as dead_letters
+    from milepost.sources.dimension import cast_to_declared as cast_to_declared
+    from milepost.sources.dimension import decode_dimension as decode_dimension
+    from milepost.sources.dimension import encode_dimension as encode_dimension
+    from milepost.sources.dimension import read_dimension as read_dimension
+    from milepost.sources.event_times import EventTimeTracker as EventTimeTracker
+    from milepost.sources.event_times import RowsAhead as RowsAhead
+    from milepost.sources.event_times import merge_rows_ahead as merge_rows_ahead
+    from milepost.sources.path_columns import PathColumns as PathColumns
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

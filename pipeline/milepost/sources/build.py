@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.jobspec.job.spec import SourceSpec
+from milepost.jobspec.job import SourceSpec
 from milepost.sources.contract import ObjectReader
 from milepost.sources.readers.csv import CsvReader
 from milepost.sources.readers.declared_columns import DeclaredColumns

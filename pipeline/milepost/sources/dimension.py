@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import PartReader, SourceObject, whole_object
 
 _BATCH_ROWS = 65_536

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from milepost.storage.scratch_disk import on_scratch_disk
+from milepost.storage import on_scratch_disk
 
 
 @contextmanager

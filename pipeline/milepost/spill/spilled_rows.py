@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from milepost.state.buffers.spill import Spilled, SpillFile
-from milepost.storage.scratch_disk import on_scratch_disk
+from milepost.state.buffers import Spilled, SpillFile
+from milepost.storage import on_scratch_disk
 
 HELD_BYTES = 32 << 20
 """Size of rows held in memory before they are spilled."""

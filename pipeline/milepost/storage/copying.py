@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from typing import IO
 
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectHandle, ObjectStore
 from milepost.storage.object_handles import IN_MEMORY_BYTES, check_handle, handle_file, handle_of, stat_handle
 
 MAX_OBJECT_BYTES = 5 * 1024**3

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.locations import BUCKET, CONTROL, SCHEME
+from milepost.protocol.records import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024
 """S3's limit for a whole key, root prefix included."""

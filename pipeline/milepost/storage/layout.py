@@ -31,8 +31,16 @@ from __future__ import annotations
 import re
 
 from milepost.errors import InvalidRequest, StateCorrupt
-from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUid
-from milepost.protocol.records.layout import METRICS_NAME, is_job_directory, key_fault, manifest_version, token_prefix
+from milepost.protocol.records import (
+    METRICS_NAME,
+    CheckpointId,
+    FencingToken,
+    OperatorUid,
+    is_job_directory,
+    key_fault,
+    manifest_version,
+    token_prefix,
+)
 
 _OWN_KEY = re.compile(r"(?:inputs/|chk-[0-9]{20}/t[0-9]{20}/).+", re.DOTALL)
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")

@@ -13,13 +13,16 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from milepost.codec.fields import StoredAs
-from milepost.codec.records import decode, to_json
+from milepost.codec import StoredAs, decode, to_json
 from milepost.errors import NotFound
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import abort_notice_key
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.records.reasons import CheckpointFailureReason, parse_reason
+from milepost.protocol.records import (
+    CheckpointFailureReason,
+    CheckpointId,
+    FencingToken,
+    ObjectStore,
+    abort_notice_key,
+    parse_reason,
+)
 
 
 def _stored_reason(reason: CheckpointFailureReason) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar, cast
 
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectStore, StoreConfig
 
 MAX_BYTES = 16 << 20
 """Limit in stored bytes. The decoded values take several times as much memory."""

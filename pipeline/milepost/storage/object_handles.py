@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import IO
 
 from milepost.errors import CommitConflict, NotFound, StateCorrupt
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.protocol.retention.handle_check import MISSING, digest_fault, handle_fault
+from milepost.protocol.records import ObjectHandle, ObjectStat, ObjectStore
+from milepost.protocol.retention import MISSING, digest_fault, handle_fault
 from milepost.storage.bodies import write_all
-from milepost.storage.concurrency.prefetched_map import prefetched_map
+from milepost.storage.concurrency.prefetching import prefetched_map
 from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
 
 IN_MEMORY_BYTES = 16 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.extras import require
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.storage.keys import LocalRoot, parse_root
 from milepost.storage.local.store import LocalStore
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import IO
 
-from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore
+from milepost.protocol.records import Names, ObjectStat, ObjectStore, child_url
 from milepost.storage.keys import validate_key
 
 

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from milepost.codec.fields import Count
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.codec import Count
+from milepost.protocol.records import ObjectStore
 
 
 class RequestClass(Enum):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import IO
 
 from milepost.errors import EnvironmentUnusable
-from milepost.protocol.records.disks import unusable_disk_error
+from milepost.protocol.records import unusable_disk_error
 
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 

@@ -13,11 +13,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from milepost.errors import InvalidRequest, NotFound
-from milepost.jobspec.load.document import Document, Unreadable, read_document
-from milepost.jobspec.load.load import CONFIG_FOLDER, shown_path
-from milepost.jobspec.values.fields import Many, SpecModel, Text
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Problem, invalid_spec
+from milepost.jobspec.load import CONFIG_FOLDER, Document, Unreadable, read_document, shown_path
+from milepost.jobspec.values import Many, Problem, SpecModel, Text, did_you_mean, invalid_spec
 
 FIRST_LINE = "milepost_test: 1"
 SUFFIXES = (".yaml", ".yml")

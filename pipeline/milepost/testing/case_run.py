@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
-from milepost.jobspec.load.load import LoadedJob, check_placement, from_text, load_job, read_spec
-from milepost.jobspec.values.times.any_year import python_rows
-from milepost.openlineage.settings import nowhere
+from milepost.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
+from milepost.jobspec.load import LoadedJob, check_placement, from_text, load_job, read_spec
+from milepost.jobspec.values.times import python_rows
+from milepost.openlineage import nowhere
 from milepost.testing.case_file import Expected, File, LoadedCases, Step
 from milepost.testing.local_job import land, sink_of, under_test
 from milepost.testing.rows import as_yaml, difference, typed_table
 
 if TYPE_CHECKING:
-    from milepost.epoch.answers import EpochRunner
+    from milepost.epoch import EpochRunner
 
 
 _MEMORY = "/dev/shm"
@@ -124,12 +124,12 @@ class _Case:
                 return self._epoch(number, step), None
             master = JobMaster(self._job, nowhere, lambda: None)
             if step.rollback is not None:
-                master.rollback(Session.cli(), step.rollback, take_over=True)
+                master.rollbacks.run(Session.cli(), step.rollback, take_over=True)
             elif step.backfill is not None:
                 asked = step.backfill
-                master.backfill(Session.cli(), self._runner, asked.from_, asked.to, asked.from_checkpoint)
+                master.backfills.run(Session.cli(), self._runner, asked.from_, asked.to, asked.from_checkpoint)
             elif step.resume:
-                master.resume()
+                master.lifecycle.resume()
             else:
                 self._change(step.spec or {})
         except QualityGateFailed as error:
@@ -147,16 +147,16 @@ class _Case:
         land(self._job, self._folder, number, objects)
         master, session = JobMaster(self._job, nowhere, lambda: None), Session.cli()
         if step.kill is None:
-            result = master.run(session, self._runner, take_over=True)
+            result = master.epochs.run(session, self._runner, take_over=True)
             if isinstance(result, NothingToDo):
                 raise InvalidRequest(f"no epoch was run: {result.message}")
             return result.verdict.status.value if isinstance(result, CheckpointDetails) else None
-        triggered = master.trigger(session, take_over=True)
+        triggered = master.triggers.trigger(session, take_over=True)
         if not isinstance(triggered, Triggered):
             raise InvalidRequest(f"no epoch was run: {triggered.message}")
-        report = master.run_epoch(session, triggered.checkpoint_id, self._runner)
+        report = master.epochs.run_epoch(session, triggered.checkpoint_id, self._runner)
         if step.kill == "complete":
-            master.complete(session, triggered.checkpoint_id, report)
+            master.epochs.complete(session, triggered.checkpoint_id, report)
         return report.verdict.status.value
 
     def _change(self, texts: dict[str, str]) -> None:
@@ -178,11 +178,11 @@ class _Case:
         for name, rows in expected.tables.items():
             yield f"table {name}", rows, self._table(name)
         for uid, rows in expected.state.items():
-            yield f"state {uid}", rows, JobMaster(self._job, nowhere, lambda: None).state_values(uid)
+            yield f"state {uid}", rows, JobMaster(self._job, nowhere, lambda: None).reports.state_values(uid)
 
     def _table(self, name: str) -> pa.Table:
         try:
-            return JobMaster(self._job, nowhere, lambda: None).read(sink_of(self._job, name))
+            return JobMaster(self._job, nowhere, lambda: None).reports.read(sink_of(self._job, name))
         except NotFound:  # nothing was published yet
             return pa.table({})
 
@@ -191,7 +191,7 @@ class _Case:
         found: dict[str, Any] = {"tables": {name: _listed(self._table(name)) for name in names}}
         if expected.state:
             master = JobMaster(self._job, nowhere, lambda: None)
-            found["state"] = {uid: _listed(master.state_values(uid)) for uid in expected.state}
+            found["state"] = {uid: _listed(master.reports.state_values(uid)) for uid in expected.state}
         return {**found, **({"verdict": verdict} if verdict else {}), **({"refused": refused} if refused else {})}
 
 

@@ -18,13 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import NotFound
-from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec
-from milepost.jobspec.job.source_spec import EpochLimits, SourceSpec
-from milepost.jobspec.job.spec import SinkSpec, SparkSpec
-from milepost.jobspec.load.load import LoadedJob, from_spec, hash_spec
-from milepost.jobspec.values.times.any_year import python_rows
-from milepost.jobspec.values.types import to_arrow
-from milepost.protocol.records.locations import file_url
+from milepost.jobspec.job import CheckpointingSpec, EpochLimits, SinkSpec, SourceSpec, SparkSpec
+from milepost.jobspec.load import LoadedJob, from_spec, hash_spec
+from milepost.jobspec.values import to_arrow
+from milepost.jobspec.values.times import python_rows
+from milepost.protocol.records import file_url
 from milepost.testing.case_file import File
 from milepost.testing.rows import as_yaml, typed_table
 

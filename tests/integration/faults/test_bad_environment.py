@@ -97,7 +97,7 @@ def test_a_disk_that_takes_no_more_of_the_cache_costs_a_read_of_the_store_and_no
     assert milepost("run", job.spec_path).exit_code == 0
     assert max(sizes(cache)) > LESS_THAN_AN_ENTRY
     job.assert_tables_equal_the_oracle()
-    assert job.master().verify(deep=True).discarded == ()
+    assert job.master().reports.verify(deep=True).discarded == ()
 
 
 def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory_is_a_decline(

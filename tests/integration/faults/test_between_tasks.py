@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable, Subsumed, SubtaskDeclined
+from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.parquet_format import HEADS
@@ -25,7 +25,7 @@ def _job(folder: Path, edit: dict[str, str] | None = None) -> FlightsJob:
 
 
 def _trigger(job: FlightsJob, session: Session) -> Triggered:
-    triggered = job.master().trigger(session)
+    triggered = job.master().triggers.trigger(session)
     assert isinstance(triggered, Triggered)
     return triggered
 
@@ -38,9 +38,9 @@ def test_a_spec_edited_after_the_trigger_declines_the_epoch_and_the_next_one_tak
     triggered = _trigger(job, session)
     job.edit(job.spec_path.read_text(), {"watermark_delay: 2h": "watermark_delay: 3h"})
     with wording.raises(SubtaskDeclined) as caught:
-        job.master().run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
-    job.master().abort(session, triggered.checkpoint_id, str(caught.value.details["reason"]), "spec changed")
-    job.master().resume()
+        job.master().epochs.run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
+    job.master().epochs.abort(session, triggered.checkpoint_id, str(caught.value.details["reason"]), "spec changed")
+    job.master().lifecycle.resume()
     assert job.run().checkpoint_id == 2
     job.assert_tables_equal_the_oracle()
 
@@ -56,7 +56,7 @@ def test_a_sink_whose_path_leads_elsewhere_is_refused_before_anything_is_planned
     monkeypatch.setenv("LAKE", str(tmp_path / "other"))
     with wording.raises(InvalidRequest):
         job.run()
-    assert [item.status for item in job.master().list_checkpoints()] == ["completed"]
+    assert [item.status for item in job.master().reports.list_checkpoints()] == ["completed"]
     monkeypatch.setenv("LAKE", str(tmp_path / "lake"))
     assert job.run().checkpoint_id == 2
 
@@ -69,7 +69,7 @@ def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: P
     store.delete([stat.key for stat in store.list("")])
     with wording.raises(InvalidRequest):
         job.run()
-    newest = job.master().list_checkpoints()[0]
+    newest = job.master().reports.list_checkpoints()[0]
     assert (newest.checkpoint_id, newest.status) == (2, "aborted")
     assert newest.failure_reason == "SINK_PREPARE_FAILED"
 
@@ -81,8 +81,8 @@ def test_a_pending_checkpoint_with_unreadable_metadata_is_given_up_not_the_job(t
     triggered = _trigger(job, first)
     context = JobContext(job.load())
     context.store.put(metadata_key(triggered.checkpoint_id, triggered.token), b'{"format": 999}')
-    assert isinstance(job.master().trigger(Session.cli(), take_over=True), Triggered)
-    aborted = job.master().list_checkpoints(status="aborted")
+    assert isinstance(job.master().triggers.trigger(Session.cli(), take_over=True), Triggered)
+    aborted = job.master().reports.list_checkpoints(status="aborted")
     assert [item.failure_reason for item in aborted] == ["LEADER_TAKEN_OVER"]
 
 
@@ -93,15 +93,15 @@ def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
     session = Session.cli()
     triggered = _trigger(job, session)
     master = job.master()
-    report = master.run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
+    report = master.epochs.run_epoch(session, triggered.checkpoint_id, SparkEpochRunner())
     store = JobContext(job.load()).store
     key = metadata_key(triggered.checkpoint_id, report.metadata.token)
     body = store.get(key)
     store.put(key, body.replace(f'"token":{report.metadata.token}'.encode(), f'"token":{triggered.token}'.encode()))
     with wording.raises(StateCorrupt):
-        master.complete(session, triggered.checkpoint_id)
+        master.epochs.complete(session, triggered.checkpoint_id)
     store.put(key, body)
-    assert master.complete(session, triggered.checkpoint_id).checkpoint_id == triggered.checkpoint_id
+    assert master.epochs.complete(session, triggered.checkpoint_id).checkpoint_id == triggered.checkpoint_id
 
 
 def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
@@ -123,9 +123,9 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
         patched.setattr("milepost.jobmaster.job.context.open_store", opened)
         with wording.raises(Exception):
             job.run()
-        states = job.master().show(1).sinks
+        states = job.master().reports.show(1).sinks
         assert states == {name: "unconfirmed" if name == "carriers" else "committed" for name in SINKS}
-    again = job.master().trigger(Session.cli())
+    again = job.master().triggers.trigger(Session.cli())
     assert isinstance(again, NothingToDo) and "carriers" in again.message
     wording.matches("run", again.message)
     job.assert_tables_equal_the_oracle()
@@ -136,14 +136,14 @@ def test_a_cleared_task_of_a_run_that_was_subsumed_has_nothing_left_to_do(tmp_pa
     job = _job(tmp_path, {"retained: {last: 10}": "retained: {last: 1}"})
     job.land(range(1, 4))
     session = Session.cli()
-    job.master().run(session, SparkEpochRunner())
+    job.master().epochs.run(session, SparkEpochRunner())
     job.run_until_caught_up()
     master = JobMaster(job.load())
     for ask in (
-        lambda: master.run_epoch(session, 1, SparkEpochRunner()),
-        lambda: master.validate(session, 1),
-        lambda: master.complete(session, 1),
-        lambda: master.notify_complete(session, 1, "carriers"),
+        lambda: master.epochs.run_epoch(session, 1, SparkEpochRunner()),
+        lambda: master.epochs.validate(session, 1),
+        lambda: master.epochs.complete(session, 1),
+        lambda: master.epochs.notify_complete(session, 1, "carriers"),
     ):
         with wording.raises(Subsumed):
             ask()

@@ -12,8 +12,8 @@ from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
 from milepost.epoch.answers import EpochRunner
 from milepost.errors import CheckpointError
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit import wording
@@ -56,7 +56,7 @@ def run_and(
     loaded = job.load()
     capsys.readouterr()
     try:
-        JobMaster(loaded).run(Session.cli(), runner, progress=at_step)
+        JobMaster(loaded).epochs.run(Session.cli(), runner, progress=at_step)
         code = 0
     except CheckpointError as error:
         code = report(error, Output())
@@ -146,7 +146,7 @@ def test_an_object_rewritten_after_it_was_consumed_can_be_read_again(
         JobContext(job.load()).spec, versions, [[key_of(1), key_of(2)], ["rewritten.csv", key_of(3)], [key_of(4)]]
     )
     for name, table in expected.tables.items():
-        assert_same_rows(job.master().read(name), table, name)
+        assert_same_rows(job.master().reports.read(name), table, name)
 
 
 def test_an_empty_landing_prefix_is_a_valid_empty_epoch(tmp_path: Path, plane: Plane) -> None:
@@ -169,4 +169,4 @@ def assert_equal_oracle(job: FlightsJob, epochs: list[list[str]]) -> None:
     context = JobContext(job.load())
     expected = expected_tables(context.spec, open_store(context.source("flights")[0]), epochs)
     for name, table in expected.tables.items():
-        assert_same_rows(job.master().read(name), table, name)
+        assert_same_rows(job.master().reports.read(name), table, name)

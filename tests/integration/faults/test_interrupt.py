@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -95,6 +95,6 @@ def test_ctrl_c_twice_amid_the_job_is_one_error_and_the_next_run_takes_up_its_in
     terminal.gate.touch()
     again = milepost("run", terminal.spec)
     assert again.exit_code == 0, again.stderr
-    newest = JobMaster(load_job(terminal.spec)).list_checkpoints()[0]
+    newest = JobMaster(load_job(terminal.spec)).reports.list_checkpoints()[0]
     assert (newest.status, newest.rows_in, newest.rows_out) == ("completed", 1, 1)
-    assert JobMaster(load_job(terminal.spec)).status().last_failure is None
+    assert JobMaster(load_job(terminal.spec)).reports.status().last_failure is None

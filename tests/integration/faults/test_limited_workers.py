@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster
+from milepost.jobmaster import CheckpointDetails, JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost, milepost_process
 from milepost_testkit.rows.tables import assert_same_rows
@@ -63,9 +63,9 @@ def test_state_beyond_the_memory_of_a_worker_is_worked_on_in_parts(
         right = connection.sql(
             "SELECT k, count(*) AS n, sum(v)::BIGINT AS s, max(v) AS m FROM inputs GROUP BY k"
         ).to_arrow_table()
-    assert_same_rows(master.read("totals"), right, "totals")
+    assert_same_rows(master.reports.read("totals"), right, "totals")
     of_first = len([*(tmp_path / "store" / "limited").glob("chk-*1/t*/state/totals/*")])
-    report = master.show(1)
+    report = master.reports.show(1)
     assert isinstance(report, CheckpointDetails)
     (subtask,) = report.operators["totals"].subtasks
     assert subtask.slices == of_first > 1, "each slice of the first epoch wrote its state, and its report says so"

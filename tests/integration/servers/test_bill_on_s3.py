@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost_testkit.airflow.task_runs import run_epoch_tasks
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -44,7 +44,7 @@ def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> Sparkles
     with ThreadPoolExecutor(8) as pool:
         for number in range(LANDED):
             pool.submit(client.put_object, Bucket=bucket, Key=f"landing/{number:04}.csv", Body=b"k,v\n1,a\n2,b\n")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     proxy.requests.clear()
     proxy.replied_bytes.clear()
     return job
@@ -88,7 +88,7 @@ def test_an_epoch_of_airflow_s_tasks_costs_what_the_server_s_log_says(
     """Each of its operators with a job master of its own."""
     run = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manual", logical_date=None)
     run_epoch_tasks(job.folder / "config" / "small.yaml", run, "s3://lake")
-    report = job.master.show(2)
+    report = job.master.reports.show(2)
     assert isinstance(report, CheckpointDetails) and report.requests["tasks"].total > 0
     assert_is_the_bill(report, proxy)
     shown = json.loads(milepost("show", job.folder / "config" / "small.yaml", "--json").stdout)["data"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.records.layout import token_prefix
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
@@ -42,7 +42,7 @@ def test_what_nothing_reaches_is_found_listed_and_deleted_and_nothing_else(job: 
     stray = token_prefix(second.checkpoint_id, first.token) + "state/latest/stray.parquet"
     job.context.store.put(stray, b"late")
     before = {stat.key for stat in job.context.store.list("chk-")}
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert [item.key for item in report.unreachable] == [stray]
     assert (report.exit_code, report.missing, report.foreign) == (0, (), ())
     assert job.master.collect_garbage().deleted_objects == 0
@@ -50,14 +50,14 @@ def test_what_nothing_reaches_is_found_listed_and_deleted_and_nothing_else(job: 
     context.__dict__["store"] = LaterStore(context.store, later_ms=DAY_MS)
     collect_garbage(context, SESSION, TIMEOUT_MS)
     assert {stat.key for stat in job.context.store.list("chk-")} == before - {stray}
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
 def test_a_deleted_run_is_missing_with_its_chain(job: SparklessJob) -> None:
     newest = job.context.head().state.checkpoints[-1]
     run = job.context.metadata(newest).sources["rows"].consumed[-1]
     job.context.store.delete([run.key])
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     assert [(item.key, item.chain[1]) for item in report.missing] == [(run.key, "retained checkpoint 2")]

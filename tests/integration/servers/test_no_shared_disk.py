@@ -83,5 +83,5 @@ def test_an_epoch_whose_tasks_run_on_machines_of_their_own_is_the_same(
     for unpublished in run.left("complete_checkpoint"):
         run.run("notify_complete", committed=unpublished)
     run.run("subsume")
-    assert [one.status for one in job.master().list_checkpoints()] == ["completed", "completed"]
+    assert [one.status for one in job.master().reports.list_checkpoints()] == ["completed", "completed"]
     job.assert_tables_equal_the_oracle()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import REQUEST_PHASES
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
@@ -30,7 +30,7 @@ def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> Sparkles
     }
     job = SparklessJob.create(tmp_path, edit)
     job.land("0.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("1.csv")
     proxy.requests.clear()
     return job
@@ -47,13 +47,13 @@ def by_class(made: StoreRequests) -> Counter[RequestClass]:
 
 
 def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy: RecordingProxy) -> None:
-    document = job.master.run(Session.cli(), SparklessRunner())
+    document = job.master.epochs.run(Session.cli(), SparklessRunner())
     asked = sum(document.requests.values(), StoreRequests())
     assert by_class(asked) == seen_by(proxy)
     assert [*document.requests] == [*REQUEST_PHASES]
     assert document.requests["tasks"].puts >= len(document.tasks) and asked.sent_bytes > document.checkpointed_bytes
     assert asked.received_bytes > 0
-    assert job.master.show().requests == document.requests
+    assert job.master.reports.show().requests == document.requests
     told = milepost("show", job.folder / "config" / "small.yaml").stdout.splitlines()
     total = next(line.split() for line in told[told.index("Requests: to S3, by who made them") :] if "total" in line)
     assert total[:4] == ["total", str(asked.puts), str(asked.gets), str(asked.deletes)]
@@ -64,11 +64,11 @@ def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
 ) -> None:
     """Under a scheduler each step has a process of its own: the trigger's count travels with its times."""
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
-    job.master.run_epoch(session, 2, SparklessRunner(), planned=triggered.times)
-    token = job.master.complete(session, 2).token
-    report = job.master.show(2)
+    job.master.epochs.run_epoch(session, 2, SparklessRunner(), planned=triggered.times)
+    token = job.master.epochs.complete(session, 2).token
+    report = job.master.reports.show(2)
     assert report.requests["plan"] == triggered.times.requests != StoreRequests()
     assert report.requests["commit"] == StoreRequests(puts=1)  # of the metadata: no step after it kept a measurement
     assert token and report.requests["tasks"].puts >= len(report.tasks)

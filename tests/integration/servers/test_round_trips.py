@@ -24,7 +24,7 @@ from milepost.jobmaster.run.trigger_result import Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.local.local_runner import LocalRunner
-from milepost.storage.concurrency.prefetching_store import MAX_PREFETCHED_OBJECTS, ObjectVersion, prefetching_store
+from milepost.storage.concurrency.prefetch_store import MAX_PREFETCHED_OBJECTS, ObjectVersion, prefetching_store
 from milepost.storage.log.records import LandedTransition
 from milepost.storage.open import open_store
 from milepost_testkit.proxies.delaying_proxy import CONTINUE, DelayingProxy
@@ -86,7 +86,7 @@ def epoch(master: JobMaster, ministack: Ministack, number: int) -> RequestChain:
     land(master, ministack, number)
     with chain.recording():
         chain.clear()
-        report = master.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
+        report = master.epochs.run(Session.cli(), runner, progress=lambda step: chain(step.partition(":")[0]))
     assert report.status == "completed"
     return chain
 
@@ -120,18 +120,23 @@ def cold_epoch(master: JobMaster, ministack: Ministack, number: int) -> dict[str
             clock(name)
             told = act(fresh)
             if completed:
-                fresh.keep_times(*completed, clock)
+                fresh.epochs.keep_times(*completed, clock)
         return told
 
-    triggered = task("trigger", lambda fresh: fresh.trigger(session))
+    triggered = task("trigger", lambda fresh: fresh.triggers.trigger(session))
     assert isinstance(triggered, Triggered)
     number = triggered.checkpoint_id
-    task("run_epoch", lambda fresh: fresh.run_epoch(session, number, SideBySideRunner()))
-    task("validate", lambda fresh: fresh.validate(session, number))
-    token = int(task("complete", lambda fresh: fresh.complete(session, number), number, triggered.token).token)
+    task("run_epoch", lambda fresh: fresh.epochs.run_epoch(session, number, SideBySideRunner()))
+    task("validate", lambda fresh: fresh.epochs.validate(session, number))
+    token = int(task("complete", lambda fresh: fresh.epochs.complete(session, number), number, triggered.token).token)
     for sink in ("minutes", "totals"):
-        task(f"notify {sink}", lambda fresh, sink=sink: fresh.notify_complete(session, number, sink), number, token)
-    task("subsume", lambda fresh: fresh.subsume(session), number, token)
+        task(
+            f"notify {sink}",
+            lambda fresh, sink=sink: fresh.epochs.notify_complete(session, number, sink),
+            number,
+            token,
+        )
+    task("subsume", lambda fresh: fresh.epochs.subsume(session), number, token)
     return chains
 
 
@@ -158,16 +163,16 @@ def test_a_session_that_is_overtaken_at_its_trigger_touches_no_table(
     land(master, ministack, 0)
     if reserved:
         with pytest.raises(_Down):
-            master.run(Session.cli(), _DownRunner())
+            master.epochs.run(Session.cli(), _DownRunner())
 
     def overtake(landed: LandedTransition) -> None:
         if isinstance(landed.transition.event, CheckpointTriggered):
-            assert isinstance(other.abort_running(), AbortedCheckpoint)
+            assert isinstance(other.lifecycle.abort_running(), AbortedCheckpoint)
 
     master.context.listeners.append(overtake)
     before = tables(ministack, bucket)
     with pytest.raises(Fenced):
-        master.run(Session.cli(), LocalRunner())
+        master.epochs.run(Session.cli(), LocalRunner())
     assert tables(ministack, bucket) == before
 
 

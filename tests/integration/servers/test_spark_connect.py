@@ -18,7 +18,7 @@ import pytest
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import QualityGateFailed
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.jobspec.values.spark_remote import parse_remote
 from milepost.sinks.staging.table_staging import TableStaging
@@ -229,10 +229,10 @@ def test_rows_are_judged_in_the_tasks_of_a_server(
     job.spec.write_text(job.spec.read_text() + GATE)
     job.land(1, 5)
     master = JobMaster(load_job(job.spec))
-    assert master.run(Session.cli(), runner).quality == "passed"
+    assert master.epochs.run(Session.cli(), runner).quality == "passed"
     with wording.raises(QualityGateFailed):
-        master.run(Session.cli(), runner)
-    assert [refusal["rows"] for refusal in master.show(2).veto["refusals"]] == [[{"k": 5}]]
+        master.epochs.run(Session.cli(), runner)
+    assert [refusal["rows"] for refusal in master.reports.show(2).veto["refusals"]] == [[{"k": 5}]]
 
 
 class Planned(SparkEpochRunner):
@@ -254,7 +254,7 @@ def test_a_session_that_the_server_has_closed_is_followed_by_the_next_in_line(
     for key, conf in ((1, "{spark.sql.shuffle.partitions: 7}"), (2, "{}"), (3, "{}")):
         job.write(conf=conf)
         job.land(key)
-        assert JobMaster(load_job(job.spec)).run(Session.cli(), runner).status == "completed"
+        assert JobMaster(load_job(job.spec)).epochs.run(Session.cli(), runner).status == "completed"
         engine = runner._engine
         assert isinstance(engine, connect.RemoteEngine) and engine.slots == 2
         sessions.append((engine.session.session_id, engine.session.conf.get("spark.sql.shuffle.partitions")))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.flights.open_flights import FILTERS
 from milepost_testkit.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back
@@ -46,8 +46,8 @@ def test_engines_see_whole_checkpoints_only_whatever_happens_to_job_and_tables(
         story.epoch()
     for engine in story.witnesses.names:
         assert len(seen[engine, "carriers"]) > 1, "it read before and after something was published"
-    assert (verified := story.flights.job.master().verify(deep=True)).unasked == verified.discarded == ()
-    assert story.flights.job.master().fsck().exit_code == 0
+    assert (verified := story.flights.job.master().reports.verify(deep=True)).unasked == verified.discarded == ()
+    assert story.flights.job.master().reports.fsck().exit_code == 0
 
 
 def compacted_and_gone_back_over(story: Story) -> None:
@@ -78,7 +78,7 @@ def switched_and_back(story: Story) -> None:
     """A rule was wrong from the beginning; then somebody finds that it was not."""
     job, before, at = story.flights.job, story.look(), story.head()
     job.edit(job.spec_path.read_text(), {WRONG: RIGHT})
-    job.master().backfill(Session.cli(), story.runner(), from_checkpoint=0)
+    job.master().backfills.run(Session.cli(), story.runner(), from_checkpoint=0)
     corrected = story.look()
     assert corrected["carriers"] != before["carriers"]
     job.edit(job.spec_path.read_text(), {RIGHT: WRONG})
@@ -98,10 +98,10 @@ def a_delete_is_refused_and_put_right(story: Story) -> None:
     story.witnesses.see(expected | {"carriers": left}, FILTERS)
     job.land(range(story.last_day + 1, story.last_day + 5))
     with wording.raises(InvalidRequest) as refused:
-        job.master().run(Session.cli(), story.runner())
+        job.master().epochs.run(Session.cli(), story.runner())
     assert "milepost realign flights carriers" in refused.value.hint
-    job.master().realign(Session.cli(), job.master().plan_realign("carriers"))
+    job.master().realignments.run(Session.cli(), job.master().realignments.plan("carriers"))
     assert story.look() == before
-    job.master().resume()
+    job.master().lifecycle.resume()
     story.last_day += 4
     story.forward()

@@ -9,7 +9,7 @@ from pathlib import Path
 from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.quality.partial_results import PartialResult
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -64,7 +64,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     wording.matches("backfill", shown.stdout, replace=wording.SIZES)
 
     runner = Meanwhile(job, plane())
-    result = job.master().backfill(Session.cli(), runner, "2013-03-01T05:00Z")
+    result = job.master().backfills.run(Session.cli(), runner, "2013-03-01T05:00Z")
     assert runner.scheduled is not None and runner.scheduled.timeline == "main"
     assert (result.fork_point, len(result.epochs)) == (1, 3), "two of March, and July's, caught up with"
 
@@ -79,7 +79,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     scratch.run_until_caught_up()
     assert scratch.epochs() == keys
     for name in SINKS:
-        assert_same_rows(job.master().read(name), scratch.master().read(name), name)
+        assert_same_rows(job.master().reports.read(name), scratch.master().reports.read(name), name)
     nothing = job.run()
     assert isinstance(nothing, NothingToDo) and nothing.status == "empty"
     assert milepost("verify", job.spec_path, "--deep").exit_code == 0

@@ -22,13 +22,13 @@ def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10
     job = FlightsJob.create(tmp_path, {"max_files: 4": "max_files: 1", without_quality(): ""})
     job.land(range(1, 8))
     assert len(job.run_until_caught_up()) == 7
-    at_7 = {name: job.master().read(name) for name in SINKS}
+    at_7 = {name: job.master().reports.read(name) for name in SINKS}
     job.assert_tables_equal_the_oracle()
 
     shown = milepost("rollback", job.spec_path, "--to", "3", "--dry-run")
     assert shown.exit_code == 0
     wording.matches("rollback", shown.stdout, replace=wording.SIZES)
-    rows = {name: job.master().read(name, 3).num_rows for name in SINKS}
+    rows = {name: job.master().reports.read(name, 3).num_rows for name in SINKS}
     numbers = [rf"\b{name}: {at_7[name].num_rows:,}\D+{rows[name]:,}\b" for name in SINKS]
     assert all(re.search(number, shown.stdout) for number in numbers)
     done = milepost("rollback", job.spec_path, "--to", "3", "--yes")
@@ -44,7 +44,7 @@ def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10
 
     assert milepost("rollback", job.spec_path, "--to", "7", "--yes").exit_code == 0
     for name in SINKS:
-        assert_same_rows(job.master().read(name), at_7[name], name)
+        assert_same_rows(job.master().reports.read(name), at_7[name], name)
     job.land([8])
     assert job.run().checkpoint_id == 10
     assert [len(epoch) for epoch in job.epochs()] == [1] * 8

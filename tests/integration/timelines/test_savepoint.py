@@ -56,6 +56,6 @@ def test_another_job_at_another_parallelism_continues_rows_in_flight_state_and_t
     context = JobContext(second.load())
     expected = expected_tables(context.spec, open_store(context.source("flights")[0]), epochs)
     for name in SINKS:
-        assert_same_rows(second.master().read(name), expected.tables[name], name)
+        assert_same_rows(second.master().reports.read(name), expected.tables[name], name)
     assert milepost("verify", second.spec_path, "--deep").exit_code == 0
     assert milepost("fsck", second.spec_path).exit_code == 0

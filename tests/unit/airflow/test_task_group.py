@@ -14,7 +14,7 @@ from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
 from milepost.errors import InvalidRequest, NotFound
-from milepost.jobmaster.jobmaster import CheckpointDetails
+from milepost.jobmaster import CheckpointDetails
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags
@@ -65,7 +65,7 @@ def test_the_tasks_of_a_group_run_an_epoch_between_them(job: SparklessJob, monke
         run.execute(f"small.{name}")
     run.execute("small.notify_complete")
     run.execute("small.subsume")
-    (checkpoint,) = job.master.list_checkpoints()
+    (checkpoint,) = job.master.reports.list_checkpoints()
     led = checkpoint.airflow
     assert (checkpoint.status, led.dag_id, led.run_id) == ("completed", "ours", "manual__1")
     assert led.bundle == "jobs-repository@731c834", "which version of the DAG file triggered it"
@@ -113,7 +113,7 @@ def test_a_validate_result_of_an_older_try_does_not_apply_to_the_completed_one(
     assert left["token"] == again["token"] == completed.token != run.pushed["small.validate", RETURN_VALUE]["token"]
     run.execute("small.notify_complete")
     run.execute("small.subsume")
-    report = job.master.show(1)
+    report = job.master.reports.show(1)
     assert isinstance(report, CheckpointDetails)
     measured = [report.phases[f"{step}_ms"] for step in ("commit", "notify", "subsume")]
     assert None not in measured, "of the token that was completed"
@@ -143,7 +143,7 @@ def test_an_edited_validate_result_commits_nothing_and_validate_can_be_rerun(
     run.execute("small.validate", try_number=2)
     run.execute("small.complete_checkpoint", try_number=2)
     run.execute("small.notify_complete")
-    assert [one.status for one in job.master.list_checkpoints()] == ["completed"]
+    assert [one.status for one in job.master.reports.list_checkpoints()] == ["completed"]
 
 
 def test_unrecorded_requests_of_run_epoch_are_billed_once_despite_retries(
@@ -155,7 +155,7 @@ def test_unrecorded_requests_of_run_epoch_are_billed_once_despite_retries(
     run.pushed["small.run_epoch", RETURN_VALUE]["unrecorded"]["requests"] |= {"puts": 5, "received_bytes": 70}
     for name in ("validate", "validate", "complete_checkpoint", "complete_checkpoint"):
         run.execute(f"small.{name}")
-    report = job.master.show(1)
+    report = job.master.reports.show(1)
     assert isinstance(report, CheckpointDetails)
     assert {phase: made for phase, made in report.requests.items() if made.total} == {
         "commit": StoreRequests(puts=5, received_bytes=70)
@@ -171,7 +171,7 @@ def test_a_validate_that_was_marked_successful_by_hand_does_not_block_the_commit
     del run.pushed["small.validate", RETURN_VALUE]
     (left,) = run.execute("small.complete_checkpoint")
     assert left["token"] == run.pushed["small.run_epoch", RETURN_VALUE]["token"]
-    assert [one.status for one in job.master.list_checkpoints()] == ["completed"]
+    assert [one.status for one in job.master.reports.list_checkpoints()] == ["completed"]
 
 
 def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job: SparklessJob) -> None:
@@ -197,7 +197,7 @@ def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: S
     }
     with wording.raises(AirflowFailException):
         run.execute("small.abort_checkpoint")
-    assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]
+    assert [one.status for one in job.master.reports.list_checkpoints()] == ["aborted"]
 
 
 def test_a_group_takes_the_settings_that_its_spec_states_and_the_dag_s_for_the_rest(job: SparklessJob) -> None:

@@ -45,7 +45,7 @@ def aborted(tmp_path: Path, rounds: list[str | None]) -> ScheduledTaskInstance:
     with pytest.raises(DownstreamTasksSkipped) as skip:
         abort(instance)
     assert skip.value.tasks == [tasks.SUBSUME]
-    assert [one.status for one in job.master.list_checkpoints()] == ["aborted"]
+    assert [one.status for one in job.master.reports.list_checkpoints()] == ["aborted"]
     return instance
 
 

@@ -20,11 +20,11 @@ from milepost.cli.terminal.failures import report
 from milepost.cli.terminal.output import Output
 from milepost.cli.workspace import doctor
 from milepost.errors import CheckpointError, InvalidRequest, QualityGateFailed, StateCorrupt
+from milepost.jobmaster import local_disks
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import local_disks
 from milepost.jobspec.load.lint import json_schema, lint_report
 from milepost.jobspec.load.load import load_job
-from milepost.jobspec.picture.graph_picture import graph_picture
+from milepost.jobspec.picture.drawing import graph_picture
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

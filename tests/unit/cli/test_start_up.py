@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.proxies.delaying_proxy import Answered, DelayingProxy, longest_line
@@ -99,7 +99,7 @@ def grown(ministack: Ministack, tmp_path_factory: pytest.TempPathFactory) -> Spa
         for number in range(EPOCHS):
             key = f"landing/{number}.csv"
             ministack.client.put_object(Bucket=root.removeprefix("s3://"), Key=key, Body=b"k,v\n1,a\n")
-            assert master.run(Session.cli(), runner).status == "completed"
+            assert master.epochs.run(Session.cli(), runner).status == "completed"
     return job
 
 

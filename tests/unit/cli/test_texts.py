@@ -10,7 +10,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -77,7 +77,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     for number, rows in enumerate(("0,a\n1,a\n", "0,b\n2,b\n", "0,c\n3,c\n")):
         job.land(f"{number}.csv", "k,v\n" + rows)
     for _ in range(2):
-        job.master.run(session, runner)
+        job.master.epochs.run(session, runner)
     each(
         "status",
         "list",
@@ -93,9 +93,9 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         "diff 2 2", "diff 1 9", "read nowhere", "state nothing", "show 9", "verify", "verify 2", "fsck", "gc --dry-run"
     )
     with pytest.raises(StoreUnavailable):
-        job.master.run(session, SparklessRunner(before=lost))
+        job.master.epochs.run(session, SparklessRunner(before=lost))
     each("status", "list --status aborted", "list --status all", "show 3", "resume", "resume", "abort")
-    job.master.run(session, runner)
+    job.master.epochs.run(session, runner)
     each(
         "rollback --to 9 --yes",
         "rollback --to 2 --dry-run",

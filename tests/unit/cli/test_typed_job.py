@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -21,8 +21,8 @@ def failed(tmp_path: Path) -> SparklessJob:
     job = SparklessJob.create(tmp_path / "a folder")
     job.land("a.csv")
     session = Session.cli()
-    triggered = job.master.trigger(session)
-    job.master.abort(session, triggered.checkpoint_id, "BAD_RECORD", "object a.csv, line 2: no number")
+    triggered = job.master.triggers.trigger(session)
+    job.master.epochs.abort(session, triggered.checkpoint_id, "BAD_RECORD", "object a.csv, line 2: no number")
     return job
 
 
@@ -67,7 +67,7 @@ def test_a_path_through_a_parent_folder_is_shown_plain(failed: SparklessJob) -> 
 def test_the_plan_of_a_rollback_and_a_refused_spec_name_what_was_typed(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "a folder")
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     spec = job.folder / "config" / "small.yaml"
     typed = shlex.quote(str(spec))
     text = spec.read_text()
@@ -75,7 +75,7 @@ def test_the_plan_of_a_rollback_and_a_refused_spec_name_what_was_typed(tmp_path:
     refused = json.loads(milepost("run", spec, "--json").stdout)["error"]
     spec.write_text(text)
     assert f"milepost backfill {typed} --from-checkpoint 0" in refused["hint"], refused
-    job.master.cancel()
+    job.master.savepoints.cancel()
     plan = milepost("rollback", spec, "--to", "0", "--dry-run", "--json").document()
     assert f"milepost start {typed}" in plan["text"][-1]
     assert plan["text"] == milepost("rollback", spec, "--to", "0", "--dry-run").stdout.splitlines()[:-1]

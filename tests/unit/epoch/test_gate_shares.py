@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.epoch.gate_shares import GateRowKind, judge_share, judged_here, partition_count, shares_of
+from milepost.epoch.gate_shares import GateRowKind, gate_shares_of, judge_share, judged_here, partition_count
 from milepost.errors import StateCorrupt
 from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.job.spec import QualitySpec
@@ -43,7 +43,7 @@ class Staged:
         self.committable: Committable = stage_each(self.sink, 1, 1, *halves, schema=halves[0].schema)
 
     def judged(self, spec: QualitySpec) -> Verdict:
-        shares = shares_of(spec, self.committable, ("k",), self.config)
+        shares = gate_shares_of(spec, self.committable, ("k",), self.config)
         part = judged_here(shares, open_store)["table"]
         return decide_verdict(spec, part, decode_schema(self.committable.schema), ("k",))[0]
 
@@ -92,9 +92,9 @@ def test_only_rows_that_are_compared_with_each_other_go_to_a_second_stage(tmp_pa
     """And of those only the columns by which they are told apart, and the key."""
     wide = [one.append_column("text", pa.array(["x" * 100] * one.num_rows)) for one in (rows(0, 300), rows(300, 1_000))]
     staged = Staged(tmp_path, *wide)
-    alone = shares_of(suite(COUNTED), staged.committable, ("k",), staged.config)
+    alone = gate_shares_of(suite(COUNTED), staged.committable, ("k",), staged.config)
     assert partition_count(alone) == 0 and sent_by(alone) == [0, 0]
-    compared = shares_of(suite(COUNTED, UNIQUE), staged.committable, ("k",), staged.config)
+    compared = gate_shares_of(suite(COUNTED, UNIQUE), staged.committable, ("k",), staged.config)
     assert partition_count(compared) == 10
     assert sum(sent_by(compared)) < 100 * 1_000, "the text of each row has that"
 
@@ -109,7 +109,7 @@ def sent_by(shares: Any) -> list[int]:
 def test_equal_attempts_send_equal_rows(tmp_path: Path) -> None:
     """I12: Spark repeats a task that was lost."""
     staged = Staged(tmp_path)
-    (first, _) = shares_of(suite(COUNTED, UNIQUE, MEDIAN, sample=50), staged.committable, ("k",), staged.config)
+    (first, _) = gate_shares_of(suite(COUNTED, UNIQUE, MEDIAN, sample=50), staged.committable, ("k",), staged.config)
     assert list(judge_share(first, 0, 4, open_store)) == list(judge_share(first, 0, 4, open_store))
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.errors import CheckpointError, SubtaskDeclined
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
@@ -35,7 +35,7 @@ def made(folder: Path, edit: Mapping[str, str] | None = None, **keys: Any) -> Sp
 
 
 def run(job: SparklessJob, **options: Any) -> CheckpointDetails:
-    result = job.master.run(Session.cli(), SparklessRunner(), **options)
+    result = job.master.epochs.run(Session.cli(), SparklessRunner(), **options)
     assert isinstance(result, CheckpointDetails)
     return result
 
@@ -47,14 +47,14 @@ def land(job: SparklessJob, number: int, rows: int = 20, bad: int = 3) -> None:
 
 
 def bad_table(job: SparklessJob) -> pa.Table:
-    return job.master.read("bad")
+    return job.master.reports.read("bad")
 
 
 def test_bad_records_are_rows_of_their_own_and_the_others_are_read(tmp_path: Path) -> None:
     job = made(tmp_path)
     job.land("a.csv", "k,v\n1,a\nx,secret\n2,b\n3\n")
     shown = run(job)
-    assert job.master.read("all").to_pylist() == [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}]
+    assert job.master.reports.read("all").to_pylist() == [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}]
     rows = bad_table(job).to_pylist()
     wording.matches("bad_rows", [row.pop("reason") for row in rows])
     assert rows == [
@@ -65,7 +65,7 @@ def test_bad_records_are_rows_of_their_own_and_the_others_are_read(tmp_path: Pat
     assert (shown.rows_in, shown.bad_records, bad.records, bad.objects, bad.total) == (2, 2, 2, 0, 2)
     assert [(one.object, one.line, one.column) for one in bad.first] == [("a.csv", 3, "k"), ("a.csv", 5, None)]
     assert "secret" not in json.dumps([one.describe() for one in bad.first])
-    told = job.master.status().sources["rows"].bad_records
+    told = job.master.reports.status().sources["rows"].bad_records
     assert (told.count, told.total) == (2, 2)
 
 
@@ -88,7 +88,7 @@ def test_how_many_subtasks_read_changes_nothing(tmp_path: Path, parallelism: int
     ).to_arrow_table()
     letters = bad_table(job)
     with duckdb.connect() as engine:
-        engine.register("good", job.master.read("all"))
+        engine.register("good", job.master.reports.read("all"))
         engine.register("letters", letters)
         found = engine.sql(
             "SELECT v, false AS bad, count(*) AS rows FROM good GROUP BY ALL UNION ALL "
@@ -111,8 +111,8 @@ def test_a_retry_writes_the_same_bad_rows(tmp_path: Path) -> None:
             raise CheckpointError("the machine went away")
 
     with wording.raises(CheckpointError):
-        job.master.run(Session.cli(), SparklessRunner(after=look))
-    job.master.run(Session.cli(), SparklessRunner(after=look))
+        job.master.epochs.run(Session.cli(), SparklessRunner(after=look))
+    job.master.epochs.run(Session.cli(), SparklessRunner(after=look))
     first, second = staged
     assert first and set(first.values()) == {body for name, body in second.items()}
     assert bad_table(job).num_rows == 7
@@ -126,15 +126,17 @@ def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: 
     for number in range(1, 4):
         land(job, number)
         run(job)
-    tables = {name: job.master.read(name) for name in ("all", "bad", "table")}
+    tables = {name: job.master.reports.read(name) for name in ("all", "bad", "table")}
     assert tables["bad"].num_rows == 21
-    job.master.backfill(Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch)
+    job.master.backfills.run(
+        Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch
+    )
     for name, table in tables.items():
-        assert_same_rows(job.master.read(name), table, name)
-    assert job.master.status().sources["rows"].bad_records.total == 21
-    job.master.rollback(Session.cli(), 1)
+        assert_same_rows(job.master.reports.read(name), table, name)
+    assert job.master.reports.status().sources["rows"].bad_records.total == 21
+    job.master.rollbacks.run(Session.cli(), 1)
     assert bad_table(job)["object"].to_pylist() == ["1.csv"] * 7
-    assert job.master.status().sources["rows"].bad_records.total == 7
+    assert job.master.reports.status().sources["rows"].bad_records.total == 7
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_beyond_its_limits_the_epoch_is_declined_with_counts_and_places(
         run(job)
     assert raised.value.details["reason"] == "BAD_RECORD"
     assert "'x'" not in raised.value.message
-    (aborted,) = job.master.list_checkpoints()
+    (aborted,) = job.master.reports.list_checkpoints()
     assert (aborted.status, aborted.failure_reason) == ("aborted", "BAD_RECORD")
     assert str(aborted.failure_detail) in raised.value.message
 
@@ -189,7 +191,7 @@ def test_a_broken_quote_makes_the_object_bad_and_none_of_its_rows_count(tmp_path
         return
     bad = run(job).sources["rows"].bad
     assert (bad.records, bad.objects) == (2, 1)
-    assert sorted(job.master.read("all")["v"].to_pylist()) == ["1", "1", "1", "3", "3"]
+    assert sorted(job.master.reports.read("all")["v"].to_pylist()) == ["1", "1", "1", "3", "3"]
     of_object, of_record = bad_table(job).to_pylist()
     assert (of_object["object"], of_object["line"], of_object["column"]) == ("2.csv", 3, None)
     wording.matches("bad_rows", of_object["reason"])
@@ -207,7 +209,7 @@ def test_a_parquet_object_that_is_none_goes_to_the_dead_letters(tmp_path: Path, 
     run(job)
     pq.write_table(pa.table({"k": [1, None, 3], "v": ["a", "b", "c"]}), tmp_path / "landing" / "2.parquet")
     run(job)
-    assert job.master.read("all").num_rows == 3
+    assert job.master.reports.read("all").num_rows == 3
     (row,) = bad_table(job).to_pylist()
     assert (row["object"], row["raw"]) == ("1.parquet", None)
     wording.matches("bad_rows", row["reason"])
@@ -219,7 +221,7 @@ def test_rows_of_a_large_object_wait_on_the_disk(tmp_path: Path, monkeypatch: py
     job = made(tmp_path)
     job.land("1.csv", "k,v\n" + "".join(f"{n},text {n}\n" for n in range(20_000)) + "x,y\n")
     assert run(job).sources["rows"].bad.records == 1
-    assert job.master.read("all")["k"].to_pylist() == list(range(20_000))
+    assert job.master.reports.read("all")["k"].to_pylist() == list(range(20_000))
 
 
 def test_a_bad_record_moves_no_watermark(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import VerdictStatus
@@ -41,7 +41,7 @@ def test_engines_see_the_rows_that_are_left_forward_and_back(job: DeletingJob, r
         job.run(day)
         job.assert_tables(reading_engines, range(1, day + 1))
     for checkpoint_id, days in ((2, (1, 2)), (3, range(1, 4)), (0, ())):
-        job.master.rollback(Session.cli(), checkpoint_id)
+        job.master.rollbacks.run(Session.cli(), checkpoint_id)
         job.assert_tables(reading_engines, days)
 
 
@@ -52,12 +52,12 @@ def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
     """A fork stages changes, deletes among them; its last epoch writes the buckets."""
     job.run(*range(1, 6))
     job.fix()
-    result = job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03")
+    result = job.master.backfills.run(Session.cli(), SparklessRunner(), "2026-03-03")
     assert result.outcome == "fast_forwarded"
     job.assert_tables(reading_engines, range(1, 6), fixed=True)
     job.run(6)
     job.assert_tables(reading_engines, range(1, 7), fixed=True)
-    job.master.rollback(Session.cli(), 5)
+    job.master.rollbacks.run(Session.cli(), 5)
     job.assert_tables(reading_engines, range(1, 6))
 
 
@@ -67,16 +67,16 @@ def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(job: De
     def assert_table(days: range) -> None:
         expected = {row["k"]: row["v"] for row in job.expected(days).to_pylist()}
         assert dict(database.run("SELECT k, v FROM public.second")) == expected
-        assert job.master.plan_realign("second").fault is None
+        assert job.master.realignments.plan("second").fault is None
 
     for day in range(1, 4):
         job.run(day)
         assert_table(range(1, day + 1))
-    job.master.rollback(Session.cli(), 2)
+    job.master.rollbacks.run(Session.cli(), 2)
     assert_table(range(1, 3))
     database.run("INSERT INTO public.second (k, v, _milepost) VALUES (77, 7, 1)")
     database.run("DELETE FROM public.second WHERE k = (SELECT min(k) FROM public.second)")
-    job.master.realign(Session.cli(), job.master.plan_realign("second"))
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("second"))
     assert_table(range(1, 3))
 
 
@@ -87,7 +87,7 @@ def test_a_table_goes_on_elsewhere_with_the_rows_that_are_left(
     """From files of changes to buckets; the way back leads to the old table."""
     job.run(1, 2, 3, 4)
     moved = TableAddress("delta", "../lake/moved")
-    job.master.migrate_table(job.master.plan_migration("table", moved), detail="a test")
+    job.master.migrations.run(job.master.migrations.plan("table", moved), detail="a test")
     job.edit("format: parquet, path: ../lake/table", "format: delta, path: ../lake/moved")
     job.assert_tables(reading_engines, range(1, 5))
     job.run(5)
@@ -99,7 +99,7 @@ def test_a_table_goes_on_elsewhere_with_the_rows_that_are_left(
 @pytest.mark.deep
 def test_another_job_starts_from_a_savepoint_with_the_rows_that_are_left(job: DeletingJob, tmp_path: Path) -> None:
     job.run(1, 2, 3)
-    saved = job.master.create_savepoint("third")
+    saved = job.master.savepoints.create("third")
     spec = (job.small.folder / "config" / "small.yaml").read_text()
     other = job.small.folder / "config" / "other.yaml"
     for old, new in (("name: small\n", "name: other\n"), ("../lake/", "../lake/other-"), ("small.ice", "other.ice")):
@@ -109,13 +109,13 @@ def test_another_job_starts_from_a_savepoint_with_the_rows_that_are_left(job: De
     def master() -> JobMaster:
         return JobMaster(load_job(str(other)))
 
-    master().start(saved.location)
+    master().restores.start(saved.location)
     for sink in ("table", "delta", "ice"):
-        assert_same_rows(master().read(sink), job.expected(range(1, 4)), sink)
+        assert_same_rows(master().reports.read(sink), job.expected(range(1, 4)), sink)
     job.land(4)
-    master().run(Session.cli(), SparklessRunner())
+    master().epochs.run(Session.cli(), SparklessRunner())
     for sink in ("table", "delta", "ice"):
-        assert_same_rows(master().read(sink), job.expected(range(1, 5)), sink)
+        assert_same_rows(master().reports.read(sink), job.expected(range(1, 5)), sink)
 
 
 def test_the_gate_judges_no_delete_and_the_diff_says_which_rows_went(job: DeletingJob) -> None:
@@ -124,7 +124,7 @@ def test_the_gate_judges_no_delete_and_the_diff_says_which_rows_went(job: Deleti
     spec.write_text(spec.read_text() + GATE)
     job.run(1, 2)
     before, after = (job.expected(range(1, day + 1)).to_pylist() for day in (1, 2))
-    found = {item.name: item for item in job.master.diff(1, 2)}
+    found = {item.name: item for item in job.master.reports.diff(1, 2)}
     for sink in ("table", "delta", "ice"):
         gone = {row["k"] for row in found[sink].changes.table.to_pylist() if row["change"] == "removed"}
         assert gone == {row["k"] for row in before} - {row["k"] for row in after} != set()

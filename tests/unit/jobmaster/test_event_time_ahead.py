@@ -10,7 +10,7 @@ import pytest
 
 from milepost.epoch.iso_times import watermark_text
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.jobmaster.reports.checkpoint.details import AheadObject, RowsAheadReport
 from milepost.storage.local.store import LocalStore
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -46,7 +46,7 @@ def land(job: SparklessJob, name: str, *rows: tuple[int, str]) -> None:
 
 
 def run(job: SparklessJob) -> CheckpointReport | NothingToDo:
-    return job.master.run(Session.cli(), SparklessRunner())
+    return job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def metadata(job: SparklessJob) -> CheckpointMetadata:
@@ -67,18 +67,18 @@ def test_one_row_of_the_year_9999_makes_later_rows_late_only_where_it_may(
     land(job, "a.csv", (1, "2026-01-01T00:30:00Z"), (2, "9999-12-31T23:59:59Z"))
     first = run(job)
     land(job, "b.csv", (1, "2026-01-01T05:30:00Z"))
-    assert (run(job).late_rows, job.master.read("late").num_rows) == (late, late)
+    assert (run(job).late_rows, job.master.reports.read("late").num_rows) == (late, late)
     ahead = first.sources["rows"].ahead
     if setting == "null":
         assert ahead == RowsAheadReport(0, ())
         return
     assert first.sources["rows"].newest_event_time == "2026-01-01T00:30:00+00:00"
     assert ahead == RowsAheadReport(1, (AheadObject("a.csv", 1, "9999-12-31T23:59:59+00:00"),))
-    assert job.master.show(2).sources["rows"].ahead.rows == 0
-    assert job.master.read("hours").column("k").to_pylist() == [1], "the hour that has passed, and no other"
-    run_drained = job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    assert job.master.reports.show(2).sources["rows"].ahead.rows == 0
+    assert job.master.reports.read("hours").column("k").to_pylist() == [1], "the hour that has passed, and no other"
+    run_drained = job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
     assert run_drained.final
-    assert sorted(job.master.read("hours").column("k").to_pylist()) == [1, 1, 2], "the row was kept"
+    assert sorted(job.master.reports.read("hours").column("k").to_pylist()) == [1, 1, 2], "the row was kept"
 
 
 def test_without_the_key_a_week_is_what_a_row_may_be_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_how_many_subtasks_read_does_not_matter(tmp_path: Path) -> None:
         run(job)
         source = metadata(job).sources["rows"]
         found.append((source.watermark_us, source.newest_event_us, source.ahead_rows, source.ahead))
-        hours = job.master.read("hours")
+        hours = job.master.reports.read("hours")
     assert found[0] == found[1]
     assert (found[0][2], [one.key for one in found[0][3]]) == (7, [f"{n}.csv" for n in range(5)])
     assert sorted(hours.column("k").to_pylist()) == list(range(6)), "the newest hour is open, and those to come"
@@ -124,12 +124,14 @@ def test_a_replay_reckons_from_the_trigger_that_first_read_each_object(
     second = run(job).sources["rows"]
     told = [(one.ahead.rows, one.newest_event_time) for one in (first, second)]
     assert told == [(1, now.replace("Z", "+00:00")), (0, then.replace("Z", "+00:00"))]
-    tables = {name: job.master.read(name) for name in ("table", "hours", "late")}
+    tables = {name: job.master.reports.read(name) for name in ("table", "hours", "late")}
     clock.ahead_s = 30 * DAY_S
-    job.master.backfill(Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch)
+    job.master.backfills.run(
+        Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch
+    )
     state = job.context.head().state
     replayed = [job.context.metadata(one).sources["rows"] for one in state.checkpoints if one.timeline == state.live]
     assert [one.ahead_rows for one in replayed] == ([1, 0] if ranges_per_epoch == 1 else [1])
     assert watermark_text(replayed[-1].newest_event_us) == second.newest_event_time
     for name, table in tables.items():
-        assert_same_rows(job.master.read(name), table, name)
+        assert_same_rows(job.master.reports.read(name), table, name)

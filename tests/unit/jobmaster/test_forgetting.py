@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import SourceChanged
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.sources.planning.consumed import MAX_RUNS
 from milepost.storage.local.store import LocalStore
@@ -104,11 +104,11 @@ def test_an_object_as_old_as_what_was_forgotten_stops_the_job_until_somebody_say
     os.utime(late, (dated.now_s, dated.now_s))
     with wording.raises(SourceChanged, replace=wording.TIMES):
         dated.job.epoch()
-    assert "late.csv" in str(dated.job.master.status().next_step)
+    assert "late.csv" in str(dated.job.master.reports.status().next_step)
     dated.job.edit("forget_after: 3d", "forget_after: 3d\n    on_change: ignore")
     found = dated.next_day(MAX_RUNS + 2)
     assert (found.sources["rows"].objects, found.sources["rows"].skipped["not_remembered"]) == (1, 1)
-    assert "late.csv" in str(dated.job.master.status().sources["rows"].not_remembered)
+    assert "late.csv" in str(dated.job.master.reports.status().sources["rows"].not_remembered)
     dated.job.edit("\n    on_change: ignore", "")
     os.utime(late)  # it was not read: with the time of now it is new
     found = dated.job.epoch()
@@ -150,9 +150,9 @@ def test_a_backfill_from_a_point_after_them_needs_no_object_that_is_gone(dated: 
 
 def test_a_rollback_brings_back_what_was_remembered(dated: DatedJob) -> None:
     dated.put_back()
-    plan = dated.job.master.plan_rollback(MAX_RUNS)
+    plan = dated.job.master.rollbacks.plan(MAX_RUNS)
     wording.matches("plan", plan.not_undone, replace=wording.TIMES)
-    dated.job.master.rollback(Session.cli(), MAX_RUNS)
+    dated.job.master.rollbacks.run(Session.cli(), MAX_RUNS)
     found = dated.job.epoch()
     assert isinstance(found, CheckpointDetails) and found.sources["rows"].objects == 1, "the day after, alone"
     dated.assert_table(MAX_RUNS + 1, fixed=False)
@@ -177,23 +177,23 @@ def test_without_the_key_what_was_forgotten_stays_forgotten(dated: DatedJob) -> 
 
 
 def test_a_clock_that_goes_back_forgets_nothing_more(dated: DatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = dated.job.master.status().sources["rows"].horizon
+    before = dated.job.master.reports.status().sources["rows"].horizon
     monkeypatch.setattr(LocalStore, "clock_ms", lambda _: dated.now_s * 1000)
     for day in range(MAX_RUNS + 2, 2 * MAX_RUNS + 3):
         dated.next_day(day)
-    assert dated.job.master.status().sources["rows"].horizon == before
+    assert dated.job.master.reports.status().sources["rows"].horizon == before
     assert len(dated.remembered(2 * MAX_RUNS + 2)) == 5 + MAX_RUNS + 1
 
 
 def test_a_job_that_starts_from_a_savepoint_remembers_as_much(dated: DatedJob) -> None:
     job = dated.job
     head = dated.remembered(MAX_RUNS + 1)
-    horizon = job.master.status().sources["rows"].horizon
-    job.master.create_savepoint("before")
-    job.master.cancel()
-    job.master.start("before")
+    horizon = job.master.reports.status().sources["rows"].horizon
+    job.master.savepoints.create("before")
+    job.master.savepoints.cancel()
+    job.master.restores.start("before")
     assert dated.remembered(int(job.state.timeline().head)) == head
-    assert job.master.status().sources["rows"].horizon == horizon is not None
+    assert job.master.reports.status().sources["rows"].horizon == horizon is not None
     dated.put_back()
     with wording.raises(SourceChanged, replace=wording.TIMES):
         job.epoch()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster import CheckpointDetails, NothingToDo
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo
 from milepost_testkit.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -40,10 +40,10 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch, timeout: str) -> TwoFeed
 
 
 def assert_a_replay_comes_to_the_same(sales: TwoFeeds) -> None:
-    tables = {name: sales.master.read(name) for name in ("pairs", "hours", "late")}
+    tables = {name: sales.master.reports.read(name) for name in ("pairs", "hours", "late")}
     sales.replay()
     for name, table in tables.items():
-        assert_same_rows(sales.master.read(name), table, name)
+        assert_same_rows(sales.master.reports.read(name), table, name)
 
 
 def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monke
     sales.epoch()
     sales.ahead_s = 1000 * HOUR_S
     assert isinstance(sales.run(), NothingToDo)
-    assert (sales.master.read("pairs").num_rows, sales.hours()) == (1, [])
+    assert (sales.master.reports.read("pairs").num_rows, sales.hours()) == (1, [])
 
 
 @pytest.mark.long
@@ -73,7 +73,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     sales.ahead_s = 3 * HOUR_S
     quiet = sales.epoch()
     assert quiet.sources["shop"].idle and quiet.rows_in == 0, "an epoch for what can be emitted, though nothing landed"
-    sources = sales.master.status().sources
+    sources = sales.master.reports.status().sources
     assert sources is not None and (sources["shop"].idle, sources["web"].idle) == (True, False)
     assert sales.hours() == [0]
     assert isinstance(sales.run(), NothingToDo), "once"
@@ -83,7 +83,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     assert (back.sources["shop"].idle, back.late_rows) == (False, 1)
     assert [sales.was_idle(n) for n in (2, 3, 4)] == [(False, False), (False, True), (True, False)]
     assert sales.hours() == [0], "the shop is at 06:45, and holds back again"
-    assert sorted(sales.master.read("pairs")["k"].to_pylist()) == [1, 3]
+    assert sorted(sales.master.reports.read("pairs")["k"].to_pylist()) == [1, 3]
     sales.ahead_s = 500 * HOUR_S
     assert_a_replay_comes_to_the_same(sales)
     assert sales.epoch().sources["shop"].idle, "again, by the clock of now"
@@ -182,6 +182,6 @@ def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_fl
     while isinstance(epoch := sales.run(), CheckpointDetails):
         waited += epoch.sources["shop"].idle and bool(epoch.in_flight_bytes)
     assert waited > 1, "rows were in flight while the shop was idle"
-    assert sorted(sales.master.read("pairs")["k"].to_pylist()) == [1, 2]
-    assert sales.master.read("late").num_rows == 0
+    assert sorted(sales.master.reports.read("pairs")["k"].to_pylist()) == [1, 2]
+    assert sales.master.reports.read("late").num_rows == 0
     assert sales.hours() == [0, 0], "once they are through nobody waits any more"

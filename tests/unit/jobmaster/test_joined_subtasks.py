@@ -58,7 +58,7 @@ def test_windows_that_came_out_do_not_again_when_their_subtask_joins_one_that_is
 
     def fired(checkpoint: int) -> list[int]:
         """Keys whose windows before noon came out."""
-        rows = sales.master.read("visits").to_pylist()
+        rows = sales.master.reports.read("visits").to_pylist()
         return sorted({row["k"] for row in rows if row["_checkpoint"] == checkpoint and row["window_start"] < NOON})
 
     sales.land("shop", *[(key, "00:10") for key in KEYS])
@@ -70,7 +70,7 @@ def test_windows_that_came_out_do_not_again_when_their_subtask_joins_one_that_is
     assert ahead and 0 not in ahead
     edit_spec(path, {"parallelism: 2": "parallelism: 1"})
     assert sales.epoch().in_flight_bytes and not fired(3)
-    values = sales.master.state_values("visits")
+    values = sales.master.reports.state_values("visits")
     assert values.num_rows >= len(KEYS) and all(values.column(values.column_names[2]).is_valid().to_pylist())
     edit_spec(path, {"aligned_timeout: 1ms": "aligned_timeout: 9m"})
     assert not sales.epoch().in_flight_bytes

@@ -10,8 +10,8 @@ import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import StateCorrupt
+from milepost.jobmaster import Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.state.layers.key_hash import KeyHash, new_secret
@@ -51,7 +51,7 @@ def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_
     job.small.trigger(Session.cli())
     *_, first = context.log.entries()  # which the first epoch compacts
     assert isinstance(first, LogEntry) and first.version == 1
-    job.master.abort_running()
+    job.master.lifecycle.abort_running()
     job.run(2)
     assert first.state.key_hash_secret == secret_of(context)
     assert head_metadata(context).hasher == KeyHash(secret_of(context))
@@ -61,10 +61,10 @@ def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_
 @pytest.mark.long
 def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
     """And another one that starts from nothing has another."""
-    location = moved(job.master.create_savepoint("two"), tmp_path / "away")
+    location = moved(job.master.savepoints.create("two"), tmp_path / "away")
     assert new_secret() == secret_of(job.small.context)  # tests draw from one seed: the next one is another
     other = OtherJob.beside(job)
-    other.master.start(location)
+    other.master.restores.start(location)
     other.run(2)
     job.run(2)
     other.assert_equals(job)
@@ -88,7 +88,7 @@ def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pyte
     caplog.set_level(logging.DEBUG)
     spec, context = job.spec_path, job.small.context
     secret = secret_of(context)
-    job.master.create_savepoint("two")
+    job.master.savepoints.create("two")
     state = tmp_path / "state.csv"
     told = [
         milepost(*command, spec, *words, *flags)

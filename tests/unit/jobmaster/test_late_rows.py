@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
-from milepost.spark.driver import open_runner
+from milepost.jobmaster import CheckpointDetails, Session
+from milepost.spark import driver
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -34,18 +34,18 @@ def land(job: SparklessJob, name: str, *times: str) -> None:
 
 
 def test_a_late_row_is_counted_once_and_per_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    monkeypatch.setattr(driver, "spark_runner", SparklessRunner)
     job = SparklessJob.create(tmp_path)
     spec = job.folder / "config" / "small.yaml"
     spec.write_text(SPEC)
     land(job, "a1.csv", "05T12")
     land(job, "b1.csv", "05T12")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     land(job, "a2.csv", "01T01", "01T02", "05T01", "05T13")  # the third is late by hours, and not by days
     land(job, "b2.csv", "01T01")
     told = milepost("run", spec)
     wording.matches("run", told.stdout)
-    shown = job.master.show(2)
+    shown = job.master.reports.show(2)
     assert isinstance(shown, CheckpointDetails) and shown.late_rows == 4
     assert (shown.sink_rows["late_hours"], shown.sink_rows["late_days"]) == (3, 2)
     lines = milepost("show", spec, "2").stdout.splitlines()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster.jobmaster import CheckpointDetails, NothingToDo, Session
+from milepost.jobmaster import CheckpointDetails, NothingToDo, Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
@@ -39,7 +39,7 @@ def landed(path: Path, hours_ago: float) -> Path:
 
 
 def run(job: SparklessJob) -> CheckpointDetails | NothingToDo:
-    found = job.master.run(Session.cli(), SparklessRunner())
+    found = job.master.epochs.run(Session.cli(), SparklessRunner())
     assert isinstance(found, CheckpointDetails | NothingToDo)
     return found
 
@@ -54,7 +54,7 @@ def said_of_the_path(job: SparklessJob) -> list[str]:
 
 def test_a_path_that_never_named_an_object_is_seen(tmp_path: Path) -> None:
     job = made(tmp_path)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.exit_code == 6 and not status.healthy
     wording.matches("status", status.next_step)
     assert status.sources["other"].overdue is None, "nothing is expected of it"
@@ -69,14 +69,14 @@ def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     job = made(tmp_path)
     path = landed(job.land("a.csv"), 0.9)
     run(job)
-    assert job.master.status().exit_code == 0
+    assert job.master.reports.status().exit_code == 0
     assert not said_of_the_path(job)
     landed(path, 0.9)  # the very version that was read
     path.unlink()  # cleared away: what was consumed counts
-    assert job.master.status().exit_code == 0
+    assert job.master.reports.status().exit_code == 0
     real = time.time
     monkeypatch.setattr("milepost.storage.local.store.LocalStore.clock_ms", lambda _: round((real() + 720) * 1000))
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.exit_code == 6
     wording.matches("status", status.next_step)
     wording.matches("page", said_of_the_path(job), replace=wording.TIMES)
@@ -84,7 +84,7 @@ def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     assert command.exit_code == 6
     assert "1h" in command.stdout
     landed(job.land("b.csv"), 0.1)
-    assert job.master.status().exit_code == 0
+    assert job.master.reports.status().exit_code == 0
 
 
 def test_an_epoch_that_other_sources_go_on_with_says_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -107,4 +107,4 @@ def test_how_long_may_pass_is_what_the_key_says(tmp_path: Path, every: str, exit
     job = made(tmp_path, {"settle: 0s": f"settle: 0s\n    expect_every: {every}"})
     landed(job.land("a.csv"), 2)
     run(job)
-    assert job.master.status().exit_code == exit_code
+    assert job.master.reports.status().exit_code == exit_code

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import QualityGateFailed, SubtaskDeclined
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.openlineage.settings import nowhere
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
@@ -67,7 +67,7 @@ def table(folder: Path) -> str:
 
 
 def run(job: SparklessJob, session: Session | None = None, runner: SparklessRunner | None = None) -> Any:
-    return job.master.run(session or Session.cli(), runner or SparklessRunner())
+    return job.master.epochs.run(session or Session.cli(), runner or SparklessRunner())
 
 
 def test_an_epoch_begins_with_its_trigger_and_completes_when_its_sinks_have_it(
@@ -138,16 +138,16 @@ def test_steps_in_processes_of_their_own_name_one_run_and_begin_it_once(
     job, session = SparklessJob.create(tmp_path / "job"), Session.cli()
     job.land("a.csv")
     for _ in range(2):
-        triggered = job.master.trigger(session)
+        triggered = job.master.triggers.trigger(session)
     for _ in range(2):
-        job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+        job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
     for _ in range(2):
-        job.master.complete(session, triggered.checkpoint_id)
+        job.master.epochs.complete(session, triggered.checkpoint_id)
     receiver.wait_for(1)
     assert types(receiver.events) == [("START", "small")], "committed, and no table shows it yet"
     for _ in range(2):
-        job.master.notify_complete(session, triggered.checkpoint_id, "table")
-    job.master.subsume(session)
+        job.master.epochs.notify_complete(session, triggered.checkpoint_id, "table")
+    job.master.epochs.subsume(session)
     start, complete = receiver.wait_for(2)
     assert types(receiver.events) == [("START", "small"), ("COMPLETE", "small")]
     assert start["run"]["runId"] == complete["run"]["runId"]
@@ -192,8 +192,8 @@ def test_what_fails_fails_and_what_somebody_stops_is_aborted(receiver: LineageRe
     assert (failed["eventType"], failed["run"]["facets"]["milepost_checkpoint"]["reason"]) == ("FAIL", "BAD_RECORD")
     assert "forty-two" not in json.dumps(failed)
     broken.write_text("k,v\n42,a\n")
-    job.master.trigger(Session.cli())
-    job.master.abort_running()
+    job.master.triggers.trigger(Session.cli())
+    job.master.lifecycle.abort_running()
     stopped = receiver.wait_for(4)[3]
     assert (stopped["eventType"], stopped["run"]["facets"]["milepost_checkpoint"]["reason"]) == (
         "ABORT", "ABORTED_BY_USER")  # fmt: skip
@@ -206,7 +206,7 @@ def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: Lin
         job.land(name)
         run(job)
     receiver.wait_for(4)
-    job.master.rollback(Session.cli(), 1)
+    job.master.rollbacks.run(Session.cli(), 1)
     start, complete = receiver.wait_for(6)[4:]
     assert types([start, complete]) == [("START", "small.rollback"), ("COMPLETE", "small.rollback")]
     assert start["run"]["runId"] == complete["run"]["runId"]
@@ -214,7 +214,7 @@ def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: Lin
     assert (changed["name"], complete["inputs"]) == (table(tmp_path / "job"), [])
     assert changed["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
     assert changed["facets"]["version"]["datasetVersion"].endswith("/1")
-    job.master.rollback(Session.cli(), 0)
+    job.master.rollbacks.run(Session.cli(), 0)
     emptied = receiver.wait_for(8)[7]["outputs"][0]["facets"]
     assert emptied["lifecycleStateChange"]["lifecycleStateChange"] == "TRUNCATE"
 
@@ -245,9 +245,9 @@ def test_a_receiver_that_is_deaf_or_gone_neither_fails_nor_holds_up_an_epoch(
     master = job.master
     for name in ("a.csv", "b.csv"):
         job.land(name)
-        assert master.run(Session.cli(), SparklessRunner()).status == "completed"
+        assert master.epochs.run(Session.cli(), SparklessRunner()).status == "completed"
     told = [one for one in caplog.records if one.name.endswith("observers.delivery")]
-    assert len(told) == 1 and "OpenLineage may not hear" in told[0].getMessage()
+    assert len(told) == 1 and "OpenLineage may not receive" in told[0].getMessage()
     assert receiver.events == []
 
 
@@ -290,11 +290,11 @@ def test_a_sink_that_is_down_completes_its_run_when_a_later_session_publishes_it
     """COMPLETE comes with the transition after which no sink is owed, whoever makes it."""
     job, session = SparklessJob.create(tmp_path / "job"), Session.cli()
     job.land("a.csv")
-    triggered = job.master.trigger(session)
-    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
-    job.master.complete(session, triggered.checkpoint_id)
+    triggered = job.master.triggers.trigger(session)
+    job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.epochs.complete(session, triggered.checkpoint_id)
     assert types(receiver.wait_for(1)) == [("START", "small")]
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     assert types(receiver.wait_for(2)) == [("START", "small"), ("COMPLETE", "small")]
     assert len({event["run"]["runId"] for event in receiver.events}) == 1
 
@@ -305,11 +305,11 @@ def test_what_a_rollback_leaves_before_its_tables_had_it_is_aborted(receiver: Li
     run(job)
     job.land("b.csv")
     session = Session.cli()
-    triggered = job.master.trigger(session)
-    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
-    job.master.complete(session, triggered.checkpoint_id)
+    triggered = job.master.triggers.trigger(session)
+    job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.epochs.complete(session, triggered.checkpoint_id)
     left = receiver.wait_for(3)[2]["run"]["runId"]
-    job.master.rollback(Session.cli(), 1)
+    job.master.rollbacks.run(Session.cli(), 1)
     receiver.wait_for(6)
     assert types(receiver.events[3:]) == [
         ("ABORT", "small"),
@@ -323,8 +323,8 @@ def test_what_a_rollback_leaves_before_its_tables_had_it_is_aborted(receiver: Li
 def test_a_cancel_aborts_the_run_that_is_open(receiver: LineageReceiver, tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "job")
     job.land("a.csv")
-    job.master.trigger(Session.cli())
-    job.master.cancel()
+    job.master.triggers.trigger(Session.cli())
+    job.master.savepoints.cancel()
     start, abort = receiver.wait_for(2)
     assert (abort["eventType"], abort["run"]["runId"]) == ("ABORT", start["run"]["runId"])
 
@@ -336,7 +336,7 @@ def test_a_realignment_is_a_run_of_its_own(receiver: LineageReceiver, tmp_path: 
     receiver.wait_for(2)
     for head in (tmp_path / "job" / "lake" / "table" / HEADS).iterdir():  # as a failover does
         head.unlink()
-    job.master.realign(Session.cli(), job.master.plan_realign("table"))
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("table"))
     receiver.wait_for(4)
     assert types(receiver.events[2:]) == [("START", "small.realign"), ("COMPLETE", "small.realign")]
     assert receiver.events[3]["outputs"][0]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
@@ -348,9 +348,9 @@ def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, m
     monkeypatch.delenv("OPENLINEAGE_URL")
     code = (
         "import sys, threading\n"
-        "from milepost.jobmaster.jobmaster import JobMaster, Session\n"
+        "from milepost.jobmaster import JobMaster, Session\n"
         "from milepost.jobspec.load.load import load_job\n"
-        "JobMaster(load_job(sys.argv[1])).trigger(Session.cli())\n"
+        "JobMaster(load_job(sys.argv[1])).triggers.trigger(Session.cli())\n"
         "print(sorted(name for name in sys.modules if 'lineage' in name), "
         "[one.name for one in threading.enumerate() if 'OpenLineage' in one.name])"
     )
@@ -386,7 +386,7 @@ def test_a_table_that_others_read_has_the_version_that_they_know(
     edit = {"format: parquet, ": format_, "retained: {last: 1}": "retained: {last: 9}"}
     job = SparklessJob.create(tmp_path / "job", edit)
     seen = []
-    for act in (run, run, lambda job: job.master.rollback(Session.cli(), 1)):
+    for act in (run, run, lambda job: job.master.rollbacks.run(Session.cli(), 1)):
         job.land(f"{len(seen)}.csv", f"k,v\n{len(seen)},a\n")
         act(job)
         complete = receiver.wait_for(2 * len(seen) + 2)[-1]

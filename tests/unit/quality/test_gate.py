@@ -26,7 +26,7 @@ from milepost.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.job.spec import QualitySpec
 from milepost.jobspec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from milepost.quality.gate import check_suite, evaluate, resolve_suite
@@ -373,6 +373,6 @@ def test_the_library_is_imported_while_the_data_plane_works(tmp_path: Path, monk
     job = SparklessJob.create(tmp_path, {"checkpointing:": expectations + "checkpointing:"})
     job.land("a.csv")
     with wording.raises(StoreUnavailable):
-        job.master.run(Session.cli(), SparklessRunner(before=look))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=look))
     began.clear()
     assert start_loading(()) is None and not began.is_set()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster import NothingToDo, Session
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ForkRequest, FreezeRequest
 from milepost.protocol.records.ids import CheckpointId
@@ -39,7 +39,7 @@ Provoke = Callable[[Path, Patch], object]
 
 
 def run(job: SparklessJob) -> object:
-    return job.master.run(Session.cli(), SparklessRunner())
+    return job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def with_an_epoch(folder: Path, edit: dict[str, str] | None = None) -> SparklessJob:
@@ -58,16 +58,16 @@ def failed(folder: Path, edit: dict[str, str] | None = None) -> SparklessJob:
 
     job.land("2.csv")
     with pytest.raises(StoreUnavailable):
-        job.master.run(Session.cli(), SparklessRunner(before=away))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=away))
     return job
 
 
 def completed_and_unpublished(job: CountedJob, number: int) -> Session:
     job.land([number])
     session = Session.cli()
-    assert not isinstance(job.master.trigger(session), NothingToDo)
-    job.master.run_epoch(session, number, SparklessRunner())
-    job.master.complete(session, number)
+    assert not isinstance(job.master.triggers.trigger(session), NothingToDo)
+    job.master.epochs.run_epoch(session, number, SparklessRunner())
+    job.master.epochs.complete(session, number)
     return session
 
 
@@ -88,14 +88,14 @@ def source_changed(folder: Path, patch: Patch) -> None:
 
 
 def not_found(folder: Path, patch: Patch) -> None:
-    with_an_epoch(folder).master.show(9)
+    with_an_epoch(folder).master.reports.show(9)
 
 
 def environment_unusable(folder: Path, patch: Patch) -> None:
     patch.setenv("AIRFLOW_CONN_HERE", "")
     job = SparklessJob.create(folder, {"checkpointing:": "spark: {conn_id: here}\ncheckpointing:"})
     job.land("1.csv")
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
 
 
 def job_not_runnable(folder: Path, patch: Patch) -> None:
@@ -112,9 +112,9 @@ def fenced(folder: Path, patch: Patch) -> None:
     job = SparklessJob.create(folder)
     job.land("1.csv")
     late = Session.cli()
-    job.master.trigger(late)
-    job.master.trigger(Session.cli(), take_over=True)
-    job.master.run_epoch(late, 1, SparklessRunner())
+    job.master.triggers.trigger(late)
+    job.master.triggers.trigger(Session.cli(), take_over=True)
+    job.master.epochs.run_epoch(late, 1, SparklessRunner())
 
 
 def busy(folder: Path, patch: Patch) -> None:
@@ -129,9 +129,9 @@ def subsumed(folder: Path, patch: Patch) -> None:
     for name in ("1.csv", "2.csv"):
         job.land(name)
     first = Session.cli()
-    job.master.run(first, SparklessRunner())
+    job.master.epochs.run(first, SparklessRunner())
     run(job)
-    job.master.notify_complete(first, 1, "table")
+    job.master.epochs.notify_complete(first, 1, "table")
 
 
 def commit_conflict(folder: Path, patch: Patch) -> None:
@@ -149,7 +149,7 @@ def commit_conflict(folder: Path, patch: Patch) -> None:
 
 def plan_outdated(folder: Path, patch: Patch) -> None:
     job = CountedJob.with_epochs(folder, 2)
-    plan = job.master.plan_rollback(1)
+    plan = job.master.rollbacks.plan(1)
     job.land([3])
     job.run()
     job.rollback(1, approved=plan.approved)
@@ -209,7 +209,7 @@ def unexpected_error(folder: Path, patch: Patch) -> None:
 
     job = SparklessJob.create(folder)
     job.land("1.csv")
-    job.master.run(Session.cli(), SparklessRunner(before=bug))
+    job.master.epochs.run(Session.cli(), SparklessRunner(before=bug))
 
 
 ERRORS: dict[str, Provoke] = {
@@ -277,13 +277,13 @@ def is_epoch_failed(folder: Path, patch: Patch) -> SparklessJob:
 
 def is_canceled(folder: Path, patch: Patch) -> SparklessJob:
     job = with_an_epoch(folder)
-    job.master.cancel()
+    job.master.savepoints.cancel()
     return job
 
 
 def is_finished(folder: Path, patch: Patch) -> SparklessJob:
     job = with_an_epoch(folder)
-    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
     return job
 
 
@@ -293,7 +293,7 @@ def is_cancelling(folder: Path, patch: Patch) -> SparklessJob:
     with patch.context() as outage:
         break_sink(job.small, outage, "seen")
         with pytest.raises(CheckpointError):
-            job.master.cancel()
+            job.master.savepoints.cancel()
     return job.small
 
 
@@ -414,7 +414,7 @@ BOUNDED = (Condition.LATE, Condition.NO_INPUT)
 @pytest.mark.parametrize("condition", Condition, ids=lambda one: one.value)
 def test_a_job_in_each_state_leads_to_its_page(condition: Condition, tmp_path: Path, monkeypatch: Patch) -> None:
     job = STATES[condition](tmp_path / "job", monkeypatch)
-    status = job.master.status(HOUR_S * 1000 if condition in BOUNDED else None)
+    status = job.master.reports.status(HOUR_S * 1000 if condition in BOUNDED else None)
     assert status.condition is condition
     assert status.runbook == address(condition.value)
     options = ["--max-lag", "1h"] if condition in BOUNDED else []

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import CheckpointError, CheckpointExpired, SparkLost
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.runbook.pages import page_files, read_page
-from milepost.spark.driver import open_runner
+from milepost.spark import driver
 from milepost_testkit.commands.suggested_commands import READING, Typist, suggested_commands
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -74,7 +74,7 @@ def raised_by_spark(error: CheckpointError) -> Callable[[Path, Patch], object]:
 
         job = provoked.with_an_epoch(folder)
         job.land("2.csv")
-        job.master.run(Session.cli(), SparklessRunner(before=fail))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=fail))
 
     return provoke
 
@@ -129,13 +129,13 @@ def begin_another_table(job: SparklessJob) -> None:
 
 def drained(folder: Path, patch: Patch) -> None:
     job = CountedJob.with_epochs(folder, 2)
-    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
 
 
 def canceled_with_savepoint(folder: Path, patch: Patch) -> None:
     job = provoked.with_an_epoch(folder)
-    job.master.create_savepoint("before")
-    job.master.cancel()
+    job.master.savepoints.create("before")
+    job.master.savepoints.cancel()
 
 
 def interrupted_backfill(folder: Path, patch: Patch) -> None:
@@ -149,7 +149,7 @@ def interrupted_backfill(folder: Path, patch: Patch) -> None:
             raise KeyboardInterrupt
 
     with mortal_session() as session, suppress(KeyboardInterrupt):
-        job.master.backfill(session, SparklessRunner(before=die), from_checkpoint=0)
+        job.master.backfills.run(session, SparklessRunner(before=die), from_checkpoint=0)
 
 
 def correct_and_land(job: SparklessJob) -> None:
@@ -240,7 +240,7 @@ ACTS = [
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: Patch) -> None:
     """The commands run their epochs in this process."""
-    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    monkeypatch.setattr(driver, "spark_runner", SparklessRunner)
 
 
 @pytest.fixture

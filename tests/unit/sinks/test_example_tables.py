@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -29,7 +29,7 @@ def examples(tmp_path: Path) -> Path:
 
 
 def run(spec: Path) -> int:
-    report = JobMaster(load_job(str(spec))).run(Session.cli(), SparklessRunner())
+    report = JobMaster(load_job(str(spec))).epochs.run(Session.cli(), SparklessRunner())
     assert isinstance(report, CheckpointReport)
     return report.checkpoint_id
 
@@ -66,7 +66,7 @@ def test_the_delta_example_is_read_by_engines_forward_and_back(
     assert totals(rows("totals")) == SECOND_TOTALS
     changed = [(row["_op"], row["_checkpoint"], row["shop"]) for row in rows("changes") if row["_checkpoint"] > 1]
     assert sorted(changed) == [("upsert", 2, "Porto"), ("upsert", 2, "Quito")]
-    JobMaster(load_job(str(spec))).rollback(Session.cli(), 1)
+    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3]
     assert totals(rows("totals")) == FIRST_TOTALS
     assert sorted(rows("changes"), key=lambda row: row["shop"]) == sorted(first, key=lambda row: row["shop"])
@@ -92,7 +92,7 @@ def test_the_iceberg_example_is_read_by_engines_forward_and_back(
     assert run(spec) == 2
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3, 4, 5]
     assert totals(rows("totals")) == SECOND_TOTALS
-    JobMaster(load_job(str(spec))).rollback(Session.cli(), 1)
+    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3]
     assert totals(rows("totals")) == FIRST_TOTALS
 
@@ -109,5 +109,5 @@ def test_the_postgres_example_is_read_by_sql_forward_and_back(examples: Path, da
     land_second_day(examples)
     assert run(spec) == 2
     assert shown() == SECOND_TOTALS
-    JobMaster(load_job(str(spec))).rollback(Session.cli(), 1)
+    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
     assert shown() == FIRST_TOTALS

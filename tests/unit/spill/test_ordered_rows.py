@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from milepost.errors import EnvironmentUnusable
 from milepost.sinks.files.table_schema import latest_per_key
-from milepost.spill import ordered_rows as module
+from milepost.spill import external_sort as module
 from milepost.spill import spilled_rows
-from milepost.spill.ordered_rows import align_by_key, ordered_rows, sorted_rows
+from milepost.spill.external_sort import align_by_key, ordered_rows, sorted_rows
 from milepost.spill.spilled_rows import SpilledRows
 from milepost_testkit import wording
 

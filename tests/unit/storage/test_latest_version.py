@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key, manifest_version
 from milepost.protocol.records.object_store import ObjectStat, ObjectStore, StoreConfig
-from milepost.storage.latest_version import latest_version
 from milepost.storage.open import open_store
+from milepost.storage.version_search import latest_version
 from milepost_testkit import profiles
 from milepost_testkit.stores.called_store import CalledStore
 

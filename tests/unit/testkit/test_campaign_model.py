@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.chaos.model import Model
 from milepost_testkit.chaos.tries import leaving_origins
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -19,12 +19,12 @@ def test_a_copy_is_of_the_checkpoint_that_was_saved_though_others_read_the_same(
     job = CountedJob.create(tmp_path / "job", CUT)
     job.small.land("0001.csv", "k,v\n" + "".join(f"{n},{n}\n" for n in range(3000)))
     for number in (1, 2, 3, 4):
-        job.master.run(Session.cli(), SparklessRunner(clock=ticking()))
+        job.master.epochs.run(Session.cli(), SparklessRunner(clock=ticking()))
         if number == 3:
-            job.master.create_savepoint("third")
-    job.master.cancel()
+            job.master.savepoints.create("third")
+    job.master.savepoints.cancel()
     model = Model(tmp_path)
     with leaving_origins(model.folder):
-        job.master.start("third")
+        job.master.restores.start("third")
     lineages = model.lineages(job.small.loaded())
     assert lineages[5] == lineages[3] != lineages[4]

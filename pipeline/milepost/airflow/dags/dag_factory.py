@@ -40,8 +40,8 @@ from milepost.airflow.spec_cache import cached_job_name, parsed_spec
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.airflow.task_output.task_log import keep_task_log_short
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
-from milepost.jobspec.job.spec import JobSpec, ScheduleSpec
-from milepost.jobspec.load.load import LoadedJob, shown_path, spec_files
+from milepost.jobspec.job import JobSpec, ScheduleSpec
+from milepost.jobspec.load import LoadedJob, shown_path, spec_files
 
 log = logging.getLogger(__name__)
 
@@ -228,8 +228,8 @@ def _salvage(path: Path) -> tuple[str | None, ScheduleSpec | None]:
 
     A schedule by a queue is None too: a DAG that always fails would only consume the messages.
     """
-    from milepost.jobspec.load.document import MAX_CHARACTERS, Unreadable, read_document
-    from milepost.protocol.records.ids import JOB_NAME_PATTERN
+    from milepost.jobspec.load import MAX_CHARACTERS, Unreadable, read_document
+    from milepost.protocol.records import JOB_NAME_PATTERN
 
     try:
         with path.open(encoding="utf-8") as stream:

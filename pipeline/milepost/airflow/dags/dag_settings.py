@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import LoadedJob
 
 if TYPE_CHECKING:
     from milepost.airflow.runs.notifiers import OnFailure

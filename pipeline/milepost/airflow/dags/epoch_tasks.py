@@ -11,7 +11,7 @@ from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
 from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.dag_ids import spec_as_docs
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.load import LoadedJob
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import MappedOperator

@@ -9,7 +9,7 @@ from milepost.airflow.operate.registry import ACTS, operate_form
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE, ActOperator, PlanOperator, ReconcileOperator
 from milepost.airflow.operators.approval import PlanApprovalOperator
 from milepost.airflow.operators.dag_ids import operate_dag_id, spec_as_docs
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.load import LoadedJob
 
 
 def operate_dag(job: LoadedJob) -> DAG:

@@ -12,8 +12,8 @@ from milepost.airflow.dags.dag_settings import task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.spec_cache import parsed_spec
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.load import find_spec
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import find_spec
 
 
 class MilepostTaskGroup(TaskGroup):

@@ -17,8 +17,8 @@ from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobspec.load import LoadedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Premise:
 
 def premise(master: JobMaster, *of: str, failure: bool = False) -> Premise:
     """Return the current state of a job as a premise. Raises NotFound: it has never run."""
-    state = master.job_state()
+    state = master.reports.job_state()
     if state.incarnation is None:
         raise _never_run(state.job)
     why = f"last failure {state.last_failure}: {state.last_failure_detail}" if failure and state.last_failure else ""
@@ -168,8 +168,8 @@ class PlanSubject:
 
 def subject(master: JobMaster, what: str, checkpoint_id: int | None = None) -> PlanSubject:
     """Return the subject of a plan about the live head, or about another checkpoint. Raises NotFound: never run."""
-    history = master.history(limit=1)
-    state = master.job_state()
+    history = master.reports.history(limit=1)
+    state = master.reports.job_state()
     if not history or state.timeline is None:
         raise _never_run(state.job)
     head = next((timeline.head for timeline in state.timelines if timeline.timeline == state.timeline), None) or 0

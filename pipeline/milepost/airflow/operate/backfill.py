@@ -14,14 +14,14 @@ from milepost.airflow.operate.earlier_try import find_earlier_switch
 from milepost.airflow.operate.field_values import MOMENT, MOMENT_EXAMPLES, checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.codec.records import to_json
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.codec import to_json
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import LoadedJob
 
 FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
 
@@ -52,8 +52,8 @@ def _check(form: Mapping[str, Any]) -> None:
 
 
 def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    version = master.history(limit=1)[0]["version"]
-    plan = master.plan_backfill(form[FROM], form[UNTIL], form[FROM_CHECKPOINT])
+    version = master.reports.history(limit=1)[0]["version"]
+    plan = master.backfills.plan(form[FROM], form[UNTIL], form[FROM_CHECKPOINT])
     return ShownPlan(
         what=BACKFILL.name,
         checkpoint_id=plan.fork_point,
@@ -73,15 +73,17 @@ def _carry_out(context: ActContext) -> ActResult:
 
     A retried task, or another run with the same form, continues the existing fork.
     """
-    from milepost.jobmaster.jobmaster import ApprovedBackfill
-    from milepost.spark.driver.open_runner import open_runner
+    from milepost.jobmaster import ApprovedBackfill
+    from milepost.spark.driver import spark_runner
 
     earlier = find_earlier_switch(context)
     if earlier is not None:
         return earlier
     span = (context.form[FROM], context.form[UNTIL], context.form[FROM_CHECKPOINT])
     approved = context.plan.approval(ApprovedBackfill)
-    result = context.master.backfill(context.session, open_runner(), *span, approved=approved, progress=context.say)
+    result = context.master.backfills.run(
+        context.session, spark_runner(), *span, approved=approved, progress=context.say
+    )
     said = f"checkpoint {result.checkpoint_id} is the head of timeline {result.timeline}"
     return ActResult(result.outcome, (said,), result.checkpoint_id, result.timeline, follows=True)
 

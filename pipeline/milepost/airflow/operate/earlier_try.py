@@ -17,7 +17,7 @@ def find_earlier_switch(context: ActContext) -> ActResult | None:
     """
     if not context.retried:
         return None
-    for entry in context.master.history(limit=_RECENT):
+    for entry in context.master.reports.history(limit=_RECENT):
         if entry["version"] <= context.plan.manifest_version:
             return None
         if entry["event"] == "TimelineSwitched" and entry["session_id"] == context.session.session_id:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from milepost.protocol.records.layout import savepoint_name_fault
+from milepost.protocol.records import savepoint_name_fault
 
 _ID = re.compile(r"[0-9]{1,18}")
 _MOMENT = re.compile(

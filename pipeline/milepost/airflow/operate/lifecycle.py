@@ -13,15 +13,15 @@ from milepost.airflow.operate.act import Act, ActContext, ActResult, Premise, no
 from milepost.airflow.operate.field_values import ID_OR_SAVEPOINT
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import InvalidRequest, PlanOutdated
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import LoadedJob
 
 SAVEPOINT, FROM = "savepoint", "from"
 
@@ -41,7 +41,7 @@ def _resume(context: ActContext) -> ActResult:
     if context.retried and (now.incarnation, now.status == FAILED) == (approved.incarnation, False):
         return ActResult("resumed", (f"an earlier try did it: the job is {now.status}",))
     approved.require(now)
-    done = context.master.resume(context.session)
+    done = context.master.lifecycle.resume(context.session)
     return ActResult("resumed", (f"the job was FAILED and is {done.status}",))
 
 
@@ -56,7 +56,7 @@ def _cancel_fields(job: LoadedJob) -> dict[str, Param]:
 
 
 def _plan_cancel(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    about, now, state = subject(master, CANCEL.name), premise(master), master.job_state()
+    about, now, state = subject(master, CANCEL.name), premise(master), master.reports.job_state()
     dirty = state.result is not None and state.result.clean_up == "dirty"
     idle = now.status in ENDED and not dirty
     pending = next((timeline.pending for timeline in state.timelines if timeline.timeline == state.timeline), None)
@@ -86,7 +86,7 @@ def _cancel(context: ActContext) -> ActResult:
     approved, now = context.plan.approval(Premise), premise(context.master)
     if not context.retried or now.incarnation != approved.incarnation:
         approved.require(_ending(now))
-    result = context.master.cancel(
+    result = context.master.savepoints.cancel(
         savepoint=bool(context.form[SAVEPOINT]), session=context.session, detail=context.decided_by
     )
     saved = result.savepoint
@@ -129,7 +129,7 @@ def _source(master: JobMaster, from_: str | None) -> tuple[str, int | None, str]
     if from_ is None:
         return "", None, "the head"
     if from_.isdecimal():
-        target = master.rollback_target(from_)
+        target = master.rollbacks.target(from_)
         return f"from {checkpoint_name(target)}", int(target), checkpoint_name(target)
     savepoint = master.find_savepoint(from_)
     premise_text = f"from savepoint {savepoint.name} of {savepoint.created} at {savepoint.location}"
@@ -141,13 +141,13 @@ def _start(context: ActContext) -> ActResult:
     now = premise(context.master)
     if not (context.retried and now.incarnation == approved.incarnation + 1):
         approved.require(premise(context.master, _source(context.master, context.form[FROM])[0]))
-        context.master.start(context.form[FROM])
-    about, said = subject(context.master, START.name), context.master.open_incarnation()
+        context.master.restores.start(context.form[FROM])
+    about, said = subject(context.master, START.name), context.master.triggers.open_incarnation()
     return ActResult("started", (said,), about.checkpoint_id, about.timeline, follows=context.form[FROM] is not None)
 
 
 def _plan_abort(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    state = master.job_state()
+    state = master.reports.job_state()
     pending = next((timeline.pending for timeline in state.timelines if timeline.timeline == state.timeline), None)
     about = subject(master, ABORT.name, pending or 0)
     if pending is None:
@@ -161,15 +161,17 @@ def _plan_abort(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 
 
 def _abort(context: ActContext) -> ActResult:
-    from milepost.jobmaster.jobmaster import AbortedCheckpoint
+    from milepost.jobmaster import AbortedCheckpoint
 
     pending = context.plan.checkpoint_id
-    result = context.master.abort_running(expected=pending, session=context.session, detail=context.decided_by)
+    result = context.master.lifecycle.abort_running(
+        expected=pending, session=context.session, detail=context.decided_by
+    )
     if isinstance(result, AbortedCheckpoint):
         return ActResult(
             "aborted", (f"checkpoint {result.checkpoint_id} is aborted; the session that ran it is fenced",)
         )
-    if context.retried and context.master.show(pending).status == "aborted":
+    if context.retried and context.master.reports.show(pending).status == "aborted":
         return ActResult("aborted", (f"an earlier try did it: checkpoint {pending} is aborted",))
     raise PlanOutdated(f"checkpoint {pending} is no longer running: {result.message}. Nothing was changed.")
 

@@ -18,12 +18,12 @@ from milepost.airflow.operate.savepoints import CREATE, DISPOSE
 from milepost.airflow.operate.upkeep import FSCK, GC, REALIGN, VERIFY
 from milepost.airflow.operators import forms
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.suggestions import nearest
+from milepost.jobspec.values import nearest
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobspec.load import LoadedJob
 
 ACTS: dict[str, Act] = {
     act.name: act

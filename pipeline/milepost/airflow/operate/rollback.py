@@ -10,15 +10,15 @@ from milepost.airflow.operate.earlier_try import find_earlier_switch
 from milepost.airflow.operate.field_values import ID_OR_MOMENT, MOMENT_EXAMPLES
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import PlanOutdated
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import LoadedJob
 
 TO, TAKE_OVER = "to", "take_over"
 
@@ -37,7 +37,7 @@ def _fields(job: LoadedJob) -> dict[str, Param]:
 
 
 def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    plan = master.plan_rollback(form[TO])
+    plan = master.rollbacks.plan(form[TO])
     target = plan.target.checkpoint_id
     return ShownPlan(
         what=ROLLBACK.name,
@@ -55,19 +55,19 @@ def _plan(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 
 def _carry_out(context: ActContext) -> ActResult:
     """Go back to the checkpoint of the plan, if the head is still the plan's."""
-    from milepost.jobmaster.jobmaster import ApprovedRollback
+    from milepost.jobmaster import ApprovedRollback
 
     earlier = find_earlier_switch(context)
     if earlier is not None:
         return earlier
     target, requested = context.plan.checkpoint_id, context.form[TO]
-    current = context.master.rollback_target(requested)
+    current = context.master.rollbacks.target(requested)
     if current != target:
         raise PlanOutdated(
             f"back to {requested} means {checkpoint_name(current)} now, but {checkpoint_name(target)} in the plan. "
             "Nothing was changed."
         )
-    result = context.master.rollback(
+    result = context.master.rollbacks.run(
         context.session,
         target,
         take_over=bool(context.form[TAKE_OVER]),

@@ -13,15 +13,15 @@ from milepost.airflow.operate.act import Act, ActContext, ActResult, subject
 from milepost.airflow.operate.field_values import SAVEPOINT_NAME, checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import LoadedJob
 
 NAME, AT = "name", "at"
 
@@ -47,7 +47,7 @@ def _plan_create(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
             f"job {about.job} has no completed checkpoint yet: there is nothing to save. Nothing was written."
         )
     checkpoint_id = about.checkpoint_id
-    report = master.show(checkpoint_id)
+    report = master.reports.show(checkpoint_id)
     if report.status != "completed":
         raise NotFound(
             f"job {about.job}: checkpoint {checkpoint_id} is {report.status}; only a retained completed checkpoint can "
@@ -76,7 +76,7 @@ def _create(context: ActContext) -> ActResult:
     existing = next((savepoint for savepoint in savepoints if savepoint.name == name), None)
     if existing is not None and existing.checkpoint_id == checkpoint_id:
         return ActResult("created", (f"an earlier try did it: savepoint {name} is at {existing.location}",))
-    created = context.master.create_savepoint(name, at=checkpoint_id)
+    created = context.master.savepoints.create(name, at=checkpoint_id)
     copied = f"{counted(created.objects, 'object')}, {counted(created.bytes, 'byte')} below {created.location}"
     return ActResult("created", (f"savepoint {name} of checkpoint {checkpoint_id}: {copied}",))
 
@@ -107,7 +107,7 @@ def _dispose(context: ActContext) -> ActResult:
     now = {"created": savepoint.created, "location": savepoint.location}
     if now != dict(context.plan.approved):
         raise PlanOutdated(f"savepoint {name} was replaced after the plan: {now}. Nothing was changed.")
-    disposal = context.master.dispose_savepoint(name)
+    disposal = context.master.savepoints.dispose(name)
     said = f"savepoint {name} is deleted: {counted(disposal.deleted_objects, 'object')}"
     return ActResult("disposed", (said, *filter(None, (disposal.left,))))
 

@@ -24,7 +24,7 @@ from milepost.airflow.operators.shown_plan import (
     responder_name,
 )
 from milepost.airflow.task_output.outcome import Reaction, error_text
-from milepost.codec.records import from_json, to_json
+from milepost.codec import from_json, to_json
 from milepost.errors import CommitConflict
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ class ReconcileOperator(PlannedOperator):
         result = from_json(ActResult, value, f"XCom of {ACT}", hint="trigger a new run")
         checkpoint_id = result.checkpoint_id
         self.log_identity(checkpoint_id, result.timeline)
-        master.finish_reconciliation(self.session(context))
-        watermark = master.show(checkpoint_id).watermark if checkpoint_id else None
+        master.rollbacks.finish_reconciliation(self.session(context))
+        watermark = master.reports.show(checkpoint_id).watermark if checkpoint_id else None
         about = {"checkpoint_id": checkpoint_id, "timeline": result.timeline, "watermark": watermark}
         for sink, rows in sorted(plan.rows.items()):
             log.info("sink %s is at checkpoint %d of timeline %s", sink, checkpoint_id, result.timeline)

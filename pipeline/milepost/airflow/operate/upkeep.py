@@ -9,15 +9,15 @@ from milepost.airflow.operate.act import Act, ActContext, ActResult, no_fields, 
 from milepost.airflow.operate.field_values import checkpoint_from
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.shown_plan import ShownPlan
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import PlanOutdated, StateCorrupt
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Param
 
-    from milepost.jobmaster.jobmaster import Collection, JobMaster, RealignmentPlan
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import Collection, JobMaster, RealignmentPlan
+    from milepost.jobspec.load import LoadedJob
 
 SINK, CHECKPOINT, DEEP = "sink", "checkpoint", "deep"
 
@@ -30,7 +30,7 @@ def _realign_fields(job: LoadedJob) -> dict[str, Param]:
 
 
 def _plan_realign(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
-    plan = master.plan_realign(form[SINK])
+    plan = master.realignments.plan(form[SINK])
     said = f"realign sink {plan.sink} with {checkpoint_name(plan.head)}"
     rows = {plan.sink: plan.rows_then}
     about = subject(master, REALIGN.name, plan.head)
@@ -42,13 +42,13 @@ def _approved(plan: RealignmentPlan) -> dict[str, object]:
 
 
 def _realign(context: ActContext) -> ActResult:
-    plan, sink = context.master.plan_realign(context.form[SINK]), context.form[SINK]
+    plan, sink = context.master.realignments.plan(context.form[SINK]), context.form[SINK]
     if plan.fault is None and context.retried and plan.head == context.plan.checkpoint_id:
         said = f"an earlier try did it: sink {sink} shows {checkpoint_name(plan.head)}"
         return ActResult("realigned", (said,), plan.head, context.plan.timeline, follows=True)
     if _approved(plan) != dict(context.plan.approved):
         raise PlanOutdated(f"then: {dict(context.plan.approved)}; now: {_approved(plan)}. Nothing was changed.")
-    done = context.master.realign(context.session, plan, detail=context.decided_by)
+    done = context.master.realignments.run(context.session, plan, detail=context.decided_by)
     said = f"sink {sink} shows {checkpoint_name(done.checkpoint_id)} again"
     return ActResult(done.outcome, (said,), done.checkpoint_id, context.plan.timeline, follows=True)
 
@@ -68,7 +68,7 @@ def _plan_verify(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 
 
 def _verify(context: ActContext) -> ActResult:
-    result = context.master.verify(context.form[CHECKPOINT], bool(context.form[DEEP]))
+    result = context.master.reports.verify(context.form[CHECKPOINT], bool(context.form[DEEP]))
     checkpoints = ", ".join(map(str, result.checkpoints)) or "none"
     said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged"
     discarded = [f"of a discarded checkpoint, not needed: {line}" for line in result.discarded]
@@ -81,7 +81,7 @@ def _plan_fsck(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 
 
 def _fsck(context: ActContext) -> ActResult:
-    report = context.master.fsck()
+    report = context.master.reports.fsck()
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in report.objects.items())
     text = [f"walked: {', '.join(report.roots)}", f"objects: {counts}"]
     missing = [f"missing: {entry.where}: {entry.key}: {entry.problem}" for entry in report.missing]

@@ -21,7 +21,7 @@ from milepost.airflow.task_output.telemetry import telemetry_of_airflow
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.jobmaster import JobMaster, Session
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class JobOperator(BaseOperator):
         raise TypeError(f"{type(self).__name__} must define act()")
 
     def jobmaster(self) -> JobMaster:
-        from milepost.jobmaster.jobmaster import JobMaster
+        from milepost.jobmaster import JobMaster
 
         job = replace(parsed_spec(Path(self.spec_path)), find_connection=airflow_connection)
         return JobMaster(job, lineage_settings, telemetry_of_airflow)
@@ -88,7 +88,7 @@ class JobOperator(BaseOperator):
 
     def session(self, context: Context) -> Session:
         """Return the session of this DAG run. All its tasks and tries have the same session (I3)."""
-        from milepost.jobmaster.jobmaster import Session
+        from milepost.jobmaster import Session
 
         run, bundle = context["dag_run"], context["ti"].bundle_instance
         run_type = str(getattr(run.run_type, "value", run.run_type))

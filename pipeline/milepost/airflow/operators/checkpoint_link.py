@@ -23,7 +23,7 @@ class CheckpointLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         from airflow.sdk.execution_time.xcom import XCom
 
-        from milepost.jobspec.load.load import load_job
+        from milepost.jobspec.load import load_job
 
         assert isinstance(operator, JobOperator)
         trigger = operator.sibling_id(TRIGGER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.load import LoadedJob
 
 EPOCH_SUFFIX = "__epoch"
 OPERATE_SUFFIX = "__operate"

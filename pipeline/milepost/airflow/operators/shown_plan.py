@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.task_output.outcome import error_text
-from milepost.codec.records import encode, from_json
+from milepost.codec import encode, from_json
 from milepost.errors import StateCorrupt
 
 T = TypeVar("T")

@@ -43,16 +43,16 @@ from milepost.airflow.operators.xcom import (
     decode_xcom,
 )
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
-from milepost.codec.records import to_json
-from milepost.epoch.quantities import lasting
-from milepost.epoch.timing.step_clock import StepClock, Unrecorded
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.codec import to_json
+from milepost.epoch import lasting
+from milepost.epoch.timing import StepClock, Unrecorded
+from milepost.protocol.records import CheckpointFailureReason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from milepost.epoch.metadata import CheckpointMetadata
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.epoch import CheckpointMetadata
+    from milepost.jobmaster import JobMaster
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class TriggerCheckpointOperator(EpochOperator):
     """Claims the timeline, sweeps, plans, and records the pending checkpoint. Skips if there is nothing to do."""
 
     def act(self, context: Context) -> Any:
-        from milepost.jobmaster.jobmaster import NothingToDo, report_lines
+        from milepost.jobmaster import NothingToDo, report_lines
 
         def log_report(report: list[dict[str, str]]) -> None:
             for line in report_lines(report):
@@ -133,7 +133,7 @@ class TriggerCheckpointOperator(EpochOperator):
 
         take_over = bool(context["params"].get(TAKE_OVER, False))
         master, session = self.jobmaster(), self.session(context)
-        triggered = master.trigger(session, take_over=take_over, tell=log_report)
+        triggered = master.triggers.trigger(session, take_over=take_over, tell=log_report)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
             if triggered.status == "covered" and session.run.run_type == "backfill":
@@ -162,12 +162,12 @@ class RunEpochOperator(CheckpointOperator):
     """Runs the epoch's Spark job under this try's token (I3), up to acknowledgements, verdict and `_metadata`."""
 
     def act(self, context: Context) -> Any:
-        from milepost.spark.driver.open_runner import open_runner
+        from milepost.spark.driver import spark_runner
 
         acting = self.triggered_checkpoint(context)
         checkpoint_id = self.log_checkpoint(acting)
-        session, runner = self.session(context), open_runner()
-        report = self.jobmaster().run_epoch(session, checkpoint_id, runner, planned=acting.times)
+        session, runner = self.session(context), spark_runner()
+        report = self.jobmaster().epochs.run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         token = report.metadata.token
         log.info("every subtask has acknowledged checkpoint %d, token %d: %s", checkpoint_id, token, format_facts(done))
@@ -185,7 +185,7 @@ class RunEpochOperator(CheckpointOperator):
 
 def epoch_figures(metadata: CheckpointMetadata) -> str:
     """Return the figures of an epoch on one line: `1,200 rows in, 40 out, 0 late, 0 bad, lag 5 min`."""
-    from milepost.epoch.summary import summary_of, watermark_of
+    from milepost.epoch import summary_of, watermark_of
 
     of = summary_of(metadata)
     counts = f"{of['rows_in']:,} rows in, {of['rows_out']:,} out, {of['late_rows']:,} late, {of['bad_records']:,} bad"
@@ -202,7 +202,7 @@ class ValidateOperator(EpochOperator):
         acting = self.pending_checkpoint(context)
         checkpoint_id = self.log_checkpoint(acting)
         with self.timed_step("validate") as (master, clock):
-            verdict = master.validate(self.session(context), checkpoint_id)
+            verdict = master.epochs.validate(self.session(context), checkpoint_id)
         log.info("quality verdict of checkpoint %d: %s", checkpoint_id, verdict.summary())
         for sink in verdict.verdicts:
             counts = {"rows": sink.rows, "expectations": len(sink.expectations)}
@@ -222,8 +222,8 @@ class CompleteCheckpointOperator(CheckpointOperator):
         validated = decode_xcom(VALIDATE, ValidatedCheckpoint, value) if value else self.pending_checkpoint(context)
         checkpoint_id = self.log_checkpoint(validated)
         with self.timed_step("complete") as (master, clock):
-            completed = master.complete(self.session(context), checkpoint_id)
-        master.keep_times(checkpoint_id, completed.token, clock, validated.unrecorded.requests)
+            completed = master.epochs.complete(self.session(context), checkpoint_id)
+        master.epochs.keep_times(checkpoint_id, completed.token, clock, validated.unrecorded.requests)
         sinks = sorted(completed.unconfirmed)
         log.info("checkpoint %d is completed; sinks to publish: %s", checkpoint_id, ", ".join(sinks) or "none")
         log.info("%s", format_facts({name: completed.summary.get(name) for name in _LOGGED_FIGURES}))
@@ -256,8 +256,8 @@ class NotifyCompleteOperator(EpochOperator):
     def _publish(self, context: Context, committed: UnpublishedSink) -> dict[str, Any]:
         checkpoint_id, sink = self.log_checkpoint(committed), committed.sink
         with self.timed_step(f"notify {sink}") as (master, clock):
-            published = master.notify_complete(self.session(context), checkpoint_id, sink)
-        master.keep_times(checkpoint_id, committed.token, clock)
+            published = master.epochs.notify_complete(self.session(context), checkpoint_id, sink)
+        master.epochs.keep_times(checkpoint_id, committed.token, clock)
         log.info("sink %s is at checkpoint %d: %s", sink, checkpoint_id, format_facts(to_json(published)))
         extra = {name: getattr(published, name) for name in ("checkpoint_id", "timeline", "watermark", "rows")}
         for alias in self.outlets:
@@ -282,12 +282,12 @@ class SubsumeOperator(EpochOperator):
         else:
             log.info("no checkpoint in this run (%s): subsuming older checkpoints", nothing_to_do)
         with self.timed_step("subsume") as (master, clock):
-            log.info("subsumed: %s", format_facts(to_json(master.subsume(self.session(context)))))
+            log.info("subsumed: %s", format_facts(to_json(master.epochs.subsume(self.session(context)))))
         if acting is not None:
-            master.keep_times(acting.checkpoint_id, acting.token, clock)
+            master.epochs.keep_times(acting.checkpoint_id, acting.token, clock)
             telemetry = master.telemetry()
             if telemetry is not None:
-                telemetry.completed(master.job.spec.name, master.show(acting.checkpoint_id))
+                telemetry.completed(master.job.spec.name, master.reports.show(acting.checkpoint_id))
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
             raise self.next_run_request(context)
 
@@ -321,7 +321,7 @@ class AbortCheckpointOperator(CheckpointOperator):
     ui_color = "#f7e8e8"
 
     def act(self, context: Context) -> None:
-        from milepost.jobmaster.jobmaster import AbortedCheckpoint
+        from milepost.jobmaster import AbortedCheckpoint
 
         ti = context["ti"]
         triggered: dict[str, Any] | None = ti.xcom_pull(task_ids=self.sibling_id(TRIGGER))
@@ -331,7 +331,7 @@ class AbortCheckpointOperator(CheckpointOperator):
             checkpoint_id = self.log_checkpoint(self.pending_checkpoint(context))
         # If trigger_checkpoint died between its transition and its XCom, only the manifest has the checkpoint.
         master = self.jobmaster()
-        outcome = master.abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
+        outcome = master.epochs.abort(self.session(context), checkpoint_id, failure.reason, failure.detail)
         if checkpoint_id is None and outcome.outcome == "nothing_pending":
             raise AirflowFailException(
                 f"{TRIGGER} failed before it recorded a checkpoint: {failure.detail}. There was nothing to discard."

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from milepost.airflow.operators.base import TRIGGER
-from milepost.codec.records import from_json
-from milepost.epoch.timing.step_clock import PlanTimes, Unrecorded
+from milepost.codec import from_json
+from milepost.epoch.timing import PlanTimes, Unrecorded
 
 Record = TypeVar("Record")
 

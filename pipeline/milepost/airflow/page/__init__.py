@@ -1,1 +1,10 @@
 """The Checkpoints page: a tab of a job's DAGs in Airflow's UI."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.airflow.page.checkpoints_page import CheckpointsPage as CheckpointsPage
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

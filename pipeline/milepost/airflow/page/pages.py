@@ -29,7 +29,7 @@ from milepost.airflow.page.routes import (
     summary,
 )
 from milepost.errors import CheckpointError, NotFound
-from milepost.runbook.addresses import page_of
+from milepost.runbook import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # no job data: needs no rights

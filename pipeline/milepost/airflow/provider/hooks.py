@@ -12,7 +12,7 @@ from airflow.sdk import BaseHook
 
 from milepost.airflow.connections import airflow_connection
 from milepost.errors import CheckpointError
-from milepost.jobspec.job.connections import spark_server
+from milepost.jobspec.job import spark_server
 
 
 class S3Hook(BaseHook):
@@ -57,7 +57,7 @@ class SparkHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether a server answers and accepts the token, and its description or the error."""
-        from milepost.spark.driver.executors.probe import check_server
+        from milepost.spark.driver.executors import check_server
 
         try:
             return True, check_server(spark_server(airflow_connection(self.conn_id)))

@@ -19,10 +19,10 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 from milepost.airflow.connections import async_airflow_connection
 from milepost.errors import CheckpointError
 from milepost.extras import require
-from milepost.jobspec.job.connections import s3_access
+from milepost.jobspec.job import s3_access
 
 if TYPE_CHECKING:
-    from milepost.storage.s3.queue import NewObjectsQueue
+    from milepost.storage.s3 import NewObjectsQueue
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class WatchedQueue(SharedStreamProducer):
 
     async def _open(self) -> NewObjectsQueue:
         require("s3", f"the queue {self._url}")
-        from milepost.storage.s3.queue import NewObjectsQueue
+        from milepost.storage.s3 import NewObjectsQueue
 
         if self._conn_id is None:
             return await asyncio.to_thread(NewObjectsQueue, self._url)

@@ -14,7 +14,7 @@ from milepost.airflow.operators.dag_ids import EPOCH_SUFFIX, OPERATE_SUFFIX
 from milepost.airflow.operators.shown_plan import REJECTED_BY, ShownPlan
 from milepost.airflow.operators.xcom import RanEpoch, decode_xcom
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
-from milepost.codec.records import from_json
+from milepost.codec import from_json
 from milepost.errors import StateCorrupt
 
 XComs = Mapping[tuple[str, str], Any]

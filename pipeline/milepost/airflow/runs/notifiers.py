@@ -18,7 +18,7 @@ from milepost.airflow.page_urls import checkpoints_url, form_url, run_path
 from milepost.airflow.runs.facts import run_facts, xcom_keys
 from milepost.airflow.task_output.form_links import airflow_address
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.notifier_spec import NotifierSpec
+from milepost.jobspec.job import NotifierSpec
 
 _ACT = re.compile(r"__operate: ([a-z_]+)")
 """The act in a step of the form "trigger <job>__operate: <act>"."""

@@ -12,7 +12,7 @@ from airflow.sdk import get_current_context
 from airflow.sdk.configuration import conf
 
 from milepost.errors import InvalidRequest
-from milepost.openlineage.settings import LineageSettings, ParentRun, is_configured, is_switched_off
+from milepost.openlineage import LineageSettings, ParentRun, is_configured, is_switched_off
 
 _SECTION = "openlineage"
 
@@ -35,7 +35,7 @@ def lineage_settings() -> LineageSettings | None:
 
 
 def _parent(dag_run: tuple[str, str], namespace: str, due: Any, clear_number: int) -> ParentRun:
-    from milepost.openlineage.run_ids import parent_dag_run
+    from milepost.openlineage import parent_dag_run
 
     return parent_dag_run(dag_run, namespace, due, clear_number)
 

@@ -23,11 +23,10 @@ from airflow.sdk.exceptions import (
 
 from milepost.airflow.task_output.form_links import for_airflow
 from milepost.airflow.task_output.runbook_links import runbook_link
-from milepost.codec.records import from_json, to_json
+from milepost.codec import from_json, to_json
 from milepost.errors import NEW_RUN, Action, Busy, CheckpointError, CheckpointExpired, Fenced
-from milepost.protocol.failure.abort_reasons import detail_for, reason_for
-from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.failure import MAX_DETAIL_CHARACTERS, detail_for, reason_for
+from milepost.protocol.records import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
 """XCom key of a failed task's `Failure`, whose reason and detail `abort_checkpoint` records."""

@@ -7,7 +7,7 @@ import os
 from airflow.sdk.configuration import conf
 
 from milepost.airflow.page_urls import runbook_url
-from milepost.runbook.addresses import VARIABLE, address, page_of
+from milepost.runbook import VARIABLE, address, page_of
 
 
 def runbook_link(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from structlog.typing import EventDict
 
 from milepost.airflow.task_output.outcome import StopRequested, error_text
 from milepost.errors import CheckpointError, ProtocolViolation
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointFailureReason
 
 _CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
 """Libraries that log hundreds of irrelevant lines per task. Each task has its own process, so this affects no other."""

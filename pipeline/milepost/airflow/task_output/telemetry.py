@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import Metric, Telemetry
+    from milepost.jobmaster import Metric, Telemetry
 
 _METRICS_ON = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
@@ -24,7 +24,7 @@ def telemetry_of_airflow() -> Telemetry | None:
     traced = trace.get_current_span().is_recording()
     if not measured and not traced:
         return None
-    from milepost.jobmaster.jobmaster import Telemetry
+    from milepost.jobmaster import Telemetry
 
     return Telemetry(AirflowStats() if measured else None, trace.get_tracer("milepost") if traced else None)
 

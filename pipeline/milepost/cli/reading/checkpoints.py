@@ -11,10 +11,10 @@ from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointReport
+    from milepost.jobmaster import CheckpointReport
 
 
 class CheckpointState(StrEnum):
@@ -50,7 +50,7 @@ def list_(
 ) -> None:
     """List the job's checkpoints, newest first. A wide terminal shows more columns."""
     output: Output = ctx.obj
-    found = open_job(job, ahead=True).list_checkpoints(status.value if status else None, _asked(limit, every))
+    found = open_job(job, ahead=True).reports.list_checkpoints(status.value if status else None, _asked(limit, every))
     checkpoints = found if every else found[:limit]
     truncated = _say_more(output, len(checkpoints), len(found))
     if output.json:
@@ -115,7 +115,7 @@ def history(
 ) -> None:
     """Show the manifest log: every transition of the job, newest first."""
     output: Output = ctx.obj
-    found = open_job(job).history(_asked(limit, every))
+    found = open_job(job).reports.history(_asked(limit, every))
     events = found if every else found[:limit]
     truncated = _say_more(output, len(events), len(found))
     if output.json:
@@ -162,7 +162,7 @@ def verify(
     checked. Damage that affects discarded checkpoints only is listed, with exit 0, unless ID is one of them.
     """
     output: Output = ctx.obj
-    result = open_job(job, ahead=True).verify(checkpoint_id, deep)
+    result = open_job(job, ahead=True).reports.verify(checkpoint_id, deep)
     if output.json:
         return output.document(result)
     checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"

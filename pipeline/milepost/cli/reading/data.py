@@ -12,7 +12,7 @@ from milepost.cli.terminal.completion import operator_uids, sink_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, StreamedRows
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.tables import Rows
@@ -57,7 +57,7 @@ def read(
     """Read a published table at the head, or as of a retained checkpoint."""
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
-    rows = master.table_rows(sink, checkpoint_at(master, at), where, limit)
+    rows = master.reports.table_rows(sink, checkpoint_at(master, at), where, limit)
     if left_out := rows.num_rows - rows.num_kept:
         output.note(f"{counted(left_out, 'more row')} left out (--limit)")
     show_rows(rows, format_, file, output)
@@ -80,7 +80,7 @@ def state(
 ) -> None:
     """Read an operator's keyed state as a table. Aggregates have their names in the spec."""
     master = open_job(job, ahead=True)
-    show_rows(master.state_rows(uid, checkpoint_at(master, at), stored=stored), format_, file, ctx.obj)
+    show_rows(master.reports.state_rows(uid, checkpoint_at(master, at), stored=stored), format_, file, ctx.obj)
 
 
 def _default_format(file: Path | None) -> str:

@@ -15,7 +15,7 @@ from milepost.cli.terminal.output import Output, StreamedRows, printable
 from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import Difference
+    from milepost.jobmaster import Difference
 
 _SHOWN_ROWS = 20
 _DOCUMENT_ROWS = 1000
@@ -80,7 +80,7 @@ def diff(
     output: Output = ctx.obj
     if limit is None and not chosen:
         limit = _DOCUMENT_ROWS if output.json else _SHOWN_ROWS
-    found = open_job(job, ahead=True).diff(before, after, chosen[0] if chosen else None, limit)
+    found = open_job(job, ahead=True).reports.diff(before, after, chosen[0] if chosen else None, limit)
     if chosen and not (output.json and file is None):
         if found[0].note:
             output.note(f"{found[0].kind} {found[0].name}: {found[0].note}")

@@ -15,12 +15,12 @@ from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
 from milepost.cli.terminal.prices import month_cost_text
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest, StoreUnavailable
-from milepost.jobspec.values.times.durations import in_ms, parse_duration
+from milepost.jobspec.values.times import in_ms, parse_duration
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import SourceHealth, StaticSourceHealth, Status
+    from milepost.jobmaster import SourceHealth, StaticSourceHealth, Status
 
 _HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
 _MAIN = "main"
@@ -53,9 +53,9 @@ def status(
         return print_metrics(open_job(job, ahead=True).samples(), output)
     master = open_job(job, ahead=True)
     if watch:
-        follow(lambda: output.as_typed(master.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
-    check_published = master.begin_published_check()
-    health = output.as_typed(master.status(bound_ms))
+        follow(lambda: output.as_typed(master.reports.status(bound_ms)), lambda: time.sleep(_LOOK_EVERY_S), output)
+    check_published = master.reports.begin_published_check()
+    health = output.as_typed(master.reports.status(bound_ms))
     check_published()
     if output.json:
         output.document(health, ok=health.exit_code == 0)
@@ -120,7 +120,7 @@ def show_health(health: Status, output: Output) -> None:
 
 def _lacks_input(health: Status) -> bool:
     """Return whether the job needs attention although nothing has failed."""
-    from milepost.jobmaster.jobmaster import Condition
+    from milepost.jobmaster import Condition
 
     return health.condition is Condition.NO_INPUT
 

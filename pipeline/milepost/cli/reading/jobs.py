@@ -14,7 +14,7 @@ from milepost.cli.terminal.output import Output, show_time
 from milepost.errors import NotFound
 
 if TYPE_CHECKING:
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobspec.load import LoadedJob
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +37,8 @@ def jobs(
     verbose: Verbose = False,
 ) -> None:
     """List jobs with their head checkpoint, status and last success."""
-    from milepost.jobmaster.jobmaster import jobs_in_storage_of, jobs_of_folder, jobs_under, listed_samples
-    from milepost.jobspec.load.load import CONFIG_FOLDER, is_spec
+    from milepost.jobmaster import jobs_in_storage_of, jobs_of_folder, jobs_under, listed_samples
+    from milepost.jobspec.load import CONFIG_FOLDER, is_spec
 
     output: Output = ctx.obj
     if form is Form.PROMETHEUS:
@@ -70,7 +70,7 @@ def jobs(
 
 def _job(name: str, here: Path) -> LoadedJob:
     """Return the job of that name. Raises NotFound: there is none; where a folder is called so, the hint says how."""
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobspec.load import load_job
 
     try:
         return load_job(name)

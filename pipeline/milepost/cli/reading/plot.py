@@ -23,14 +23,14 @@ from milepost.cli.terminal.output import (
     use_color,
 )
 from milepost.cli.terminal.tables import new_file
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from milepost.cli.terminal.charts import Part
-    from milepost.jobmaster.jobmaster import EpochFigures
+    from milepost.jobmaster import EpochFigures
 
 _NEWEST = 60
 _HEIGHT = 4
@@ -66,13 +66,13 @@ def plot(
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
     output: Output = ctx.obj
-    figures = open_job(job, ahead=True).series(limit)
+    figures = open_job(job, ahead=True).reports.series(limit)
     if file is not None and figures:
         svg = _svg(figures, job)
         with new_file(file) as stream:
             stream.write(svg.encode())
     if output.json:
-        from milepost.jobmaster.jobmaster import percentiles_of
+        from milepost.jobmaster import percentiles_of
 
         return output.document({"epochs": figures, "percentiles": percentiles_of(figures)})
     if not figures:
@@ -109,7 +109,7 @@ def _lines(figures: Sequence[EpochFigures], width: int) -> Iterator[Text]:
     from rich.text import Text
 
     from milepost.cli.terminal.charts import column_width, columns, stacked
-    from milepost.jobmaster.jobmaster import time_by_phase_group
+    from milepost.jobmaster import time_by_phase_group
 
     shown = figures[-(width - _MARGIN) :]
     column = column_width(len(shown), width - _MARGIN)

@@ -14,7 +14,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([a-z-]+)\)")
 
 
 def _names() -> list[str]:
-    from milepost.runbook.pages import page_files
+    from milepost.runbook import page_files
 
     return list(page_files())
 
@@ -38,8 +38,7 @@ def runbook(
     verbose: Verbose = False,
 ) -> None:
     """Print what an error or a condition of a job means, and what to do."""
-    from milepost.runbook.addresses import address
-    from milepost.runbook.pages import page_files, read_page
+    from milepost.runbook import address, page_files, read_page
 
     output: Output = ctx.obj
     if name is None:

@@ -23,11 +23,11 @@ from milepost.cli.terminal.output import (
     show_time,
 )
 from milepost.cli.terminal.prices import epoch_cost_text, month_cost_text, show_prices
-from milepost.codec.records import to_json
-from milepost.epoch.quantities import counted
+from milepost.codec import to_json
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, StaticSourceDetails
+    from milepost.jobmaster import CheckpointDetails, CheckpointReport, StaticSourceDetails
 
 _NAMES = 12
 _PINNED = 3
@@ -52,10 +52,10 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Show one checkpoint: input, output, state, times, quality and its run. `--json` shows everything."""
-    from milepost.jobmaster.jobmaster import CheckpointDetails
+    from milepost.jobmaster import CheckpointDetails
 
     output: Output = ctx.obj
-    report = open_job(job, ahead=True).show(checkpoint_id)
+    report = open_job(job, ahead=True).reports.show(checkpoint_id)
     if output.json:
         return output.document(report)
     _show_head(report, output)
@@ -255,7 +255,7 @@ def _pinned(source: StaticSourceDetails) -> str:
 
 def _show_origin(report: CheckpointReport, output: Output) -> None:
     """Print session, code, spec and base checkpoint."""
-    from milepost.jobmaster.jobmaster import CheckpointDetails
+    from milepost.jobmaster import CheckpointDetails
 
     if report.leader is None:
         return

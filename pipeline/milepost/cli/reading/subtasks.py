@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.cli.terminal.output import Output, show_bytes, show_count
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointDetails, Spread, SubtaskDetails
+    from milepost.jobmaster import CheckpointDetails, Spread, SubtaskDetails
 
 _TIMES = (
     *("total", "read", "exchange_wait", "restore", "process", "emit", "sync", "stage", "async", "async_wait"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from milepost.cli.terminal.output import Output, show_bytes
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import StoreRequests
+    from milepost.jobmaster import StoreRequests
 
 _BAR = 30
 

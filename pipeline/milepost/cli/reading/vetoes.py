@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milepost.cli.terminal.output import Output, printable
-from milepost.epoch.quantities import observed
+from milepost.epoch import observed
 
 
 def show_veto(veto: dict[str, Any], output: Output) -> None:

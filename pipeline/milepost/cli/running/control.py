@@ -10,12 +10,12 @@ import typer
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CanceledJob, StartedFromSavepoint
+    from milepost.jobmaster import CanceledJob, StartedFromSavepoint
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -43,10 +43,10 @@ def confirmed(question: str, yes: bool, output: Output) -> bool:
 
 def abort(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Abort the running epoch. None of its rows become visible; the next epoch reads its input again."""
-    from milepost.jobmaster.jobmaster import AbortedCheckpoint
+    from milepost.jobmaster import AbortedCheckpoint
 
     output: Output = ctx.obj
-    result = open_job(job).abort_running()
+    result = open_job(job).lifecycle.abort_running()
     if output.json:
         return output.document(result)
     if not isinstance(result, AbortedCheckpoint):
@@ -72,7 +72,7 @@ def cancel(
     name = master.job.spec.name
     if not confirmed(f"End this incarnation of {name}? Its running epoch is aborted.", yes, output):
         return output.note("nothing was changed")
-    result = master.cancel(savepoint=savepoint)
+    result = master.savepoints.cancel(savepoint=savepoint)
     if output.json:
         return output.document(result)
     if result.savepoint is not None:
@@ -110,11 +110,11 @@ def start(
     verbose: Verbose = False,
 ) -> None:
     """Open the next incarnation of a job that has ended, or start a new job from a savepoint."""
-    from milepost.jobmaster.jobmaster import StartedFromSavepoint
+    from milepost.jobmaster import StartedFromSavepoint
 
     output: Output = ctx.obj
     master = open_job(job)
-    result, name = master.start(from_, claim=claim), master.job.spec.name
+    result, name = master.restores.start(from_, claim=claim), master.job.spec.name
     if output.json:
         return output.document(result)
     if isinstance(result, StartedFromSavepoint):
@@ -123,14 +123,14 @@ def start(
         return output.text(f"nothing to start: job {name} is {result.job_status}")
     if result.rolled_back_from is not None:
         output.text(f"job {name} is back at {checkpoint_name(result.head or 0)}, on timeline {result.timeline}")
-    return output.text(f"job {name}: {output.as_typed(master.open_incarnation())}")
+    return output.text(f"job {name}: {output.as_typed(master.triggers.open_incarnation())}")
 
 
 def resume(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
     """Clear a job's FAILED state after its cause is fixed."""
     output: Output = ctx.obj
     master = open_job(job)
-    result, name = master.resume(), master.job.spec.name
+    result, name = master.lifecycle.resume(), master.job.spec.name
     if output.json:
         return output.document(result)
     before = "was FAILED and is" if result.resumed else "was not FAILED; it is"

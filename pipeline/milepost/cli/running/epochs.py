@@ -10,14 +10,14 @@ import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, late_by_operator, show_count, show_rows
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
-from milepost.protocol.failure.restart import RestartAfter
+from milepost.protocol.failure import RestartAfter
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.jobmaster import CheckpointReport, Recovery, SourceDetails
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import CheckpointReport, Recovery, SourceDetails
+    from milepost.jobspec.load import LoadedJob
 
 _THAW_S = 2.0
 
@@ -59,17 +59,17 @@ def run(
         raise InvalidRequest(f"--epochs and {other} cannot be combined. Nothing was run.")
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
-    from milepost.jobspec.load.load import load_job
-    from milepost.spark.driver.open_runner import open_runner
+    from milepost.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
+    from milepost.jobspec.load import load_job
+    from milepost.spark.driver import spark_runner
 
     output: Output = ctx.obj
     loaded = load_job(job)
     master = JobMaster(loaded)
     telemetry = master.telemetry()
-    master.look_ahead()
-    check_published = master.begin_published_check()
-    runner = open_runner()
+    master.prefetch_head()
+    check_published = master.reports.begin_published_check()
+    runner = spark_runner()
     remaining = None if until_caught_up or drain else epochs or 1
     several = remaining is None or remaining > 1
     recovery = Recovery(loaded.spec.checkpointing.restart)
@@ -83,7 +83,7 @@ def run(
     while remaining is None or remaining > 0:
         with EpochProgress() as progress:
             try:
-                result = master.run(
+                result = master.epochs.run(
                     session,
                     runner,
                     take_over=take_over,
@@ -160,7 +160,7 @@ def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output
 
 
 def _show_epoch(result: CheckpointReport, output: Output) -> None:
-    from milepost.jobmaster.jobmaster import CheckpointDetails
+    from milepost.jobmaster import CheckpointDetails
 
     if output.json:
         return output.document(result)
@@ -185,7 +185,7 @@ def _at_a_terminal() -> bool:
 
 def _offer_server(loaded: LoadedJob, result: CheckpointReport, output: Output) -> None:
     """Suggest a Spark server after an epoch that spent most of its time starting Spark."""
-    from milepost.jobmaster.jobmaster import CheckpointDetails
+    from milepost.jobmaster import CheckpointDetails
 
     if not isinstance(result, CheckpointDetails) or output.json or loaded.spark_server() is not None:
         return
@@ -204,7 +204,7 @@ def _show_faults(name: str, source: SourceDetails, output: Output) -> None:
         output.note(f"source {name}: {left_out} skipped because of their names, such as {source.bad_names[0]}")
     if source.empty:
         empty = counted(source.skipped["empty"], "empty object")
-        output.note(f"source {name}: {empty}, such as {source.empty[0]}: they contain no rows")
+        output.note(f"source {name}: {empty}, such as {source.empty[0]}, without any rows")
     if source.bad.records:
         bad = counted(source.bad.records, "record")
         output.note(f"source {name}: {bad} in {name}.bad cannot be read, such as {source.bad.first[0].describe()}")

@@ -14,7 +14,7 @@ from milepost.cli.terminal.output import Output, show_rows
 from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import BackfillResult, DisposedBackfills
+    from milepost.jobmaster import BackfillResult, DisposedBackfills
 
 
 def register(app: typer.Typer) -> None:
@@ -72,8 +72,8 @@ def backfill(
 
     The schedule continues meanwhile. To continue an interrupted backfill, run the same command again.
     """
-    from milepost.jobmaster.jobmaster import JobMaster, Session
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobspec.load import load_job
 
     output: Output = ctx.obj
     request: dict[str, Any] = {
@@ -91,19 +91,19 @@ def backfill(
             f"Discard all unfinished backfills of {master.job.spec.name}? Their work is lost.", yes, output
         ):
             return output.note("nothing was changed")
-        return _show_disposed(master.dispose_backfills(), output)
-    plan = output.as_typed(master.plan_backfill(**request))
+        return _show_disposed(master.backfills.dispose(), output)
+    plan = output.as_typed(master.backfills.plan(**request))
     question = f"Backfill {plan.job}? Epochs to replay: {plan.epochs}."
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
         return None
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.spark.driver.open_runner import open_runner
+    from milepost.spark.driver import spark_runner
 
     with EpochProgress() as progress:
         # Carry out exactly the shown plan: if the fork point was deleted since, refuse instead of choosing another.
         approved = request | {"from_": None, "from_checkpoint": plan.fork_point, "approved": plan.approved}
-        result = output.as_typed(master.backfill(Session.cli(), open_runner(), **approved, progress=progress))
+        result = output.as_typed(master.backfills.run(Session.cli(), spark_runner(), **approved, progress=progress))
     return output.document(result) if output.json else _show_result(result, output)
 
 

@@ -14,10 +14,10 @@ from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import TableAddress
+    from milepost.jobmaster import TableAddress
 
 
 class MigratedFormat(StrEnum):
@@ -80,12 +80,12 @@ def migrate_table(
     output: Output = ctx.obj
     target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
     master = open_job(job)
-    plan = output.as_typed(master.plan_migration(sink, target))
+    plan = output.as_typed(master.migrations.plan(sink, target))
     question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.done):
         return None
     detail = f"by a person: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
-    result = output.as_typed(master.migrate_table(plan, detail=detail))
+    result = output.as_typed(master.migrations.run(plan, detail=detail))
     if output.json:
         return output.document(result)
     if result.outcome == "migrated":
@@ -101,7 +101,7 @@ def _target(
     catalog: tuple[CatalogType | None, str | None, str],
     options: dict[str, str],
 ) -> TableAddress:
-    from milepost.jobmaster.jobmaster import CatalogAddress, TableAddress
+    from milepost.jobmaster import CatalogAddress, TableAddress
 
     kind, uri, name = catalog
     if to is not MigratedFormat.ICEBERG:

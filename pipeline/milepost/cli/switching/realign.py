@@ -12,7 +12,7 @@ from milepost.cli.terminal.completion import sink_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 
 def register(app: typer.Typer) -> None:
@@ -30,15 +30,17 @@ def realign(
     verbose: Verbose = False,
 ) -> None:
     """Set a table back to the job's head, after a restore, a failover or a manual change."""
-    from milepost.jobmaster.jobmaster import Session
+    from milepost.jobmaster import Session
 
     output: Output = ctx.obj
     master = open_job(job)
-    plan = output.as_typed(master.plan_realign(sink))
+    plan = output.as_typed(master.realignments.plan(sink))
     question = f"Set sink {plan.sink} of job {plan.job} to {checkpoint_name(plan.head)}?"
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.fault is None):
         return None
-    result = master.realign(Session.cli(), plan, detail=f"by a person: milepost realign {plan.job} {plan.sink}")
+    result = master.realignments.run(
+        Session.cli(), plan, detail=f"by a person: milepost realign {plan.job} {plan.sink}"
+    )
     if output.json:
         return output.document(result)
     at = checkpoint_name(result.checkpoint_id)

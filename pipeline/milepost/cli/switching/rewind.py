@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import RewindPoint
+    from milepost.jobmaster import RewindPoint
 
 
 def show_rewind_points(points: Sequence[RewindPoint], output: Output) -> None:

@@ -13,10 +13,10 @@ from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.protocol.records.ids import checkpoint_name
+from milepost.protocol.records import checkpoint_name
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import RollbackResult
+    from milepost.jobmaster import RollbackResult
 
 
 _MAX_POINTS = 50
@@ -53,20 +53,20 @@ def rollback(
     verbose: Verbose = False,
 ) -> None:
     """Return state, source positions, rows in flight and every table to a checkpoint. Nothing is deleted."""
-    from milepost.jobmaster.jobmaster import Session
+    from milepost.jobmaster import Session
 
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
     if points:
-        return show_rewind_points(output.as_typed(master.rewind_points(_MAX_POINTS)), output)
+        return show_rewind_points(output.as_typed(master.rollbacks.rewind_points(_MAX_POINTS)), output)
     if to is None:
         raise typer.BadParameter("--to ID|TIME is required; --points lists the checkpoints", param_hint="--to")
-    plan = output.as_typed(master.plan_rollback(to))
+    plan = output.as_typed(master.rollbacks.plan(to))
     target = plan.target.checkpoint_id
     question = f"Roll {plan.job} back to {checkpoint_name(target)}?"
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
         return None
-    rolled_back = master.rollback(
+    rolled_back = master.rollbacks.run(
         Session.cli(),
         target,
         take_over=take_over,

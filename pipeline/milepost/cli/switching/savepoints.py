@@ -15,11 +15,11 @@ from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_time
 from milepost.cli.terminal.progress import EpochProgress
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import CheckpointCopy
+    from milepost.jobmaster import CheckpointCopy
 
 _MEGABYTE = 1_000_000
 
@@ -56,7 +56,7 @@ def create(
     master = open_job(job)
     checkpoint_id = checkpoint_at(master, at)
     with _copying() as copied:
-        result = master.create_savepoint(name, at=checkpoint_id, target=target, copied=copied)
+        result = master.savepoints.create(name, at=checkpoint_id, target=target, copied=copied)
     if output.json:
         return output.document(result)
     _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
@@ -94,7 +94,7 @@ def dispose(
     copy = f"a copy of checkpoint {found.checkpoint_id} at {found.location}"
     if not confirmed(f"Delete savepoint {name} of {master.job.spec.name}, {copy}?", yes, output):
         return output.note("nothing was changed")
-    result = master.dispose_savepoint(name)
+    result = master.savepoints.dispose(name)
     if output.json:
         return output.document(result)
     if result.left:
@@ -118,7 +118,7 @@ def export(
     """Write a self-contained copy of a checkpoint that the job does not track. `start --from` reads it."""
     output: Output = ctx.obj
     with _copying() as copied:
-        result = open_job(job).export(checkpoint_id, target, copied=copied)
+        result = open_job(job).savepoints.export(checkpoint_id, target, copied=copied)
     if output.json:
         return output.document(result)
     return _show_copy(f"copy of checkpoint {result.checkpoint_id}", result, output)
@@ -145,7 +145,7 @@ def bootstrap(
             raise InvalidRequest(f"expected UID=FILE, each UID once, got {text!r}. Nothing was changed.")
         files[uid] = file
     master = open_job(job)
-    result = master.bootstrap(files)
+    result = master.bootstraps.run(files)
     if output.json:
         return output.document(result)
     output.text(f"job {master.job.spec.name}: incarnation {result.incarnation} is open at checkpoint {result.head}")

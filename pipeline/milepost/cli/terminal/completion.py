@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobspec.load import LoadedJob
 
 Complete = Callable[[typer.Context, str], list[str]]
 
 
 def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the names of specs under config/ with this prefix."""
-    from milepost.jobspec.load.load import CONFIG_FOLDER, spec_files
+    from milepost.jobspec.load import CONFIG_FOLDER, spec_files
 
     return _beginning(incomplete, (path.stem for path in spec_files(Path.cwd() / CONFIG_FOLDER)))
 
@@ -39,7 +39,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the stateful operators of the job that was typed."""
-    from milepost.jobspec.job.spec import RowWiseSpec
+    from milepost.jobspec.job import RowWiseSpec
 
     job = _typed_job(ctx)
     operators = job.spec.operators if job is not None else ()
@@ -57,7 +57,7 @@ def savepoint_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _completed(master: Any) -> list[Any]:
-    return list(master.list_checkpoints("completed"))
+    return list(master.reports.list_checkpoints("completed"))
 
 
 def _beginning(incomplete: str, offered: Iterable[object]) -> list[str]:
@@ -67,7 +67,7 @@ def _beginning(incomplete: str, offered: Iterable[object]) -> list[str]:
 def _typed_job(ctx: typer.Context) -> LoadedJob | None:
     """Return the job on the command line; None if there is none, or it cannot be read."""
     from milepost.errors import CheckpointError
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobspec.load import load_job
 
     # After an option that still lacks its value, Typer leaves the earlier words unparsed.
     typed = ctx.params.get("job") or next((word for word in ctx.args if not word.startswith("-")), None)
@@ -80,7 +80,7 @@ def _typed_job(ctx: typer.Context) -> LoadedJob | None:
 def _listed(ctx: typer.Context, listing: Callable[[Any], list[Any]]) -> list[Any]:
     """Return names from a listing of the job's storage, if that is a local folder; else nothing."""
     from milepost.errors import CheckpointError
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster import JobMaster
 
     job = _typed_job(ctx)
     try:

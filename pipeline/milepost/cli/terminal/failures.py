@@ -6,7 +6,7 @@ import traceback
 
 from milepost.cli.terminal.output import Output
 from milepost.errors import CheckpointError
-from milepost.runbook.addresses import address, page_of
+from milepost.runbook import address, page_of
 
 _LINES = 22
 _CHARACTERS = 500

@@ -12,7 +12,7 @@ from milepost.cli.terminal.output import Output
 from milepost.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import Sample
+    from milepost.jobmaster import Sample
 
 
 class Form(Enum):
@@ -36,7 +36,7 @@ def check_form(output: Output, *, watch: bool = False) -> None:
 
 def print_metrics(samples: Iterable[Sample], output: Output) -> None:
     """Print samples of one job or several."""
-    from milepost.jobmaster.jobmaster import prometheus_text
+    from milepost.jobmaster import prometheus_text
 
     for line in prometheus_text(samples).splitlines():
         output.text(line)

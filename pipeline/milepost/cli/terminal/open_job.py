@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
+    from milepost.jobmaster import JobMaster
 
 
 def open_job(job: str, *, ahead: bool = False) -> JobMaster:
@@ -14,12 +14,12 @@ def open_job(job: str, *, ahead: bool = False) -> JobMaster:
     Args:
         ahead: prefetch the head while the remaining modules are imported.
     """
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import load_job
 
     master = JobMaster(load_job(job))
     if ahead:
-        master.look_ahead()
+        master.prefetch_head()
     return master
 
 
@@ -30,4 +30,4 @@ def checkpoint_at(master: JobMaster, at: str | None) -> int | None:
     """
     if at is None or at.strip().isdecimal():
         return None if at is None else int(at)
-    return master.rollback_target(at)
+    return master.rollbacks.target(at)

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
-from milepost.codec.records import to_json
-from milepost.epoch.quantities import counted
-from milepost.protocol.records.cached_property import cached_property
+from milepost.codec import to_json
+from milepost.epoch import counted
+from milepost.protocol.records import cached_property
 
 SCHEMA = "milepost/v1"
 
@@ -75,7 +75,7 @@ class Output:
     def _own_command(self) -> re.Pattern[str] | None:
         """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
         from milepost.errors import CheckpointError
-        from milepost.jobspec.load.load import load_job
+        from milepost.jobspec.load import load_job
 
         try:
             name = load_job(str(self.typed)).spec.name

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from milepost.cli.terminal.output import Output, show_bytes, show_count
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import EpochCost, MonthCost, UpsertPrice
+    from milepost.jobmaster import EpochCost, MonthCost, UpsertPrice
 
 
 def show_prices(prices: Iterable[UpsertPrice], output: Output) -> None:

@@ -17,8 +17,8 @@ from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
 from milepost.extras import EXTRAS, install_command, require
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import LoadedJob
 
 _LIBRARIES = ("numpy", "pyarrow", "sqlglot")
 _FREE_BYTES = 2_000_000_000
@@ -58,7 +58,7 @@ def environment_checks() -> list[Check]:
 
 def job_checks(job: LoadedJob) -> list[Check]:
     """Return the checks of one job: guarantees of its stores, its sources, and its expectations."""
-    from milepost.jobmaster.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_problems
+    from milepost.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_problems
 
     try:
         job.graph()
@@ -94,7 +94,7 @@ def job_checks(job: LoadedJob) -> list[Check]:
 def _new_tables(master: JobMaster) -> Iterator[Check]:
     """Yield a warning for each new table that another job owns: `start --claim` can adopt it, `run` does not."""
     try:
-        for error in master.refused_tables():
+        for error in master.reports.refused_tables():
             if isinstance(error, InvalidRequest):
                 yield _check("new table", True, error.full_message(), warning=True)
     except CheckpointError as error:
@@ -107,7 +107,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         if server is None:
             return
         require("spark", "a Spark Connect server")
-        from milepost.spark.driver.executors.probe import check_server, libraries_of
+        from milepost.spark.driver.executors import check_server, libraries_of
 
         spec = job.spec
         libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
@@ -127,7 +127,7 @@ def _python() -> Check:
 
 
 def _java() -> Check:
-    from milepost.spark.driver.engines.java import find_java
+    from milepost.spark.driver.engines import find_java
 
     try:
         java = find_java()
@@ -175,7 +175,7 @@ def _free(folder: str) -> tuple[int, str]:
 
 def _disks_of(master: JobMaster) -> Iterator[Check]:
     """Yield one check per local disk with state or tables of the job. A nearly full disk is a warning."""
-    from milepost.jobmaster.jobmaster import local_disks
+    from milepost.jobmaster import local_disks
 
     for name, folder in local_disks(master.context).items():
         free, detail = _free(str(folder))

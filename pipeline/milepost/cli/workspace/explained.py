@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.cli.terminal.output import Output, show_bytes, show_count
 from milepost.cli.terminal.tables import new_file
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import StateSize
+    from milepost.jobmaster import StateSize
 
 _FIGURES = ("rows", "size", "rows a day")
 
@@ -25,7 +25,7 @@ def add_sizes(report: dict[str, Any], sizes: Mapping[str, StateSize]) -> None:
 
 def write_picture(report: Mapping[str, Any], file: Path) -> None:
     """Draw the graph to a new file. Raises: as `new_file`."""
-    from milepost.jobspec.picture.graph_picture import graph_picture
+    from milepost.jobspec.picture import graph_picture
 
     picture = graph_picture(report).encode()
     with new_file(file) as stream:

@@ -9,10 +9,10 @@ import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output, show_count
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import Audit, StoredObject
+    from milepost.jobmaster import Audit, StoredObject
 
 _SHOWN = 20
 _HOUR_MS = 3_600_000
@@ -29,11 +29,11 @@ def fsck(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose =
 
     Unreachable objects are not damage (exit code 0). They cost space until `gc` collects them.
     """
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import load_job
 
     output: Output = ctx.obj
-    report = output.as_typed(JobMaster(load_job(job)).fsck())
+    report = output.as_typed(JobMaster(load_job(job)).reports.fsck())
     code = report.exit_code
     if output.json:
         output.document(report, ok=code == 0)
@@ -50,8 +50,8 @@ def gc(
     verbose: Verbose = False,
 ) -> None:
     """Delete unreachable objects. An object is listed first, and deleted after the grace period."""
-    from milepost.jobmaster.jobmaster import JobMaster
-    from milepost.jobspec.load.load import load_job
+    from milepost.jobmaster import JobMaster
+    from milepost.jobspec.load import load_job
 
     output: Output = ctx.obj
     report = JobMaster(load_job(job)).collect_garbage(dry_run=dry_run)

@@ -12,10 +12,10 @@ import typer
 
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.epoch.private_cache import private_cache
+from milepost.epoch import private_cache
 from milepost.errors import EnvironmentUnusable
 from milepost.extras import require
-from milepost.jobspec.values.spark_remote import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
+from milepost.jobspec.values import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
 
 
 def register(app: typer.Typer) -> None:
@@ -43,16 +43,16 @@ def spark_server(
     Epochs of specs with its address as `spark.remote` start within seconds, for no Spark has to start for them.
     """
     require("spark", "a Spark Connect server")
-    from milepost.spark.driver.engines import connect_server
+    from milepost.spark.driver.engines import connect_token, require_free_port, serve_connect
 
     output: Output = ctx.obj
     file = token_file or private_cache() / "spark-token"
-    secret, log = connect_server.token(file), private_cache() / "spark-server.log"
-    connect_server.require_free(port)
+    secret, log = connect_token(file), private_cache() / "spark-server.log"
+    require_free_port(port)
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, _: sys.exit(128 + number))  # unwinds, so that the server ends, too
     output.note("starting Spark")
-    with connect_server.serving(port, secret, cores, log) as server:
+    with serve_connect(port, secret, cores, log) as server:
         about = {"remote": f"sc://localhost:{port}", "token_file": str(file), "log": str(log), "pid": server.pid}
         if output.json:
             output.document(about)

@@ -15,13 +15,13 @@ from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.terminal.prices import show_prices
 from milepost.cli.workspace.explained import add_sizes, show_graph, write_picture
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command, missing_libraries
 
 if TYPE_CHECKING:
-    from milepost.jobmaster.jobmaster import StateSize, UpsertPrice
-    from milepost.jobspec.load.load import LoadedJob
+    from milepost.jobmaster import StateSize, UpsertPrice
+    from milepost.jobspec.load import LoadedJob
 
 
 _DUCKDB = "`pip install duckdb-cli`"
@@ -115,14 +115,13 @@ def lint(
     """Validate a spec, explain its graph, and compare it with the job's head."""
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a graph is drawn as SVG. Nothing was written.")
-    from milepost.jobmaster.jobmaster import JobMaster, advice
-    from milepost.jobspec.load.lint import lint_report
-    from milepost.jobspec.load.load import load_job, shown_path
+    from milepost.jobmaster import JobMaster, advice
+    from milepost.jobspec.load import lint_report, load_job, shown_path
 
     output: Output = ctx.obj
     loaded = load_job(job)
     report = lint_report(loaded)
-    unasked = JobMaster(loaded).check_sink_columns()
+    unasked = JobMaster(loaded).reports.check_sink_columns()
     with_head = _compared(loaded)
     report["compatibility"], report["compatibility_unknown"] = with_head.rows, with_head.unknown
     report["refused_tables"] = list(with_head.refused_tables)
@@ -187,14 +186,14 @@ class _WithHead:
 
 def _compared(loaded: LoadedJob) -> _WithHead:
     from milepost.errors import StoreUnavailable
-    from milepost.jobmaster.jobmaster import JobMaster, source_checks
+    from milepost.jobmaster import JobMaster, source_checks
 
     try:
         master = JobMaster(loaded)
-        refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.refused_tables())
-        rows, prices = list(master.compatibility()), master.upsert_prices()
+        refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.reports.refused_tables())
+        rows, prices = list(master.reports.compatibility()), master.reports.upsert_prices()
         warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(loaded) if one.suspicious)
-        return _WithHead(rows, None, prices, refused, warnings, master.state_sizes())
+        return _WithHead(rows, None, prices, refused, warnings, master.reports.state_sizes())
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
         return _WithHead([], error.message.splitlines()[0])
@@ -202,7 +201,7 @@ def _compared(loaded: LoadedJob) -> _WithHead:
 
 def schema(ctx: typer.Context, as_json: Json = False, verbose: Verbose = False) -> None:
     """Print the JSON Schema of a spec, for editors."""
-    from milepost.jobspec.load.lint import json_schema
+    from milepost.jobspec.load import json_schema
 
     output: Output = ctx.obj
     if output.json:
@@ -228,7 +227,7 @@ def doctor(
     checks = environment_checks()
     if job is not None:
         from milepost.cli.workspace.doctor import job_checks
-        from milepost.jobspec.load.load import load_job
+        from milepost.jobspec.load import load_job
 
         checks += job_checks(load_job(job))
     failed = [check for check in checks if not check.ok]

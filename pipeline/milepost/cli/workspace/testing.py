@@ -9,11 +9,11 @@ import typer
 
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import CheckpointError, NotFound
 
 if TYPE_CHECKING:
-    from milepost.testing.case_run import CaseResult
+    from milepost.testing import CaseResult
 
 _FOLDER = Path("tests")
 
@@ -37,10 +37,9 @@ def test(
     verbose: Verbose = False,
 ) -> None:
     """Run the test cases of jobs in this process. Only SQL runs on Spark."""
-    from milepost.spark.local.local_runner import LocalRunner
-    from milepost.testing.case_file import find_case_files, load_cases
-    from milepost.testing.case_run import run_case
-    from milepost.testing.recording import record as write
+    from milepost.spark.local import LocalRunner
+    from milepost.testing import find_case_files, load_cases, run_case
+    from milepost.testing import record as write
 
     output: Output = ctx.obj
     files = find_case_files(places or [_FOLDER])
@@ -71,7 +70,7 @@ def test(
 
 
 def _show(result: CaseResult, output: Output) -> None:
-    from milepost.jobspec.load.load import shown_path
+    from milepost.jobspec.load import shown_path
 
     if output.json:
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
+from milepost.storage import REQUEST_COUNTER, StoreRequests
 
 
 @runtime_checkable

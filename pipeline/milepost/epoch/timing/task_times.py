@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from milepost.storage.requests import StoreRequests
+from milepost.storage import StoreRequests
 
 _PARTS = {
     "read": ("read_ms",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milepost.codec.fields import Amount
+from milepost.codec import Amount
 
 PROCESSING_SHARE = 0.7
 """Part of `epoch_budget` that processing may take; the rest is Spark's start, the snapshot, the gate and the commit."""

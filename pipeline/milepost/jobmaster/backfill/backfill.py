@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from milepost.epoch.answers import EpochRunner
+from milepost.epoch import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
 from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
@@ -13,12 +13,13 @@ from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.epochs import Epochs
-from milepost.protocol.manifest.decisions import decide
-from milepost.protocol.manifest.transaction.requests import ForkRequest
-from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.manifest import decide
+from milepost.protocol.manifest.transaction import ForkRequest
+from milepost.protocol.records import CheckpointId, TimelineId
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Backfills:
         self._context, self._epochs = context, epochs
         self._leadership, self._reconciler = leadership, reconciler
 
-    def plan_backfill(
+    def plan(
         self,
         from_: str | None = None,
         to: str | None = None,
@@ -92,7 +93,8 @@ class Backfills:
         )
         return _document(self._context, prepare(self._context, request))
 
-    def backfill(
+    @use_case
+    def run(
         self,
         session: Session,
         runner: EpochRunner,
@@ -107,8 +109,8 @@ class Backfills:
     ) -> BackfillResult:
         """Replay recorded input with the current code, and replace the live timeline by the result.
 
-        Args: as for `plan_backfill`; approved: the assumptions of the approved plan.
-        Raises: as `Backfill.replay`; before it starts, as `plan_backfill`. PlanOutdated: another plan was approved.
+        Args: as for `plan`; approved: the assumptions of the approved plan.
+        Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: another plan was approved.
         """
         require_stores(self._context)
         request = request_of(
@@ -128,7 +130,8 @@ class Backfills:
         self._reconciler.finish(session)
         return _result(self._context, plan, fork, tip)
 
-    def dispose_backfills(self) -> DisposedBackfills:
+    @use_case
+    def dispose(self) -> DisposedBackfills:
         """Dispose of every open fork of a backfill, even if it still runs."""
         return DisposedBackfills(self._context.head().state.job, tuple(dispose_all(self._context, Session.cli())))
 

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import sleep
 
-from milepost.epoch.answers import EpochRunner
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, EpochRunner
 from milepost.errors import (
     Busy,
     CheckpointError,
@@ -54,10 +53,8 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted_checkpoint
-from milepost.protocol.manifest.transaction.preconditions import active_freeze
-from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
-from milepost.protocol.records.ids import CheckpointId, TimelineId
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.protocol.manifest.transaction import FastForwardRequest, FreezeRequest, ThawRequest, active_freeze
+from milepost.protocol.records import CheckpointId, ManifestState, Timeline, TimelineId
 
 _LOG = logging.getLogger(__name__)
 

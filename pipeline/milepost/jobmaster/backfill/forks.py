@@ -19,12 +19,15 @@ from milepost.jobmaster.job.fork_event import fork_event
 from milepost.jobmaster.job.session import Session, is_provably_alive, is_provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.reports.health.unfinished_backfills import OPENED_BY, forks_of_backfills
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import TimelineForked
-from milepost.protocol.manifest.transaction.preconditions import active_freeze
-from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, ThawRequest
-from milepost.protocol.records.ids import SessionId, TimelineId
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
+from milepost.protocol.manifest.transaction import (
+    DisposeForkRequest,
+    ForkRequest,
+    ThawRequest,
+    TimelineForked,
+    Transition,
+    active_freeze,
+)
+from milepost.protocol.records import ManifestState, SessionId, Timeline, TimelineId
 
 _LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.summary import watermark_of
+from milepost.epoch import CheckpointMetadata, watermark_of
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster.backfill.replay import Consumed, LiveRanges, RecordedRange, check_objects
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
@@ -20,14 +19,12 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.load.load import from_text
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.timestamps import EPOCH, parse_timestamp
-from milepost.protocol.manifest.transaction.preconditions import job_ended_error
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, checkpoint_name
-from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
-from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.quality.gate import resolve_suite
+from milepost.jobspec.load import from_text
+from milepost.jobspec.values.times import EPOCH, in_us, parse_timestamp
+from milepost.protocol.manifest.transaction import job_ended_error
+from milepost.protocol.records import ENDED_STATUSES, NO_CHECKPOINT, CheckpointId, ManifestState, checkpoint_name
+from milepost.protocol.retention import timeline_ancestry
+from milepost.quality import resolve_suite
 
 
 @dataclass(frozen=True, slots=True)

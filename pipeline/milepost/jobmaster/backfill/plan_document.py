@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from milepost.codec.fields import StoredName
-from milepost.epoch.iso_times import watermark_text, watermark_us
-from milepost.epoch.quantities import counted
-from milepost.epoch.summary import watermark_of
+from milepost.codec import StoredName
+from milepost.epoch import counted, watermark_of, watermark_text, watermark_us
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.compatibility.preflight import preflight
@@ -21,9 +19,9 @@ from milepost.jobmaster.leadership.table_previews import (
     preview_sinks,
     undo_limits,
 )
-from milepost.jobspec.graph.compatibility import UNCHANGED
-from milepost.protocol.records.ids import checkpoint_name
-from milepost.protocol.retention.ancestry import timeline_ancestry
+from milepost.jobspec.graph import UNCHANGED
+from milepost.protocol.records import checkpoint_name
+from milepost.protocol.retention import timeline_ancestry
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, DimensionInput, DimensionSnapshot
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, plan_dimensions
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.records import ManifestState
 
 
 def replayed_dimensions(

@@ -15,21 +15,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.epoch.dimensions import DimensionInput
-from milepost.epoch.iso_times import watermark_text
-from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
-from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
-from milepost.epoch.summary import watermark_of
+from milepost.epoch import (
+    CheckpointMetadata,
+    DimensionInput,
+    InputRecord,
+    SourceInput,
+    SourceSnapshot,
+    decode_input_record,
+    watermark_of,
+    watermark_text,
+)
 from milepost.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
-from milepost.protocol.records.ids import CheckpointId, TimelineId
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sources.contract import SourceObject
-from milepost.sources.planning.consumed import load
-from milepost.sources.planning.listing import format_object_list, list_objects
-from milepost.storage.object_handles import read_handle
-from milepost.storage.open import open_store
+from milepost.protocol.log import CompletedEpoch, completion_of
+from milepost.protocol.records import CheckpointId, ManifestState, TimelineId
+from milepost.sources import SourceObject
+from milepost.sources.planning import format_object_list, list_objects, load
+from milepost.storage import open_store, read_handle
 
 Version = tuple[str, str, int, int]
 """Key, etag and size of an object, which identify it, and its modification time, by which it is forgotten."""

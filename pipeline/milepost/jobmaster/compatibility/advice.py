@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
-from milepost.jobspec.graph.compatibility import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.graph import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED, JobGraph
+from milepost.jobspec.job import JobSpec
 
 Row = dict[str, str]
 

@@ -10,15 +10,14 @@ import pyarrow as pa
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import has_known_columns
 from milepost.jobmaster.job.code import LoadedCode
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.graph.rules.join import SIDES
-from milepost.jobspec.job.operators.join import PairedOperator
-from milepost.jobspec.job.spec import ProcessOperator, StatefulSpec
-from milepost.jobspec.values.types import ColumnType, to_arrow
-from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.operators.build import build_operator
-from milepost.operators.contract import ONLY_TABLE, OperatorInput, StatefulOperator
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.jobspec.graph import JobGraph
+from milepost.jobspec.graph.rules import SIDES
+from milepost.jobspec.job import StatefulSpec
+from milepost.jobspec.job.operators import PairedOperator, ProcessOperator
+from milepost.jobspec.values import ColumnType, to_arrow
+from milepost.operators import ONLY_TABLE, OperatorInput, StatefulOperator, build_operator
+from milepost.operators.aggregation import VALUE_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 
 def expected_operator(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.jobspec.graph.graph import JobGraph
+from milepost.epoch import CheckpointMetadata
+from milepost.jobspec.graph import JobGraph
 
 _KINDS_THAT_PUBLISH_STATE = ("aggregate", "top", "latest")
 

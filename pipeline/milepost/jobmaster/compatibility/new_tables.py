@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from milepost.jobspec.graph.compatibility import can_continue, with_updates_of
+from milepost.jobspec.graph import can_continue, with_updates_of
 
 LOST_STATE = {
     "aggregate": "the totals so far: they restart at nothing",

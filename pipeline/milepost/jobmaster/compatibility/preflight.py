@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from milepost.epoch.dimensions import DimensionSnapshot, read_as
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.epoch.plan import are_continued, other_tables
+from milepost.epoch import CheckpointMetadata, DimensionSnapshot, OperatorSnapshot, are_continued, other_tables, read_as
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
@@ -32,7 +30,7 @@ from milepost.jobmaster.compatibility.table_locations import (
 )
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.compatibility import (
+from milepost.jobspec.graph import (
     BEGINS_EMPTY,
     COMPATIBLE,
     NEW_TABLE,
@@ -42,19 +40,18 @@ from milepost.jobspec.graph.compatibility import (
     REMOVED,
     RENAMED_FROM,
     UNCHANGED,
+    JobGraph,
     compare_signatures,
     retimed_sources,
     state_signatures,
 )
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.job.spec import JobSpec, RowWiseSpec
-from milepost.jobspec.load.load import from_text
-from milepost.operators.contract import StatefulOperator
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.records.table_address import may_go
-from milepost.state.runs.evolution import SchemaChange, compare_schemas
+from milepost.jobspec.job import JobSpec, RowWiseSpec, SourceSpec
+from milepost.jobspec.job.operators import LookupOperator
+from milepost.jobspec.load import from_text
+from milepost.operators import StatefulOperator
+from milepost.protocol.records import CheckpointFailureReason
+from milepost.sinks.records import may_go
+from milepost.state.runs import SchemaChange, compare_schemas
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.jobspec.values.aggregates import EXACT_DIGITS, AggregateCall
-from milepost.operators.contract import TYPE_OF
-from milepost.protocol.records.state_columns import SCALE
+from milepost.jobspec.values import EXACT_DIGITS, AggregateCall
+from milepost.operators import TYPE_OF
+from milepost.protocol.records import SCALE
 
 
 def recorded_types(

@@ -6,16 +6,14 @@ every new row would be late in an operator with late rows or timers. Both are ch
 
 from __future__ import annotations
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.checks import late_outputs
-from milepost.jobspec.graph.graph import JobGraph, analyse
-from milepost.jobspec.graph.in_flight import input_signatures
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.sorted_spec import sorted_spec
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.jobspec.graph import JobGraph, analyse, input_signatures, late_outputs
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import sorted_spec
+from milepost.protocol.records import ManifestState
 
 
 def check_continuable(context: JobContext, base: CheckpointMetadata | None, loaded: LoadedCode) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.expected_operators import resolved_type
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.graph import JobGraph, SinkInput
-from milepost.sinks.records.committables import SchemaText, decode_schema
-from milepost.sinks.records.table_address import OWN_FORMAT
+from milepost.jobspec.graph import JobGraph, SinkInput
+from milepost.sinks.records import OWN_FORMAT, SchemaText, decode_schema
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.job.spec import JobSpec
-from milepost.protocol.records.locations import SCHEME
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.records.table_address import TableAddress, address_of, may_go
+from milepost.jobspec.job import JobSpec
+from milepost.protocol.records import SCHEME, CheckpointFailureReason
+from milepost.sinks.records import TableAddress, address_of, may_go
 
 OTHER_TABLE = "needs the lines of its current table"
 OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}; after that, `milepost migrate-table` moves it"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
-from milepost.jobspec.graph.compatibility import retimed_sources, state_signatures
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.spec import JobSpec
+from milepost.epoch import CheckpointMetadata, SourceSnapshot
+from milepost.jobspec.graph import JobGraph, retimed_sources, state_signatures
+from milepost.jobspec.job import JobSpec
 
 
 def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:

@@ -12,11 +12,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.storage.object_handles import read_handle
+from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, CompletedCheckpoint, ManifestState, ObjectHandle
+from milepost.protocol.retention import timeline_ancestry
+from milepost.storage import read_handle
 
 _LOG = logging.getLogger(__name__)
 

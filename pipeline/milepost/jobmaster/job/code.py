@@ -12,17 +12,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.code_hash import code_by_name, code_hash_of
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, code_by_name, code_hash_of
 from milepost.errors import InvalidRequest, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.spec import ProcessOperator
-from milepost.operators.functions.declared import declare
-from milepost.operators.functions.process import ProcessFunction
-from milepost.operators.functions.user_code import UserCodeFailed, UserFunction, read_function
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.jobspec.graph import JobGraph
+from milepost.jobspec.job.operators import ProcessOperator
+from milepost.operators.functions import ProcessFunction, UserCodeFailed, UserFunction, declare, read_function
+from milepost.protocol.records import CheckpointFailureReason, PendingCheckpoint
 
 
 @dataclass(frozen=True, slots=True)

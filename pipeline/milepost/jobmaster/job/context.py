@@ -15,41 +15,45 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from milepost.epoch.timing.step_clock import StepClock
+from milepost.epoch.timing import StepClock
 from milepost.errors import NotFound, ProtocolViolation
 from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
-from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.environment import resolve_sink
-from milepost.jobspec.job.spec import JobSpec, SinkSpec
-from milepost.jobspec.load.load import LoadedJob
-from milepost.jobspec.values.times.durations import in_ms
-from milepost.protocol.manifest.transaction.answers import Answer
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import heartbeat_key, metadata_key, staged_files_prefix
-from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.sources.planning.listing import split_path
-from milepost.state.cache.node_cache import node_cache
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.log.manifest_log import Decide, ManifestLog
-from milepost.storage.log.records import Head, LandedTransition
-from milepost.storage.object_cache import ObjectCache
-from milepost.storage.object_handles import handle_of, read_handle
-from milepost.storage.open import open_store
+from milepost.jobmaster.job.use_case import UseCaseEnds
+from milepost.jobspec.graph import JobGraph
+from milepost.jobspec.job import JobSpec, SinkSpec, resolve_sink
+from milepost.jobspec.load import LoadedJob
+from milepost.jobspec.values.times import in_ms
+from milepost.protocol.manifest.transaction import Answer
+from milepost.protocol.records import (
+    CheckpointId,
+    CompletedCheckpoint,
+    FencingToken,
+    ManifestState,
+    ObjectHandle,
+    ObjectStore,
+    PendingCheckpoint,
+    StoreConfig,
+    cached_property,
+    child_url,
+    heartbeat_key,
+    metadata_key,
+    staged_files_prefix,
+)
+from milepost.protocol.retention import minimum_grace_ms
+from milepost.sources.planning import split_path
+from milepost.state.cache import node_cache
+from milepost.storage import ObjectCache, handle_of, open_store, read_handle
+from milepost.storage.concurrency import parallel_map
+from milepost.storage.log import Decide, Head, LandedTransition, ManifestLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.epoch.metadata import CheckpointMetadata
-    from milepost.protocol.manifest.decisions import Request
-    from milepost.sinks.contract import Sink
-    from milepost.sinks.records.contents import ContentsRecords
-    from milepost.sinks.records.table_address import TableAddress
-    from milepost.sources.planning.consumed import ConsumedSet
+    from milepost.epoch import CheckpointMetadata
+    from milepost.protocol.manifest import Request
+    from milepost.sinks import Sink
+    from milepost.sinks.records import ContentsRecords, TableAddress
+    from milepost.sources.planning import ConsumedSet
 
 
 _METADATA_BYTES = 16 << 20
@@ -68,6 +72,7 @@ class JobContext:
     job: LoadedJob
     listeners: list[Callable[[LandedTransition], None]] = field(default_factory=list, compare=False, repr=False)
     clocks: dict[CheckpointId, StepClock] = field(default_factory=dict, compare=False, repr=False)
+    use_case_ends: UseCaseEnds = field(default_factory=UseCaseEnds, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Cache Connection lookups: one that is edited during a use case must not switch it to another store."""
@@ -123,7 +128,7 @@ class JobContext:
 
     def sink_address(self, name: str) -> TableAddress:
         """Return the address of a sink's table in the spec, with `${env:…}` unresolved."""
-        from milepost.sinks.records.table_address import address_of
+        from milepost.sinks.records import address_of
 
         return address_of(self.job.spec.sink(name))
 
@@ -136,7 +141,7 @@ class JobContext:
         """
         if address is None or address == self.sink_address(name):
             return self.spec.sink(name)
-        from milepost.sinks.records.table_address import at_address
+        from milepost.sinks.records import at_address
 
         sink = resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
         return self.job.with_catalog_file(sink)
@@ -170,7 +175,7 @@ class JobContext:
 
         Raises: NotFound: the spec has no such sink.
         """
-        from milepost.sinks.build import build_sink
+        from milepost.sinks import build_sink
 
         names = {sink.name for sink in self.spec.sinks}
         if name not in names:
@@ -192,7 +197,7 @@ class JobContext:
     @cached_property
     def table_records(self) -> ContentsRecords:
         """Records from which the contents of the job's tables are folded. Each record is read once."""
-        from milepost.sinks.records.contents import ContentsRecords
+        from milepost.sinks.records import ContentsRecords
 
         return ContentsRecords(self.store)
 
@@ -228,7 +233,7 @@ class JobContext:
 
         Runs are immutable, so only the runs that the previous call did not have are read.
         """
-        from milepost.sources.planning.consumed import ConsumedSet, read_run
+        from milepost.sources.planning import ConsumedSet, read_run
 
         cached = self._consumed_runs.get(source, {})
         new = [handle for handle in handles if handle not in cached]
@@ -322,7 +327,7 @@ class JobContext:
 
     def stored_metadata(self, checkpoint: CompletedCheckpoint) -> CheckpointMetadata:
         """Read the metadata from the store, bypassing the cache. Raises StateCorrupt."""
-        from milepost.epoch.metadata import decode_metadata
+        from milepost.epoch import decode_metadata
 
         return decode_metadata(read_handle(self.store, checkpoint.metadata), checkpoint.metadata.key)
 
@@ -346,7 +351,7 @@ class JobContext:
         checkpoint = state.checkpoint(CheckpointId(base))
         if checkpoint is None:
             raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
-        from milepost.epoch.renames import with_names_of
+        from milepost.epoch import with_names_of
 
         return with_names_of(self.job.spec, self.metadata(checkpoint))
 
@@ -356,7 +361,7 @@ def _cache_key(handle: ObjectHandle) -> tuple[str, str, str]:
 
 
 def _decision(request: Request, check: Callable[[ManifestState], None] | None, at_least_ms: int) -> Decide:
-    from milepost.protocol.manifest.decisions import decide
+    from milepost.protocol.manifest import decide
 
     def decision(state: ManifestState | None, now_ms: int) -> Answer:
         head = _require_state(state)

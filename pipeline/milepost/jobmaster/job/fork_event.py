@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.log.log_entries import LogEntry
-from milepost.protocol.manifest.transaction.events import TimelineForked
-from milepost.protocol.records.manifest_state import Timeline
+from milepost.protocol.log import LogEntry
+from milepost.protocol.manifest.transaction import TimelineForked
+from milepost.protocol.records import Timeline
 
 
 def fork_event(context: JobContext, fork: Timeline) -> TimelineForked:

@@ -16,18 +16,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
-from milepost.codec.records import decode, encode, from_json
-from milepost.epoch.timing.step_clock import StepClock
-from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE, TaskTimes, attempts_prefix
+from milepost.codec import decode, encode, from_json
+from milepost.epoch.timing import COMPLETE, INCOMPLETE, StepClock, TaskTimes, attempts_prefix
 from milepost.errors import CheckpointError, NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.layout import after_commit_key, after_commit_prefix, metrics_prefix
-from milepost.storage.requests import NO_REQUESTS, StoreRequests, own_put
+from milepost.protocol.exchange import Acknowledgement, SubtaskAnswer
+from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
+from milepost.storage import NO_REQUESTS, StoreRequests, after_commit_key, after_commit_prefix, metrics_prefix, own_put
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,9 +14,8 @@ from time import monotonic
 from milepost.errors import CheckpointError, CommitConflict, EnvironmentUnusable, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
-from milepost.protocol.manifest.transaction.requests import PinRequest, UnpinRequest
-from milepost.protocol.records.ids import CheckpointId, SessionId
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.manifest.transaction import PinRequest, UnpinRequest
+from milepost.protocol.records import CheckpointId, ManifestState, SessionId
 
 _LOG = logging.getLogger(__name__)
 

@@ -20,15 +20,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from milepost.codec.fields import sha256_fault
-from milepost.codec.records import decode, encode
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.ids import JOB_NAME_PATTERN, MAX_CHECKPOINT_ID
-from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.sinks.contract import SinkMode
-from milepost.sinks.records.committables import SchemaText, StagedFile
-from milepost.sinks.records.table_view import TableView
-from milepost.storage.copying import MAX_OBJECT_BYTES
+from milepost.codec import decode, encode, sha256_fault
+from milepost.protocol.records import (
+    JOB_NAME_PATTERN,
+    MAX_CHECKPOINT_ID,
+    METADATA_NAME,
+    SAVEPOINT_DOCUMENT,
+    ObjectHandle,
+)
+from milepost.sinks import SinkMode
+from milepost.sinks.records import SchemaText, StagedFile, TableView
+from milepost.storage import MAX_OBJECT_BYTES
 
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"

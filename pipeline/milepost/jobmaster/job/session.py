@@ -7,8 +7,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.protocol.records.checkpoints import Holder, Run
-from milepost.protocol.records.ids import SessionId
+from milepost.protocol.records import Holder, Run, SessionId
 
 _PROC = Path("/proc")
 _CREATE_TIME_TOLERANCE_MS = 1000

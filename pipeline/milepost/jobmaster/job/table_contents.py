@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.ids import CheckpointId, format_checkpoints
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sinks.contract import Sink, TableTarget
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_registry import TableRegistry
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, format_checkpoints
+from milepost.sinks import Sink, TableTarget
+from milepost.sinks.records import TableAddress, TableContents, TableRegistry
 
 
 def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from milepost.quality.gx import preload
+from milepost.quality import preload
 
 
 def warm_up() -> None:
     """Load them without connecting or looking up credentials. Raises ImportError: the extra `s3` is missing."""
     preload()
-    from milepost.storage.s3.store import read_service_model
+    from milepost.storage.s3 import read_service_model
 
     read_service_model()

@@ -8,7 +8,7 @@ from milepost.errors import Busy, CommitConflict, Fenced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.protocol.retention.ancestry import open_forks
+from milepost.protocol.retention import open_forks
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,9 +13,8 @@ from types import TracebackType
 
 from milepost.errors import CheckpointError, Fenced, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS, Revocation, revocation
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.layout import heartbeat_key
+from milepost.protocol.manifest.transaction import HEARTBEAT_INTERVAL_MS, Revocation, revocation
+from milepost.protocol.records import PendingCheckpoint, heartbeat_key
 
 _LOG = logging.getLogger(__name__)
 _STOP_AGAIN_S = 1.0

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import logging
 
-from milepost.epoch.answers import EpochReport
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
-from milepost.epoch.plan import InputRecord, encode_input_record, expected_subtasks, split_inputs
-from milepost.epoch.summary import summary_of
+from milepost.epoch import (
+    CheckpointMetadata,
+    EpochReport,
+    InputRecord,
+    decode_metadata,
+    encode_input_record,
+    expected_subtasks,
+    split_inputs,
+    summary_of,
+)
 from milepost.errors import (
     NEW_RUN,
     CheckpointError,
@@ -29,27 +35,42 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
-from milepost.jobspec.values.times.durations import in_ms
-from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
-from milepost.protocol.manifest.decisions import decide
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.manifest.transaction.events import CheckpointAborted
-from milepost.protocol.manifest.transaction.lease import Abandon, Adopt, LeaseFacts, sweep_decision
-from milepost.protocol.manifest.transaction.preconditions import find_completion, find_pending, open_timeline
-from milepost.protocol.manifest.transaction.requests import (
+from milepost.jobspec.values.times import in_ms
+from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
+from milepost.protocol.manifest import decide
+from milepost.protocol.manifest.transaction import (
+    Abandon,
     AbortRequest,
+    Adopt,
+    AlreadyDone,
+    CheckpointAborted,
     CompleteRequest,
     CreateRequest,
+    LeaseFacts,
+    Outcome,
     TriggerRequest,
+    find_completion,
+    find_pending,
+    open_timeline,
+    sweep_decision,
 )
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
-from milepost.protocol.records.ids import CheckpointId, FencingToken, TimelineId
-from milepost.protocol.records.layout import INPUTS_PREFIX, metadata_key
-from milepost.protocol.records.manifest_state import ManifestState, Timeline, TimelineRole
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.state.layers.key_hash import new_secret
-from milepost.storage.notices import AbortNotice
-from milepost.storage.object_handles import handle_of, write_content_addressed
+from milepost.protocol.records import (
+    INPUTS_PREFIX,
+    CheckpointFailureReason,
+    CheckpointId,
+    CompletedCheckpoint,
+    FencingToken,
+    ManifestState,
+    ObjectHandle,
+    PendingCheckpoint,
+    SubtaskKey,
+    Timeline,
+    TimelineId,
+    TimelineRole,
+    metadata_key,
+)
+from milepost.state.layers import new_secret
+from milepost.storage import AbortNotice, handle_of, write_content_addressed
 
 _LOG = logging.getLogger(__name__)
 _SWEEPS = 3

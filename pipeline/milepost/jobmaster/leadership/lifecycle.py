@@ -19,6 +19,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import TransactResult
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.outcomes import (
     AbortedCheckpoint,
@@ -31,23 +32,28 @@ from milepost.jobmaster.leadership.outcomes import (
 )
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.retention.discard import discard_staged
-from milepost.protocol.log.log_entries import Tombstone
-from milepost.protocol.manifest.timelines.incarnation import dirty_results
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import CheckpointAborted, JobCanceled
-from milepost.protocol.manifest.transaction.requests import (
+from milepost.protocol.log import Tombstone
+from milepost.protocol.manifest.timelines import dirty_results
+from milepost.protocol.manifest.transaction import (
     AbortRequest,
     CancelRequest,
+    CheckpointAborted,
     CleanRequest,
     FinishRequest,
+    JobCanceled,
     ResumeRequest,
     StartRequest,
+    Transition,
 )
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, session_digest
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.storage.notices import AbortNotice
+from milepost.protocol.records import (
+    CheckpointFailureReason,
+    CheckpointId,
+    JobStatus,
+    ManifestState,
+    PendingCheckpoint,
+    session_digest,
+)
+from milepost.storage import AbortNotice
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5
@@ -66,6 +72,7 @@ class Lifecycle:
     def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
 
+    @use_case
     def abort_running(
         self,
         *,
@@ -141,6 +148,7 @@ class Lifecycle:
         done = self._ended(session, decided, f"already_{ended}" if event is None else ended)
         return extend_record(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
 
+    @use_case
     def finish(self, session: Session, final: CheckpointId | None = None) -> EndedJob:
         """End the incarnation as FINISHED after its final checkpoint is completed and confirmed; then clean up.
 
@@ -164,6 +172,7 @@ class Lifecycle:
         started = isinstance(decided.outcome, Transition)
         return outcome_of(decided.state, "started" if started else "already_running")
 
+    @use_case
     def resume(self, session: Session | None = None) -> Resumed:
         """Clear FAILED after its cause is fixed. session: None for a new one of the command line.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.codec.fields import OmitNone
-from milepost.protocol.manifest.timelines.incarnation import job_phase
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.codec import OmitNone
+from milepost.protocol.manifest.timelines import job_phase
+from milepost.protocol.records import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

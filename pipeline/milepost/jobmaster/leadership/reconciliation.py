@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import logging
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import CheckpointError, Fenced, InvalidRequest
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import contents_at, retained_ids, sink_for
-from milepost.protocol.log.log_entries import event_name
-from milepost.protocol.manifest.transaction.events import TimelineSwitched
-from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest
-from milepost.protocol.records.ids import MAIN_TIMELINE
-from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState, Reconciliation
-from milepost.sinks.contract import Sink, TableTarget
-from milepost.sinks.records.marks import Mark
+from milepost.protocol.log import event_name
+from milepost.protocol.manifest.transaction import ReconcileSinkRequest, TimelineSwitched
+from milepost.protocol.records import ENDED_STATUSES, MAIN_TIMELINE, ManifestState, Reconciliation
+from milepost.sinks import Sink, TableTarget
+from milepost.sinks.records import Mark
 
 _LOG = logging.getLogger(__name__)
 

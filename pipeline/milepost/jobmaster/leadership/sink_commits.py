@@ -22,12 +22,10 @@ from milepost.errors import (
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import is_job_table, table_target
-from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sinks.contract import Sink
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.protocol.manifest.transaction import ConfirmSinksRequest
+from milepost.protocol.records import CompletedCheckpoint, ManifestState
+from milepost.sinks import Sink
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

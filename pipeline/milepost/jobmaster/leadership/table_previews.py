@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import (
     CommitOutcomeUnknown,
     EnvironmentUnusable,
@@ -14,8 +14,8 @@ from milepost.errors import (
 )
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, sink_for
-from milepost.sinks.contract import SinkChange
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.sinks import SinkChange
+from milepost.storage.concurrency import parallel_map
 
 SINK_UNAVAILABLE = (StoreUnavailable, CommitOutcomeUnknown, EnvironmentUnusable)
 """Errors of a sink that does not answer. It follows later, and the next epoch waits for it."""

@@ -6,22 +6,20 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.observers.use_case_end import followed_by
-from milepost.protocol.failure.abort_reasons import reason_for
-from milepost.protocol.manifest.transaction.events import CheckpointAborted, aborts_of
-from milepost.storage.log.manifest_log import LandedTransition
+from milepost.protocol.failure import reason_for
+from milepost.protocol.manifest.transaction import CheckpointAborted, aborts_of
+from milepost.storage.log import LandedTransition
 
 if TYPE_CHECKING:
-    from milepost.epoch.timing.task_times import TaskTimes
+    from milepost.epoch.timing import TaskTimes
     from milepost.jobmaster.metrics.epoch_spans import SpanTimes
     from milepost.jobmaster.metrics.telemetry import Telemetry
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 def configured_telemetry() -> Telemetry | None:
@@ -47,10 +45,7 @@ class AbortReporter:
         self._context, self._telemetry = context, telemetry
         self._unreported: list[CheckpointAborted] = []
         context.listeners.append(self._collect)
-
-    def report_aborts_after(self, use_case: T) -> T:
-        """Wrap a use case so that it reports the epochs that it aborted before it ends."""
-        return followed_by(use_case, self._report)
+        context.use_case_ends.callbacks.append(self._report)
 
     def _collect(self, landed: LandedTransition) -> None:
         self._unreported.extend(aborts_of(landed.transition.event))

@@ -16,10 +16,10 @@ from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
-from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes
+from milepost.epoch.timing import OperatorTimes, TaskTimes
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
-from milepost.protocol.manifest.transaction.events import CheckpointAborted
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.manifest.transaction import CheckpointAborted
+from milepost.protocol.records import CheckpointFailureReason
 
 _FIGURES = ("rows_in", "rows_out", "late_rows", "checkpointed_bytes", "full_bytes", "in_flight_bytes", "watermark",
             "quality")  # fmt: skip

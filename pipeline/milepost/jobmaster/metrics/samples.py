@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from milepost.codec.records import to_json
-from milepost.epoch.iso_times import watermark_us
+from milepost.codec import to_json
+from milepost.epoch import watermark_us
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
 from milepost.jobmaster.reports.history.history import History

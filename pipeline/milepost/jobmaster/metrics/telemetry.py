@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.jobmaster.metrics.epoch_spans import SpanTimes, epoch_span
 from milepost.jobmaster.metrics.metric_table import Kind, Metric
 from milepost.jobmaster.metrics.samples import Sample, samples_of
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
-from milepost.protocol.manifest.transaction.events import CheckpointAborted
+from milepost.protocol.manifest.transaction import CheckpointAborted
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

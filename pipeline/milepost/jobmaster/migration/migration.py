@@ -25,12 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from milepost.codec.records import encode
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
+from milepost.codec import encode
+from milepost.epoch import CheckpointMetadata, OperatorSnapshot, SinkSnapshot
 from milepost.errors import CheckpointError, PlanOutdated
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.migration.plan import MIGRATING, MigrationPlan, check_ready, is_migration, plan_migration
@@ -43,16 +44,13 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
     write_empty_input,
 )
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
-from milepost.protocol.manifest.transaction.requests import FastForwardRequest, FreezeRequest, ThawRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.ids import SessionId, TimelineId
-from milepost.protocol.retention.ancestry import open_forks
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_registry import RegisteredTable, TableRegistry
-from milepost.sinks.staging.table_buckets import OwnedKeys
-from milepost.sinks.table_copy import CopyPlan, stage_copy
+from milepost.protocol.manifest.transaction import FastForwardRequest, FreezeRequest, ThawRequest
+from milepost.protocol.records import CompletedCheckpoint, PendingCheckpoint, SessionId, TimelineId
+from milepost.protocol.retention import open_forks
+from milepost.quality import GateVerdict
+from milepost.sinks import CopyPlan, stage_copy
+from milepost.sinks.records import RegisteredTable, TableAddress, TableContents, TableRegistry
+from milepost.sinks.staging import OwnedKeys
 
 _LOG = logging.getLogger(__name__)
 
@@ -85,11 +83,12 @@ class Migrations:
     def __init__(self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
 
-    def plan_migration(self, sink: str, target: TableAddress) -> MigrationPlan:
-        """Return what a migration of this sink's table would do. Changes nothing. Raises as `plan_migration`."""
+    def plan(self, sink: str, target: TableAddress) -> MigrationPlan:
+        """Return what a migration of this sink's table would do. Changes nothing. Raises as `plan`."""
         return plan_migration(self._context, sink, target)
 
-    def migrate_table(self, plan: MigrationPlan, *, detail: str = "") -> MigratedTable:
+    @use_case
+    def run(self, plan: MigrationPlan, *, detail: str = "") -> MigratedTable:
         """Copy the head's rows to the new table, and switch the sink to it.
 
         Args:

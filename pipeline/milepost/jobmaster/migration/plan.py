@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.quantities import counted
+from milepost.epoch import CheckpointMetadata, counted
 from milepost.errors import Busy, InvalidRequest, JobNotRunnable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_event import fork_event
 from milepost.jobmaster.job.table_contents import contents_at, is_job_table
 from milepost.jobmaster.migration.target import check_place, check_target
-from milepost.protocol.manifest.transaction.preconditions import check_reconciled, check_runnable
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.table_address import CatalogAddress, TableAddress, may_go
+from milepost.protocol.manifest.transaction import check_reconciled, check_runnable
+from milepost.protocol.records import IMPORT_SESSION_PREFIX, CompletedCheckpoint, ManifestState, Timeline
+from milepost.protocol.retention import open_forks
+from milepost.sinks.records import CatalogAddress, TableAddress, TableContents, decode_schema, may_go
 
 __all__ = [
     "MIGRATING",

@@ -7,15 +7,11 @@ from typing import Any
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.checks import structure_problems
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.document import read_document
-from milepost.jobspec.load.placement import placement_problems
-from milepost.jobspec.load.validation import validate_spec
-from milepost.jobspec.values.problems import show_path
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.table_address import TableAddress, at_address
-from milepost.sinks.records.table_registry import TableRegistry
+from milepost.jobspec.graph import structure_problems
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import placement_problems, read_document, validate_spec
+from milepost.jobspec.values import show_path
+from milepost.sinks.records import TableAddress, TableContents, TableRegistry, at_address
 
 _EMPTY_PLACE = "name a path of its own, where nothing lies yet"
 _KEYS = "milepost migrate-table --help names what each format needs"

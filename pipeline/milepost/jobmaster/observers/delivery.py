@@ -12,13 +12,10 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
-from milepost.jobmaster.observers.use_case_end import followed_by
-from milepost.storage.log.records import LandedTransition
+from milepost.storage.log import LandedTransition
 
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 
 PATIENCE_S = 2.0
 """How long a job waits for the delivery of its transitions: in total over all its use cases, and once more at exit.
@@ -62,11 +59,8 @@ class Delivery:
             except (queue.Full, RuntimeError) as error:  # RuntimeError: no thread can be started at exit
                 self._warn_once(f"a transition cannot be sent: {type(error).__name__}")
 
-    def wait_after(self, use_case: T) -> T:
-        """Wrap a use case so that it ends when its transitions are delivered, or the patience is used up."""
-        return followed_by(use_case, self._spend_patience)
-
-    def _spend_patience(self, failure: BaseException | None) -> None:
+    def wait(self, _failure: BaseException | None = None) -> None:
+        """Wait at the end of a use case until its transitions are delivered, or the patience is used up."""
         since = time.monotonic()
         self._wait(self._patience_s)
         self._patience_s -= time.monotonic() - since

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from milepost.epoch.metadata import CheckpointMetadata, decode_metadata
-from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.epoch import CheckpointMetadata, InputRecord, decode_input_record, decode_metadata
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.job.spec import BUCKET_FORMATS
-from milepost.openlineage.settings import LineageSettings
-from milepost.openlineage.table_versions import TableVersions
-from milepost.protocol.log.log_entries import LogEntry
-from milepost.protocol.manifest.transaction.events import (
+from milepost.jobspec.job import BUCKET_FORMATS
+from milepost.openlineage import LineageSettings, TableVersions
+from milepost.protocol.log import LogEntry
+from milepost.protocol.manifest.transaction import (
     CheckpointAborted,
     CheckpointTriggered,
     Event,
@@ -25,16 +23,13 @@ from milepost.protocol.manifest.transaction.events import (
     TimelineSwitched,
     aborts_of,
 )
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.manifest_state import ManifestState, Reconciliation
-from milepost.quality.verdict import ExpectationResult, Verdict, VerdictStatus
-from milepost.storage.log.records import LandedTransition
-from milepost.storage.object_handles import read_handle
+from milepost.protocol.records import CompletedCheckpoint, ManifestState, ObjectHandle, Reconciliation, cached_property
+from milepost.quality import ExpectationResult, Verdict, VerdictStatus
+from milepost.storage import read_handle
+from milepost.storage.log import LandedTransition
 
 if TYPE_CHECKING:
-    from milepost.openlineage.client import OpenLineageClient, RunEvent
-    from milepost.openlineage.events import LineageEvents
+    from milepost.openlineage import LineageEvents, OpenLineageClient, RunEvent
 
 
 class LineageObserver:
@@ -52,14 +47,13 @@ class LineageObserver:
 
     @cached_property
     def _client(self) -> OpenLineageClient:
-        from milepost.openlineage.client import open_client
+        from milepost.openlineage import open_client
 
         return open_client(self._settings)
 
     @cached_property
     def _made(self) -> LineageEvents:
-        from milepost.openlineage.datasets import JobDatasets
-        from milepost.openlineage.events import LineageEvents
+        from milepost.openlineage import JobDatasets, LineageEvents
 
         job = self._context.job
         return LineageEvents(job, JobDatasets(job, job.graph()), self._settings.parent())
@@ -93,7 +87,7 @@ class LineageObserver:
         return found
 
     def _aborted(self, event: CheckpointAborted) -> RunEvent:
-        from milepost.openlineage.datasets import assertions_of
+        from milepost.openlineage import assertions_of
 
         refusals = [] if event.veto is None else self._refusals(event.veto)
         return self._made.aborted(event, refusals, assertions_of(_verdicts(refusals)))
@@ -131,7 +125,7 @@ class LineageObserver:
 
     def _refusals(self, veto: ObjectHandle) -> list[dict[str, Any]]:
         """Return what the gate refused: sink, type and column alone of each, no value."""
-        from milepost.quality.veto import decode_veto
+        from milepost.quality import decode_veto
 
         document = decode_veto(read_handle(self._context.store, veto), veto.key)
         named = ("sink", "type", "column", "severity")

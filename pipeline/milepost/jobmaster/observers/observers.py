@@ -7,7 +7,7 @@ import logging
 from milepost.extras import install_command, missing_libraries
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.observers.delivery import Delivery
-from milepost.openlineage.settings import LineageSettings
+from milepost.openlineage import LineageSettings
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,4 +21,5 @@ def observe(context: JobContext, lineage: LineageSettings) -> Delivery | None:
 
     delivery = Delivery(LineageObserver(context, lineage), "OpenLineage")
     context.listeners.append(delivery)
+    context.use_case_ends.callbacks.append(delivery.wait)
     return delivery

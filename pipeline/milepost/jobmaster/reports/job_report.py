@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase, result_of
-from milepost.protocol.records.checkpoints import Holder
-from milepost.protocol.records.manifest_state import CleanUp, ManifestState, Timeline
+from milepost.epoch import iso_ms
+from milepost.protocol.manifest.timelines import JobPhase, job_phase, result_of
+from milepost.protocol.records import CleanUp, Holder, ManifestState, Timeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from milepost.epoch.iso_times import iso_ms
+from milepost.epoch import iso_ms
 from milepost.errors import CheckpointError, InvalidRequest
-from milepost.jobspec.load.load import LoadedJob, load_job, spec_files
-from milepost.protocol.manifest.timelines.incarnation import job_phase
-from milepost.protocol.records.locations import absolute_url, child_url, location_problem
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.log.manifest_log import ManifestLog
-from milepost.storage.open import open_store
+from milepost.jobspec.load import LoadedJob, load_job, spec_files
+from milepost.protocol.manifest.timelines import job_phase
+from milepost.protocol.records import ManifestState, ObjectStore, StoreConfig, absolute_url, child_url, location_problem
+from milepost.storage import open_store
+from milepost.storage.log import ManifestLog
 
 _MAX_THREADS = 8
 _AFTER_SLASH = "0"

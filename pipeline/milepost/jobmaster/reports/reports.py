@@ -17,7 +17,7 @@ from milepost.jobmaster.job.pins import pin_for_read
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from milepost.epoch.metadata import CheckpointMetadata
+    from milepost.epoch import CheckpointMetadata
     from milepost.errors import CheckpointError
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
     from milepost.jobmaster.reports.tables.tables import VerifiedObjects
     from milepost.jobmaster.retention.fsck import Audit
-    from milepost.spill.spilled_rows import SpilledRows
+    from milepost.spill import SpilledRows
 
 
 class Reports:
@@ -155,7 +155,7 @@ class Reports:
 
         Returns: a function that waits for the result, and raises StateCorrupt if files are missing.
         """
-        from milepost.storage.concurrency.background import prefetch
+        from milepost.storage.concurrency import prefetch
 
         return prefetch(self._context.store, self._check_published, "published-check")
 

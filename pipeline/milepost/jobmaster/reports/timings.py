@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.timing.task_times import divided
+from milepost.epoch import CheckpointMetadata
+from milepost.epoch.timing import divided
 from milepost.jobmaster.job.measurements import PostCommitTimes
-from milepost.storage.requests import StoreRequests
+from milepost.storage import StoreRequests
 
 PHASES = (
     "plan", "begin", "session", "copy",

@@ -12,12 +12,10 @@ from functools import partial
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import staging_tables
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.sinks.contract import Sink
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.notices import AbortNotice, write_notice
+from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
+from milepost.sinks import Sink
+from milepost.storage import AbortNotice, write_notice
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

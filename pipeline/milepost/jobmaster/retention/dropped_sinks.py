@@ -19,17 +19,11 @@ from milepost.jobmaster.retention.table_references import (
     references,
     retained_chain,
 )
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import sink_of_staged_file
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.contract import TableObject, TablePosition
-from milepost.sinks.files.table_files import TableFiles
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.contents import ContentsRecords, TableContents
-from milepost.sinks.records.reservation import RESERVATION
-from milepost.sinks.records.table_garbage import TableGarbage
-from milepost.sinks.table.table_objects import table_objects
+from milepost.protocol.records import CheckpointId, ManifestState, ObjectStore, sink_of_staged_file
+from milepost.sinks import TableObject, TablePosition
+from milepost.sinks.files import TableFiles
+from milepost.sinks.records import RESERVATION, ContentsRecords, StagedFile, TableContents, TableGarbage
+from milepost.sinks.table import table_objects
 
 
 @dataclass(frozen=True, slots=True)

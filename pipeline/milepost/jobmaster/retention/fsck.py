@@ -15,10 +15,8 @@ from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, missing_objects, walk_job
 from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import checkpoint_of_key
-from milepost.protocol.records.object_store import ObjectStat
-from milepost.protocol.retention.reach import (
+from milepost.protocol.records import CheckpointId, FencingToken, ObjectStat, checkpoint_of_key
+from milepost.protocol.retention import (
     ObjectStatus,
     object_status,
     proof,

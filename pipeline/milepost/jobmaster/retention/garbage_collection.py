@@ -28,14 +28,10 @@ from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
 from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, execute, plan_pruning
-from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest, ListGarbageRequest, ListProgress
-from milepost.protocol.manifest.upkeep.collection import MAX_LISTED
-from milepost.protocol.manifest.upkeep.compaction import horizon
-from milepost.protocol.manifest.upkeep.garbage import listable
-from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
-from milepost.protocol.records.manifest_state import Garbage, GarbageList
-from milepost.protocol.retention.reach import ObjectStatus
-from milepost.protocol.retention.retention import collectable, collectable_lists, minimum_grace_ms, unreferenced
+from milepost.protocol.manifest.transaction import ForgetCollectedRequest, ListGarbageRequest, ListProgress
+from milepost.protocol.manifest.upkeep import MAX_LISTED, horizon, listable
+from milepost.protocol.records import CheckpointId, FencingToken, Garbage, GarbageList, SessionId
+from milepost.protocol.retention import ObjectStatus, collectable, collectable_lists, minimum_grace_ms, unreferenced
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,15 +12,12 @@ from functools import partial
 
 from milepost.errors import CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.log.garbage_lists import decode_list, encode_list
-from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest
-from milepost.protocol.manifest.upkeep.garbage import MAX_STATE_ENTRIES, listable, plan_fold
-from milepost.protocol.records.ids import SessionId
-from milepost.protocol.records.layout import garbage_list_key
-from milepost.protocol.records.manifest_state import GarbageList, ManifestState
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.retention.reach import GarbageKeys
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.protocol.log import decode_list, encode_list
+from milepost.protocol.manifest.transaction import FoldGarbageRequest
+from milepost.protocol.manifest.upkeep import MAX_STATE_ENTRIES, listable, plan_fold
+from milepost.protocol.records import GarbageList, ManifestState, ObjectStore, SessionId, garbage_list_key
+from milepost.protocol.retention import GarbageKeys
+from milepost.storage.concurrency import parallel_map
 
 _LOG = logging.getLogger(__name__)
 

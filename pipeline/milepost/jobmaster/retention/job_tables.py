@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_job_table
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sinks.contract import Sink
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_registry import RegisteredTable, TableRegistry
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.protocol.records import ManifestState
+from milepost.sinks import Sink
+from milepost.sinks.records import RegisteredTable, TableAddress, TableContents, TableRegistry
+from milepost.storage.concurrency import parallel_map, prefetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ in between, the next session finds tombstones that are not recorded yet, and con
 from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest
-from milepost.protocol.manifest.upkeep.compaction import compactable, horizon
-from milepost.protocol.records.ids import SessionId
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.manifest.transaction import RecordCompactionRequest
+from milepost.protocol.manifest.upkeep import compactable, horizon
+from milepost.protocol.records import ManifestState, SessionId
 
 ENTRIES_PER_EPOCH = 64
 """An epoch makes fewer than ten entries, so a backlog shrinks quickly."""

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.jobmaster.retention.table_references import TableShare
-from milepost.protocol.log.log_entries import event_name
-from milepost.protocol.manifest.transaction.events import CheckpointCompleted, RealignmentDecided, TimelineSwitched
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.sinks.contract import Sink, TableTarget
+from milepost.protocol.log import event_name
+from milepost.protocol.manifest.transaction import CheckpointCompleted, RealignmentDecided, TimelineSwitched
+from milepost.protocol.records import ManifestState
+from milepost.sinks import Sink, TableTarget
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
@@ -22,16 +22,22 @@ from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
-from milepost.protocol.log.log_entries import aborted_by, completion_of
-from milepost.protocol.manifest.upkeep.pins import without_expired_pins
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, is_veto_key, sink_of_staged_file
-from milepost.protocol.records.manifest_state import ManifestState, Savepoint
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.protocol.retention.reach import CheckpointOutcome, GarbageKeys
-from milepost.protocol.retention.retention import handle_conflicts, root_in_job
-from milepost.storage.object_handles import read_handle
+from milepost.protocol.log import aborted_by, completion_of
+from milepost.protocol.manifest.upkeep import without_expired_pins
+from milepost.protocol.records import (
+    SAVEPOINT_DOCUMENT,
+    CheckpointId,
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+    ObjectStat,
+    ObjectStore,
+    Savepoint,
+    is_veto_key,
+    sink_of_staged_file,
+)
+from milepost.protocol.retention import CheckpointOutcome, GarbageKeys, handle_conflicts, root_in_job
+from milepost.storage import read_handle
 
 _WALKS = 3
 

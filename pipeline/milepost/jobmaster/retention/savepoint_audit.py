@@ -11,11 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
-from milepost.protocol.records.manifest_state import Savepoint
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.object_handles import read_handle
+from milepost.protocol.records import SAVEPOINT_DOCUMENT, ObjectHandle, ObjectStore, Savepoint
+from milepost.storage import read_handle
 
 _PARALLEL_STATS = 8
 

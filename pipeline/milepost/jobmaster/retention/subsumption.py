@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
@@ -21,20 +21,25 @@ from milepost.jobmaster.retention.job_tables import prefetch_job_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.orphan_tables import orphan_table_records
 from milepost.jobmaster.retention.table_pruning import pruning_due
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed
-from milepost.protocol.manifest.transaction.requests import (
+from milepost.protocol.manifest.transaction import (
+    CheckpointsSubsumed,
     ConfirmSinksRequest,
     GarbageDeletedRequest,
     ListProgress,
     SubsumeRequest,
+    Transition,
 )
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.ids import CheckpointId, SessionId
-from milepost.protocol.records.layout import checkpoint_prefix, token_of_prefix
-from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
-from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.protocol.retention.retention import (
+from milepost.protocol.records import (
+    CheckpointId,
+    CompletedCheckpoint,
+    Garbage,
+    GarbageList,
+    ManifestState,
+    SessionId,
+    checkpoint_prefix,
+    token_of_prefix,
+)
+from milepost.protocol.retention import (
     RetentionPolicy,
     deletable,
     deletable_lists,
@@ -42,11 +47,11 @@ from milepost.protocol.retention.retention import (
     is_discarded,
     minimum_grace_ms,
     subsumable,
+    timeline_ancestry,
     unreferenced,
 )
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.layout import require_own_prefix
+from milepost.storage import require_own_prefix
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

@@ -25,13 +25,10 @@ from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink
 from milepost.jobmaster.retention.job_tables import job_tables, unregister_table
 from milepost.jobmaster.retention.orphan_tables import empty_orphan_table, is_needed
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds
-from milepost.protocol.records.ids import SessionId
-from milepost.protocol.records.layout import SINKS_PREFIX
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.pruning import is_scan_due, may_prune
-from milepost.protocol.retention.retention import minimum_grace_ms
-from milepost.sinks.contract import HousekeptSink
-from milepost.sinks.records.table_garbage import MAX_LISTED, TableGarbageList, TableGarbageLists
+from milepost.protocol.records import SINKS_PREFIX, ManifestState, SessionId
+from milepost.protocol.retention import is_scan_due, may_prune, minimum_grace_ms
+from milepost.sinks import HousekeptSink
+from milepost.sinks.records import MAX_LISTED, TableGarbageList, TableGarbageLists
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,14 +11,10 @@ from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.job_tables import JobTable
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.pruning import may_be_listed
-from milepost.sinks.contract import Sink, TableObject, TablePosition
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.contents import TableContents, identity_of
-from milepost.sinks.records.marks import Mark
-from milepost.sinks.records.table_keys import staged_by
+from milepost.protocol.records import CheckpointId, ManifestState
+from milepost.protocol.retention import may_be_listed
+from milepost.sinks import Sink, TableObject, TablePosition
+from milepost.sinks.records import Mark, StagedFile, TableContents, identity_of, staged_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,19 @@ from typing import Any
 
 from milepost.errors import CheckpointError, CommitConflict, CommitOutcomeUnknown, NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.manifest.transaction.preconditions import find_pending
-from milepost.protocol.manifest.transaction.requests import AbortRequest
-from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
-from milepost.protocol.records.layout import VETOES_PREFIX, is_veto_key, staged_veto_key, veto_key
-from milepost.protocol.records.reasons import QUALITY_GATE_REASONS
-from milepost.protocol.retention.retention import veto_retention_ms
-from milepost.quality.evidence import Evidence
-from milepost.quality.verdict import GateVerdict
-from milepost.quality.veto import build_veto, decode_veto
-from milepost.storage.object_handles import handle_of, read_handle
+from milepost.protocol.manifest.transaction import AbortRequest, find_pending
+from milepost.protocol.records import (
+    QUALITY_GATE_REASONS,
+    VETOES_PREFIX,
+    ObjectHandle,
+    PendingCheckpoint,
+    is_veto_key,
+    staged_veto_key,
+    veto_key,
+)
+from milepost.protocol.retention import veto_retention_ms
+from milepost.quality import Evidence, GateVerdict, build_veto, decode_veto
+from milepost.storage import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,24 +21,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from milepost.epoch.answers import EpochReport
-from milepost.epoch.metadata import AcknowledgedSubtask, CheckpointMetadata
-from milepost.epoch.plan import InputRecord, encode_input_record
+from milepost.epoch import AcknowledgedSubtask, CheckpointMetadata, EpochReport, InputRecord, encode_input_record
 from milepost.errors import CheckpointError, CommitOutcomeUnknown, Fenced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_event import fork_event
 from milepost.jobmaster.job.session import Session, is_provably_dead
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.retention.discard import discard
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import ForkDisposed, TimelineForked
-from milepost.protocol.manifest.transaction.requests import DisposeForkRequest, ForkRequest, TriggerRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle, PendingCheckpoint, SubtaskKey
-from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, NO_CHECKPOINT, CheckpointId, SessionId, TimelineId
-from milepost.protocol.records.layout import INPUTS_PREFIX
-from milepost.protocol.records.manifest_state import Timeline
-from milepost.protocol.retention.ancestry import open_forks
-from milepost.storage.object_handles import write_content_addressed
+from milepost.protocol.manifest.transaction import (
+    DisposeForkRequest,
+    ForkDisposed,
+    ForkRequest,
+    TimelineForked,
+    Transition,
+    TriggerRequest,
+)
+from milepost.protocol.records import (
+    IMPORT_SESSION_PREFIX,
+    INPUTS_PREFIX,
+    NO_CHECKPOINT,
+    CheckpointId,
+    CompletedCheckpoint,
+    ObjectHandle,
+    PendingCheckpoint,
+    SessionId,
+    SubtaskKey,
+    Timeline,
+    TimelineId,
+)
+from milepost.protocol.retention import open_forks
+from milepost.storage import write_content_addressed
 
 _LOG = logging.getLogger(__name__)
 

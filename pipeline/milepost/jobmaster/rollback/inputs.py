@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.sources.planning.listing import list_objects
-from milepost.storage.open import open_store
+from milepost.sources.planning import list_objects
+from milepost.storage import open_store
 
 ObjectVersions = dict[tuple[str, str], int]
 """(key, etag) -> bytes."""

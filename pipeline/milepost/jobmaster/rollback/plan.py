@@ -6,15 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.quantities import counted
-from milepost.errors import (
-    InvalidRequest,
-    NotFound,
-    PlanOutdated,
-    StateCorrupt,
-)
+from milepost.epoch import CheckpointMetadata, counted, iso_ms
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated, StateCorrupt
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
@@ -27,12 +20,17 @@ from milepost.jobmaster.leadership.table_previews import (
 )
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, replayed_input
 from milepost.jobmaster.rollback.switched_tables import SwitchedTable, abandoned_table_size, find_switched_tables
-from milepost.jobspec.values.times.timestamps import parse_timestamp
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
-from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
-from milepost.storage.object_handles import stat_handle
+from milepost.jobspec.values.times import parse_timestamp
+from milepost.protocol.records import (
+    ENDED_STATUSES,
+    NO_CHECKPOINT,
+    CheckpointId,
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+)
+from milepost.protocol.retention import checkpoint_ancestry, timeline_ancestry
+from milepost.storage import stat_handle
 
 _PARALLEL_STATS = 8
 

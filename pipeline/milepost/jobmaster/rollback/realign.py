@@ -14,13 +14,12 @@ from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import contents_at, sink_for
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
-from milepost.protocol.manifest.transaction.requests import RealignSinkRequest
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import JobStatus, ManifestState
-from milepost.sinks.contract import SinkChange
-from milepost.sinks.records.contents import TableContents, identity_of
-from milepost.sinks.records.table_address import TableAddress
+from milepost.protocol.manifest.transaction import RealignSinkRequest
+from milepost.protocol.records import CheckpointId, JobStatus, ManifestState
+from milepost.sinks import SinkChange
+from milepost.sinks.records import TableAddress, TableContents, identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Realignments:
     def __init__(self, context: JobContext, reconciler: SinkReconciler) -> None:
         self._context, self._reconciler = context, reconciler
 
-    def plan_realign(self, sink: str) -> RealignmentPlan:
+    def plan(self, sink: str) -> RealignmentPlan:
         """Return what a realignment of this sink would do. Changes nothing.
 
         Raises: NotFound: no such sink. InvalidRequest: the sink's path differs from the head's. StateCorrupt: a file
@@ -96,7 +95,8 @@ class Realignments:
         base = self._context.base_metadata(state, state.timeline().head)
         return contents_at(self._context, base, sink)
 
-    def realign(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
+    @use_case
+    def run(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
         """Make the table show the job's head, in one commit.
 
         Args:

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import Busy, CheckpointError, StateCorrupt
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
@@ -25,13 +24,18 @@ from milepost.jobmaster.leadership.table_previews import fate_of_dropped
 from milepost.jobmaster.rollback.inputs import InputSize, forgotten_input, skip_reason
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
 from milepost.jobmaster.rollback.switched_tables import SwitchedTable, find_switched_tables
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
-from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
-from milepost.sources.planning.consumed import ConsumedSet, read_run
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.protocol.records import (
+    NO_CHECKPOINT,
+    CheckpointId,
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+    TimelineRole,
+    cached_property,
+)
+from milepost.protocol.retention import checkpoint_ancestry, timeline_ancestry
+from milepost.sources.planning import ConsumedSet, read_run
+from milepost.storage.concurrency import parallel_map
 
 _VERSION = ["key", "etag"]
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import spec_edits
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
@@ -30,12 +31,10 @@ from milepost.jobmaster.rollback.plan import (
     readable_target,
     resolve_target,
 )
-from milepost.protocol.manifest.timelines.incarnation import job_phase
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import TimelineSwitched
-from milepost.protocol.manifest.transaction.requests import RollbackRequest
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.manifest_state import ENDED_STATUSES
+from milepost.jobmaster.rollback.rewind_points import RewindPoint, rewind_points
+from milepost.protocol.manifest.timelines import job_phase
+from milepost.protocol.manifest.transaction import RollbackRequest, TimelineSwitched, Transition
+from milepost.protocol.records import ENDED_STATUSES, CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Rollbacks:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
         self._lifecycle = lifecycle
 
-    def plan_rollback(self, to: str | int) -> RollbackPlan:
+    def plan(self, to: str | int) -> RollbackPlan:
         """Return what a rollback would do. Changes nothing.
 
         Args:
@@ -83,11 +82,16 @@ class Rollbacks:
         state = self._context.head().state
         return build_plan(self._context, state, resolve_target(state, to, self._context.store.clock_ms()))
 
-    def rollback_target(self, to: str | int) -> int:
-        """Return the checkpoint that `to` names now, as for `plan_rollback`. Raises NotFound, InvalidRequest."""
+    def rewind_points(self, limit: int | None = None) -> list[RewindPoint]:
+        """Return the points that the job can go back to, newest first, each with what that changes."""
+        return rewind_points(self._context, limit)
+
+    def target(self, to: str | int) -> int:
+        """Return the checkpoint that `to` names now, as for `plan`. Raises NotFound, InvalidRequest."""
         return resolve_target(self._context.head().state, to, self._context.store.clock_ms())
 
-    def rollback(
+    @use_case
+    def run(
         self,
         session: Session,
         to: str | int,
@@ -99,7 +103,7 @@ class Rollbacks:
         """Reset state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
         Args:
-            to: as for `plan_rollback`.
+            to: as for `plan`.
             take_over: abort another session's running epoch and fence it.
             detail: for the history: who, why.
             approved: the assumptions of the approved plan; None if there was none.
@@ -132,8 +136,9 @@ class Rollbacks:
         switched = event if isinstance(event, TimelineSwitched) else None
         return self._result(switched, target, followed, None if pending is None else int(pending.checkpoint_id))
 
+    @use_case
     def finish_reconciliation(self, session: Session) -> tuple[str, ...]:
-        """Make every remaining sink follow the newest switch. Returns their names. Raises as `rollback`."""
+        """Make every remaining sink follow the newest switch. Returns their names. Raises as `run`."""
         return self._reconciler.finish(session)
 
     def start(self, from_: str | int | None = None) -> StartedJob:
@@ -141,7 +146,7 @@ class Rollbacks:
 
         Args:
             from_: a checkpoint id; None continues the head.
-        Raises: InvalidRequest: the job has not ended. And as `rollback`, `start`.
+        Raises: InvalidRequest: the job has not ended. And as `run`, `start`.
         """
         session = Session.cli()
         if from_ is None:
@@ -155,7 +160,7 @@ class Rollbacks:
                 "changed.",
                 hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
             )
-        back = self.rollback(session, from_, detail=f"started from checkpoint {from_}")
+        back = self.run(session, from_, detail=f"started from checkpoint {from_}")
         return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
 
     def _result(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, head_address
 from milepost.jobmaster.leadership.table_previews import SINK_UNAVAILABLE
-from milepost.sinks.records.table_address import OWN_FORMAT, TableAddress
+from milepost.sinks.records import OWN_FORMAT, TableAddress
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.codec.records import from_json
-from milepost.epoch.answers import EpochAnswers, EpochReport, EpochRunner
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import EpochAlignment, EpochPlan, InputRecord
-from milepost.epoch.quantities import counted
-from milepost.epoch.spark_answers import recorded_by, signed
-from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.codec import from_json
+from milepost.epoch import (
+    CheckpointMetadata,
+    EpochAlignment,
+    EpochAnswers,
+    EpochPlan,
+    EpochReport,
+    EpochRunner,
+    InputRecord,
+    counted,
+    recorded_by,
+    signed,
+)
+from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
@@ -37,25 +44,26 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.tables.bucket_plans import plan_buckets
 from milepost.jobmaster.run.tables.maintenance_plans import plan_maintenance
 from milepost.jobmaster.run.tables.table_preparation import Preparation
-from milepost.jobspec.graph.in_flight import input_signatures
-from milepost.jobspec.values.times.durations import in_ms
-from milepost.protocol.exchange.acknowledgements import VerifiedAnswers, verify
-from milepost.protocol.failure.abort_reasons import UNCONFIRMED_WRITE_ERRORS, with_reason
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.quality.gx import start_loading
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.records.committables import Committable, StagedRows
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.staging.table_buckets import BucketPlan
-from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.requests import NO_REQUESTS, own_put
+from milepost.jobspec.graph import input_signatures
+from milepost.jobspec.values.times import in_ms
+from milepost.protocol.exchange import VerifiedAnswers, verify
+from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, with_reason
+from milepost.protocol.records import (
+    NO_CHECKPOINT,
+    CheckpointFailureReason,
+    CheckpointId,
+    ManifestState,
+    ObjectStore,
+    PendingCheckpoint,
+    Timeline,
+)
+from milepost.protocol.subtask import Notifications
+from milepost.quality import GateVerdict, start_loading
+from milepost.sinks.records import Committable, StagedRows, TableContents
+from milepost.sinks.staging import BucketPlan
+from milepost.state.layers import KeyHash
+from milepost.storage import NO_REQUESTS, own_put
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from milepost.codec.records import from_json
+from milepost.codec import from_json
 from milepost.errors import SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.payloads import payloads_of
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.bad_input import (
-    BadInput,
-    bad_ratio_too_high,
-    counts_by_trigger,
-    merge_bad_input,
-    too_many_bad_records,
-)
+from milepost.jobspec.job import SourceSpec
+from milepost.protocol.exchange import VerifiedAnswers
+from milepost.protocol.records import CheckpointFailureReason, PendingCheckpoint
+from milepost.sources import BadInput, bad_ratio_too_high, counts_by_trigger, merge_bad_input, too_many_bad_records
 
 
 def bad_input(verified: VerifiedAnswers, source: str) -> tuple[BadInput, ...]:

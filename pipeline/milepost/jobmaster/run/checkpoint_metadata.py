@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.codec.records import from_json
-from milepost.epoch.code_hash import code_by_name
-from milepost.epoch.metadata import (
+from milepost.codec import from_json
+from milepost.epoch import (
     AcknowledgedSubtask,
     CheckpointMetadata,
+    EpochPlan,
     OperatorSnapshot,
     SinkSnapshot,
+    SourceInput,
     SourceSnapshot,
+    code_by_name,
 )
-from milepost.epoch.plan import EpochPlan, SourceInput
-from milepost.epoch.timing.task_times import TaskTimes
-from milepost.epoch.timing.throughput import ThroughputEstimate, Work, measure
+from milepost.epoch.timing import TaskTimes, ThroughputEstimate, Work, measure
 from milepost.errors import ProtocolViolation
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import collect_task_times
@@ -26,25 +26,20 @@ from milepost.jobmaster.run.bad_input import bad_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobmaster.run.shares import subtask_shares
-from milepost.jobspec.graph.compatibility import state_signatures
-from milepost.jobspec.values.times.durations import in_us
-from milepost.operators.contract import StatefulOperator
-from milepost.protocol.exchange.acknowledgements import VerifiedAnswers
-from milepost.protocol.exchange.watermarks import latest, source_watermark
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.quality.verdict import GateVerdict
-from milepost.sinks.contract import PreparedTable
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.contents import ContentsRecords, TableContents
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sources.bad_input import merge_bad_input
-from milepost.sources.event_times import RowsAhead, merge_rows_ahead
-from milepost.sources.planning.consumed import append
-from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.runs.handles import StateHandle
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.layout import consumed_prefix, contents_prefix
+from milepost.jobspec.graph import state_signatures
+from milepost.jobspec.values.times import in_us
+from milepost.operators import StatefulOperator
+from milepost.protocol.exchange import VerifiedAnswers, latest, source_watermark
+from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
+from milepost.quality import GateVerdict
+from milepost.sinks import PreparedTable
+from milepost.sinks.records import Committable, ContentsRecords, TableAddress, TableContents
+from milepost.sources import RowsAhead, merge_bad_input, merge_rows_ahead
+from milepost.sources.planning import append
+from milepost.state.buffers import ChannelStateHandle
+from milepost.state.runs import StateHandle
+from milepost.storage import consumed_prefix, contents_prefix
+from milepost.storage.concurrency import prefetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,17 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot, read_as
+from milepost.epoch import DimensionInput, DimensionSnapshot, read_as
 from milepost.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.values.types import to_arrow
-from milepost.operators.contract import OperatorFailed
-from milepost.operators.joins.lookup import Lookup
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.build import build_reader
-from milepost.sources.contract import BadRecord
-from milepost.sources.dimension import encode_dimension, read_dimension
-from milepost.storage.layout import dimensions_prefix
-from milepost.storage.object_handles import read_handle, write_content_addressed
-from milepost.storage.open import open_store
+from milepost.jobspec.job.operators import LookupOperator
+from milepost.jobspec.values import to_arrow
+from milepost.operators import OperatorFailed
+from milepost.operators.joins import Lookup
+from milepost.protocol.records import CheckpointFailureReason, ObjectHandle
+from milepost.sources import BadRecord, build_reader, encode_dimension, read_dimension
+from milepost.storage import dimensions_prefix, open_store, read_handle, write_content_addressed
 
 
 def snapshot_dimensions(context: JobContext, opened: OpenedEpoch) -> dict[str, DimensionSnapshot]:

@@ -19,14 +19,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from milepost.epoch.answers import EpochReport, EpochRunner
-from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.epoch import EpochReport, EpochRunner
+from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError
 from milepost.jobmaster.compatibility.preflight import OnReport
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import post_commit_times, store_post_commit_times
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
@@ -49,15 +50,18 @@ from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, assert_leads_after_rebind, reopen_epoch, require_token
 from milepost.jobmaster.run.trigger import Trigger
 from milepost.jobmaster.run.trigger_result import NothingToDo, Triggered
-from milepost.protocol.manifest.transaction.answers import AlreadyDone
-from milepost.protocol.manifest.transaction.requests import AbortRequest, RebindRequest
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.records.reasons import parse_reason
-from milepost.quality.verdict import GateVerdict
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.requests import NO_REQUESTS, StoreRequests
+from milepost.protocol.manifest.transaction import AbortRequest, AlreadyDone, RebindRequest
+from milepost.protocol.records import (
+    CheckpointId,
+    CompletedCheckpoint,
+    FencingToken,
+    JobStatus,
+    PendingCheckpoint,
+    parse_reason,
+)
+from milepost.quality import GateVerdict
+from milepost.storage import NO_REQUESTS, StoreRequests
+from milepost.storage.concurrency import prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,6 +97,7 @@ class Epochs:
         self._trigger = trigger
 
     @suggest_rollback
+    @use_case
     def run_epoch(
         self,
         session: Session,
@@ -131,6 +136,7 @@ class Epochs:
         opened = reopen_epoch(context, rebound.state, pending, after)
         return run_opened_epoch(context, opened, runner, clock, planned, judged=judged)
 
+    @use_case
     def validate(self, session: Session, checkpoint_id: int) -> GateVerdict:
         """Return the verdict that `run_epoch` stored. Raises QualityGateFailed: a veto; nothing was published."""
         state = self._context.head().state
@@ -141,6 +147,7 @@ class Epochs:
         metadata.verdict.raise_if_vetoed(state.job, checkpoint_id)
         return metadata.verdict
 
+    @use_case
     def complete(self, session: Session, checkpoint_id: int, report: EpochReport | None = None) -> CompletedCheckpoint:
         """The commit point: after this transition the checkpoint is the head (I7, I9).
 
@@ -166,6 +173,7 @@ class Epochs:
         self._context.cache_metadata(report.handle, report.metadata)
         return completion
 
+    @use_case
     def notify_complete(self, session: Session, checkpoint_id: int, sink: str) -> SinkNotification:
         """Publish one sink's part of a completed checkpoint, after any older checkpoint that it has not confirmed."""
         context = self._context
@@ -183,6 +191,7 @@ class Epochs:
             published=published,
         )
 
+    @use_case
     def subsume(self, session: Session, plan: SubsumptionPlan | None = None) -> Subsumption:
         """Drop checkpoints beyond the retention, then delete what an earlier leader listed as garbage (I8).
 
@@ -202,6 +211,7 @@ class Epochs:
         deleted += collect_vetoes(context) if plan.is_pruning_due else 0
         return Subsumption(tuple(subsumed), deleted, pruned)
 
+    @use_case
     def abort(
         self, session: Session, checkpoint_id: int | None, reason: str, detail: str
     ) -> AbortedCheckpoint | NothingAborted:
@@ -229,6 +239,7 @@ class Epochs:
         )
         return self._leadership.abort(request)
 
+    @use_case
     def run(
         self,
         session: Session,
@@ -322,6 +333,7 @@ class Epochs:
         published.maintain()
         return plan
 
+    @use_case
     def keep_times(
         self, checkpoint_id: int, token: int, clock: StepClock, unrecorded: StoreRequests = NO_REQUESTS
     ) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from milepost.epoch.plan import InputRecord, decode_input_record
-from milepost.epoch.timing.task_times import divided
+from milepost.epoch import InputRecord, decode_input_record
+from milepost.epoch.timing import divided
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.storage.object_handles import read_handle
+from milepost.storage import read_handle
 
 _PHASES_BY_INPUT = ("read", "exchange", "process", "stage")
 """Phases of a Spark job whose time grows with the bytes that it reads. The other phases have a fixed cost."""

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from milepost.epoch.gate_shares import GateShare, is_large, shares_of
+from milepost.epoch import GateShare, gate_shares_of, is_large
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
-from milepost.jobspec.job.spec import QualitySpec
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.quality.evidence import Evidence
-from milepost.quality.gate import check_suite, collect_evidence, evaluate
-from milepost.quality.merged_verdict import decide_verdict
-from milepost.quality.partial_results import PartialResult
-from milepost.quality.verdict import GateVerdict, Verdict
-from milepost.sinks.records.committables import Committable, decode_schema
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.jobspec.job import QualitySpec
+from milepost.protocol.records import PendingCheckpoint
+from milepost.quality import (
+    Evidence,
+    GateVerdict,
+    PartialResult,
+    Verdict,
+    check_suite,
+    collect_evidence,
+    decide_verdict,
+    evaluate,
+)
+from milepost.sinks.records import Committable, decode_schema
+from milepost.storage.concurrency import parallel_map
 
 JudgeInTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
 """Evaluates shares where the epoch's tasks ran. Returns the merged partial result of each sink."""
@@ -70,7 +75,7 @@ def _judge_in_tasks(
     for suite in suites:
         check_suite(suite)
         store = context.sink_config(suite.sink)
-        shares += shares_of(suite, committables[suite.sink], _key(context, suite), store)
+        shares += gate_shares_of(suite, committables[suite.sink], _key(context, suite), store)
     parts = judge_in_tasks(shares)
     return {
         suite.sink: decide_verdict(

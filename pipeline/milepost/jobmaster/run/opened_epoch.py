@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import InputRecord, decode_input_record
+from milepost.epoch import CheckpointMetadata, InputRecord, decode_input_record
 from milepost.errors import NEW_RUN, NEWER_TRY, Fenced
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
@@ -14,14 +13,10 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import CheckpointTriggered
-from milepost.protocol.manifest.transaction.preconditions import find_pending
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import FencingToken
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.object_handles import read_handle
+from milepost.protocol.manifest.transaction import CheckpointTriggered, Transition, find_pending
+from milepost.protocol.records import FencingToken, ManifestState, PendingCheckpoint, Timeline
+from milepost.storage import read_handle
+from milepost.storage.concurrency import prefetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from milepost.protocol.exchange.acknowledgements import Acknowledgement, VerifiedAnswers
+from milepost.protocol.exchange import Acknowledgement, VerifiedAnswers
 
 
 def iter_payloads(verified: VerifiedAnswers, section: str, name: str) -> Iterator[tuple[Acknowledgement, Any]]:

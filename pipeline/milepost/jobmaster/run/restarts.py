@@ -10,15 +10,9 @@ import random
 import time
 
 from milepost.errors import CheckpointError
-from milepost.jobspec.job.checkpointing_spec import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoneRestart,
-    Restart,
-)
-from milepost.jobspec.values.times.durations import in_ms
-from milepost.protocol.failure.restart import (
+from milepost.jobspec.job import ExponentialDelayRestart, FailureRateRestart, FixedDelayRestart, NoneRestart, Restart
+from milepost.jobspec.values.times import in_ms
+from milepost.protocol.failure import (
     ExponentialDelay,
     FailureRate,
     FixedDelay,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from milepost.codec.fields import Count
-from milepost.codec.records import from_json
-from milepost.epoch.subtask_shares import SINK, SubtaskShare
+from milepost.codec import Count, from_json
+from milepost.epoch import SINK, SubtaskShare
 from milepost.jobmaster.run.payloads import iter_payloads
-from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.protocol.exchange.acknowledgements import Acknowledgement, VerifiedAnswers
-from milepost.sinks.records.committables import StagedRows
-from milepost.sources.bad_input import BadInput
+from milepost.jobspec.graph import JobGraph, Node
+from milepost.protocol.exchange import Acknowledgement, VerifiedAnswers
+from milepost.sinks.records import StagedRows
+from milepost.sources import BadInput
 
 
 def subtask_shares(graph: JobGraph, verified: VerifiedAnswers) -> tuple[SubtaskShare, ...]:

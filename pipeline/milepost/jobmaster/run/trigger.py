@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import InputRecord
-from milepost.epoch.timing.step_clock import PlanTimes, StepClock
+from milepost.epoch import CheckpointMetadata, InputRecord
+from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CommitConflict, Fenced, InvalidRequest
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import OnReport, check_compatible
@@ -37,19 +36,16 @@ from milepost.jobmaster.job.input.next_input import (
 )
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted_checkpoint
 from milepost.jobmaster.run.trigger_result import NothingToDo, Triggered
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
-from milepost.protocol.manifest.transaction.preconditions import check_runnable, job_ended_error
-from milepost.protocol.manifest.transaction.runs import find_coverage
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import checkpoint_name
-from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState
-from milepost.quality.gate import resolve_suite
-from milepost.storage.concurrency.background import prefetch
+from milepost.protocol.manifest.transaction import AlreadyDone, Outcome, check_runnable, find_coverage, job_ended_error
+from milepost.protocol.records import ENDED_STATUSES, ManifestState, PendingCheckpoint, checkpoint_name
+from milepost.quality import resolve_suite
+from milepost.storage.concurrency import prefetch
 
 _PLAN_ATTEMPTS = 5
 
@@ -101,6 +97,7 @@ class Trigger:
         self._lifecycle = lifecycle
 
     @suggest_rollback
+    @use_case
     def trigger(
         self,
         session: Session,
@@ -152,6 +149,7 @@ class Trigger:
             "again."
         )
 
+    @use_case
     def open_incarnation(self) -> str:
         """Return, as text, which incarnation is open and what its first epoch continues.
 

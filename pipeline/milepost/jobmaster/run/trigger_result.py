@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.codec.fields import OmitNone
-from milepost.epoch.timing.step_clock import PlanTimes
+from milepost.codec import OmitNone
+from milepost.epoch.timing import PlanTimes
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, TimelineId
+from milepost.protocol.records import CheckpointId, Epoch, FencingToken, TimelineId
 
 
 @dataclass(frozen=True, slots=True)

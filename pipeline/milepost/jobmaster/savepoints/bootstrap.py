@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from milepost.epoch.code_hash import code_by_name
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
+from milepost.epoch import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot, code_by_name
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import JobOutcome
@@ -35,22 +35,17 @@ from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.jobmaster.savepoints.state_table import read_table
-from milepost.jobspec.graph.compatibility import state_signatures
-from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, ProcessOperator, StatefulSpec
-from milepost.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import OperatorUid, TimelineId
-from milepost.quality.verdict import GateVerdict
-from milepost.spill.ordered_rows import ordered_rows
-from milepost.spill.spilled_rows import SpilledRows
-from milepost.state.keyed.keyed_state import restore_state
-from milepost.state.keyed.slices import STATE_COPIES, merge_handles, row_bytes, slices_within
-from milepost.state.layers.key_groups import key_group_range
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.layers.layer import KeySpec
-from milepost.state.runs.handles import StateHandle
-from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.layout import state_prefix
+from milepost.jobspec.graph import state_signatures
+from milepost.jobspec.job import AggregateOperator, DeduplicateOperator, StatefulSpec
+from milepost.jobspec.job.operators import ProcessOperator
+from milepost.operators import ONLY_TABLE, StatefulOperator
+from milepost.protocol.records import OperatorUid, PendingCheckpoint, TimelineId
+from milepost.quality import GateVerdict
+from milepost.spill import SpilledRows, ordered_rows
+from milepost.state.keyed import STATE_COPIES, merge_handles, restore_state, row_bytes, slices_within
+from milepost.state.layers import KeyHash, KeySpec, key_group_range
+from milepost.state.runs import CheckpointObjects, StateHandle, StateIdentity
+from milepost.storage import state_prefix
 
 _KINDS = "aggregate, deduplicate, process"
 _GROUP = "__key_group"
@@ -81,7 +76,8 @@ class Bootstrap:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
         self._rollbacks = rollbacks
 
-    def bootstrap(self, files: Mapping[str, str]) -> BootstrappedJob:
+    @use_case
+    def run(self, files: Mapping[str, str]) -> BootstrappedJob:
         """Make a checkpoint with this state the job's head, and open the job if it has ended.
 
         Args:
@@ -137,7 +133,7 @@ class Bootstrap:
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
             expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
-            self._rollbacks.rollback(session, int(completed.checkpoint_id), approved=expected, detail=detail)
+            self._rollbacks.run(session, int(completed.checkpoint_id), approved=expected, detail=detail)
         opened = replace(self._lifecycle.start(), outcome="started")
         operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
         return extend_record(BootstrappedJob, opened, operators=operators)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
+from milepost.epoch import iso_ms
 from milepost.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.checkpoints import CheckpointKind
-from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT, savepoint_root
-from milepost.protocol.records.manifest_state import ManifestState, Savepoint
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.prefixed_store import PrefixedStore
+from milepost.protocol.records import (
+    SAVEPOINT_DOCUMENT,
+    CheckpointKind,
+    ManifestState,
+    ObjectStore,
+    Savepoint,
+    savepoint_root,
+)
+from milepost.storage import PrefixedStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, decode_metadata
+from milepost.epoch import CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.state.layers.key_groups import MAX_KEY_GROUPS
-from milepost.storage.object_handles import read_handle, stat_handle
+from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, ObjectHandle, ObjectStore
+from milepost.state.layers import MAX_KEY_GROUPS
+from milepost.storage import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
 """Size limit of `savepoint.json` and of `_metadata`, which are read completely."""

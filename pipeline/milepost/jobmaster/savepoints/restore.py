@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.renames import with_names_of
+from milepost.epoch import CheckpointMetadata, with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
@@ -26,6 +25,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
@@ -36,12 +36,17 @@ from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_stor
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
 from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
-from milepost.protocol.records.checkpoints import PendingCheckpoint
-from milepost.protocol.records.ids import CheckpointId, TimelineId
-from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.manifest_state import ENDED_STATUSES, ManifestState, Savepoint
-from milepost.protocol.retention.retention import root_in_job
-from milepost.storage.copying import Copy, copy_objects
+from milepost.protocol.records import (
+    ENDED_STATUSES,
+    CheckpointId,
+    ManifestState,
+    PendingCheckpoint,
+    Savepoint,
+    TimelineId,
+    child_url,
+)
+from milepost.protocol.retention import root_in_job
+from milepost.storage import Copy, copy_objects
 
 _DAMAGED = "put the savepoint's folder back from a copy of it, or start from another savepoint"
 
@@ -108,6 +113,7 @@ class Restores:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
         self._rollbacks, self._savepoints = rollbacks, savepoints
 
+    @use_case
     def start(self, from_: str | int | None = None, *, claim: bool = False) -> StartedJob:
         """Open the next incarnation of a job that has ended. From a savepoint, a job that has never run can start too.
 
@@ -131,6 +137,7 @@ class Restores:
             claimed=self._claim(own, saved) if claim else None,
         )
 
+    @use_case
     def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
         """Make a copy of a savepoint the job's head, and make every sink follow. The job's status does not change.
 
@@ -173,7 +180,7 @@ class Restores:
                 return copier.write(pending, timeline)
 
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
-            self._rollbacks.rollback(
+            self._rollbacks.run(
                 session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
             )
         document = saved.document
@@ -235,7 +242,7 @@ class Restores:
         document = saved.document
         try:
             if own is not None:
-                disposed = self._savepoints.dispose_savepoint(own.name)
+                disposed = self._savepoints.dispose(own.name)
                 return ClaimedSavepoint(saved.where, disposed.deleted_objects, disposed.left)
             deleted = delete_copy(document, saved.store)
         except CheckpointError as error:

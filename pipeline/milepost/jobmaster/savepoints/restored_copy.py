@@ -7,24 +7,27 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.epoch.dimensions import DimensionSnapshot
-from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, SinkSnapshot, SourceSnapshot
+from milepost.epoch import CheckpointMetadata, DimensionSnapshot, OperatorSnapshot, SinkSnapshot, SourceSnapshot
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
 from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, imported_metadata
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
-from milepost.jobspec.graph.compatibility import state_signatures
-from milepost.protocol.records.checkpoints import ObjectHandle, PendingCheckpoint
-from milepost.protocol.records.ids import OperatorUid, TimelineId
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.contract import TableTarget
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.contents import ContentsChange, TableContents
-from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.runs.handles import RunHandle, StateHandle
-from milepost.storage.copying import Copy, copy_objects
-from milepost.storage.layout import channel_prefix, consumed_prefix, contents_prefix, dimensions_prefix, state_prefix
+from milepost.jobspec.graph import state_signatures
+from milepost.protocol.records import ObjectHandle, ObjectStore, OperatorUid, PendingCheckpoint, TimelineId
+from milepost.sinks import TableTarget
+from milepost.sinks.records import ContentsChange, StagedFile, TableContents
+from milepost.state.buffers import ChannelStateHandle
+from milepost.state.runs import RunHandle, StateHandle
+from milepost.storage import (
+    Copy,
+    channel_prefix,
+    consumed_prefix,
+    contents_prefix,
+    copy_objects,
+    dimensions_prefix,
+    state_prefix,
+)
 
 
 def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:

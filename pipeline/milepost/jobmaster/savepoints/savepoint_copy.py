@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata
 from milepost.errors import CommitConflict, NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.savepoints.reader import handle_at
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.copying import Copy, OnCopied, copy_objects, create_same
-from milepost.storage.object_handles import handle_of
+from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, CompletedCheckpoint, ObjectHandle, ObjectStore
+from milepost.storage import Copy, OnCopied, copy_objects, create_same, handle_of
 
 
 @dataclass(frozen=True, slots=True)

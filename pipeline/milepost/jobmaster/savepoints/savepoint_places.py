@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.planning.listing import matches
+from milepost.protocol.records import ObjectStore
+from milepost.sources.planning import matches
 
 
 def require_outside(context: JobContext, root: ObjectStore) -> None:

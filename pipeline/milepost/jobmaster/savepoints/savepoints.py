@@ -29,29 +29,35 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import CopyPin, pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
 from milepost.jobmaster.leadership.outcomes import CanceledJob, CheckpointCopy, CopiedTable, SavedHead
-from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
+from milepost.jobmaster.savepoints.listed import (
+    savepoint_named,
+    savepoint_store,
+)
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
-from milepost.protocol.manifest.transaction.answers import Transition
-from milepost.protocol.manifest.transaction.events import SavepointDisposed
-from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest, RecordSavepointRequest
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import (
+from milepost.protocol.manifest.transaction import (
+    DisposeSavepointRequest,
+    RecordSavepointRequest,
+    SavepointDisposed,
+    Transition,
+)
+from milepost.protocol.records import (
     SAVEPOINT_DOCUMENT,
     SAVEPOINTS_PREFIX,
+    CheckpointId,
+    ManifestState,
+    ObjectHandle,
+    ObjectStore,
+    Savepoint,
+    child_url,
     copy_pin_name,
     savepoint_name_fault,
     savepoint_root,
 )
-from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.manifest_state import ManifestState, Savepoint
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.copying import OnCopied
-from milepost.storage.object_handles import read_handle
-from milepost.storage.prefixed_store import PrefixedStore
+from milepost.storage import OnCopied, PrefixedStore, read_handle
 
 _LOG = logging.getLogger(__name__)
 
@@ -79,7 +85,8 @@ class Savepoints:
     def __init__(self, context: JobContext, lifecycle: Lifecycle) -> None:
         self._context, self._lifecycle = context, lifecycle
 
-    def create_savepoint(
+    @use_case
+    def create(
         self,
         name: str | None = None,
         *,
@@ -127,12 +134,13 @@ class Savepoints:
             self._record(request, prefix)
         return replace(_made(contents, root), name=name)
 
+    @use_case
     def export(self, checkpoint_id: int, target: str, *, copied: OnCopied = _unwatched) -> CheckpointCopy:
         """Copy a retained checkpoint, and all tables as of it, to a location that the job does not list.
 
         Args:
             target: the root of the copy, without a savepoint: a URL, or a path relative to the spec.
-        Raises: as `create_savepoint`.
+        Raises: as `create`.
         """
         context = self._context
         root = context.store_at(target)
@@ -146,7 +154,8 @@ class Savepoints:
             write_copy(contents, root, _renewing(hold, copied))
         return _made(contents, root)
 
-    def dispose_savepoint(self, name: str) -> DisposedSavepoint:
+    @use_case
+    def dispose(self, name: str) -> DisposedSavepoint:
         """Remove a savepoint from the list, then delete the objects that its document names below its own root.
 
         Raises: NotFound: the job has no savepoint of that name.
@@ -176,6 +185,7 @@ class Savepoints:
                 left = f"not everything was deleted: {error.message}"
         return DisposedSavepoint(name, int(savepoint.checkpoint_id), root.config.url, deleted, left)
 
+    @use_case
     def cancel(
         self,
         *,
@@ -185,7 +195,7 @@ class Savepoints:
     ) -> CanceledJob:
         """Cancel the job as `Lifecycle.cancel`. With `savepoint`, first save the checkpoint that the job ends at.
 
-        Raises: as `create_savepoint`; then the job continues. HeadMoved: the head moved during each of several
+        Raises: as `create`; then the job continues. HeadMoved: the head moved during each of several
             attempts.
         """
         if not savepoint:
@@ -198,7 +208,7 @@ class Savepoints:
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if isinstance(saved, CheckpointCopy):
-                    self.dispose_savepoint(str(saved.name))
+                    self.dispose(str(saved.name))
             else:
                 return replace(ended, savepoint=saved)
         raise HeadMoved(
@@ -213,7 +223,7 @@ class Savepoints:
         there = next((one for one in state.savepoints if one.checkpoint_id == state.timeline().head), None)
         if there is not None:
             return SavedHead(there.name, int(there.checkpoint_id))
-        return self.create_savepoint()
+        return self.create()
 
     def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
         """Return the document of a listed savepoint. Raises StateCorrupt: it is not the listed one, or damaged."""

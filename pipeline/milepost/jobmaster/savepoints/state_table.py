@@ -19,14 +19,12 @@ from milepost.jobmaster.compatibility.expected_operators import expected_operato
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.savepoints.csv_content import CsvContent
-from milepost.jobspec.job.spec import StatefulSpec
-from milepost.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.protocol.records.locations import file_url
-from milepost.spill.ordered_rows import ordered_rows
-from milepost.spill.scratch_reading import reading_scratch
-from milepost.spill.spilled_rows import SpilledRows
-from milepost.state.layers.exact_keys import key_numbers
-from milepost.storage.object_handles import stored_file
+from milepost.jobspec.job import StatefulSpec
+from milepost.operators import ONLY_TABLE, StatefulOperator
+from milepost.protocol.records import file_url
+from milepost.spill import SpilledRows, ordered_rows, reading_scratch
+from milepost.state.layers import key_numbers
+from milepost.storage import stored_file
 
 _CSV_BLOCK_BYTES = 16 << 20
 

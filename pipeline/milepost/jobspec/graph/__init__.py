@@ -1,1 +1,46 @@
 """The job graph: nodes, columns, levels, and compatibility with recorded state."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.jobspec.graph.checks import late_outputs as late_outputs
+    from milepost.jobspec.graph.checks import structure_problems as structure_problems
+    from milepost.jobspec.graph.compatibility import BEGINS_EMPTY as BEGINS_EMPTY
+    from milepost.jobspec.graph.compatibility import COMPATIBLE as COMPATIBLE
+    from milepost.jobspec.graph.compatibility import NEW_TABLE as NEW_TABLE
+    from milepost.jobspec.graph.compatibility import NEW_TABLE_OR_BACKFILL as NEW_TABLE_OR_BACKFILL
+    from milepost.jobspec.graph.compatibility import NEW_UID as NEW_UID
+    from milepost.jobspec.graph.compatibility import NON_RESTORED as NON_RESTORED
+    from milepost.jobspec.graph.compatibility import REMOVED as REMOVED
+    from milepost.jobspec.graph.compatibility import RENAMED_FROM as RENAMED_FROM
+    from milepost.jobspec.graph.compatibility import UNCHANGED as UNCHANGED
+    from milepost.jobspec.graph.compatibility import can_continue as can_continue
+    from milepost.jobspec.graph.compatibility import compare_signatures as compare_signatures
+    from milepost.jobspec.graph.compatibility import recorded_answers as recorded_answers
+    from milepost.jobspec.graph.compatibility import retimed_sources as retimed_sources
+    from milepost.jobspec.graph.compatibility import state_signatures as state_signatures
+    from milepost.jobspec.graph.compatibility import with_answers as with_answers
+    from milepost.jobspec.graph.compatibility import with_rows_of as with_rows_of
+    from milepost.jobspec.graph.compatibility import with_updates_of as with_updates_of
+    from milepost.jobspec.graph.edges import BAD as BAD
+    from milepost.jobspec.graph.edges import DELETED_COLUMN as DELETED_COLUMN
+    from milepost.jobspec.graph.edges import RETRACT as RETRACT
+    from milepost.jobspec.graph.edges import WINDOW_COLUMNS as WINDOW_COLUMNS
+    from milepost.jobspec.graph.edges import WINDOW_END as WINDOW_END
+    from milepost.jobspec.graph.edges import WINDOW_START as WINDOW_START
+    from milepost.jobspec.graph.edges import conditions_output as conditions_output
+    from milepost.jobspec.graph.edges import edge_names as edge_names
+    from milepost.jobspec.graph.edges import late_output as late_output
+    from milepost.jobspec.graph.edges import user_columns as user_columns
+    from milepost.jobspec.graph.graph import JobGraph as JobGraph
+    from milepost.jobspec.graph.graph import Node as Node
+    from milepost.jobspec.graph.graph import SinkInput as SinkInput
+    from milepost.jobspec.graph.graph import analyse as analyse
+    from milepost.jobspec.graph.in_flight import consumed_columns as consumed_columns
+    from milepost.jobspec.graph.in_flight import input_signatures as input_signatures
+    from milepost.jobspec.graph.read_columns import columns_read as columns_read
+    from milepost.jobspec.graph.state_rules import OUTPUT_TABLE as OUTPUT_TABLE
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -24,7 +24,7 @@ from milepost.jobspec.values.problems import Path, Problem
 from milepost.jobspec.values.spark_remote import remote_problem
 from milepost.jobspec.values.spark_settings import conf_problems
 from milepost.jobspec.values.times.durations import format_duration
-from milepost.protocol.records.locations import endpoint_problem, location_problem
+from milepost.protocol.records import endpoint_problem, location_problem
 
 _BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
 

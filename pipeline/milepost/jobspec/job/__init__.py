@@ -1,1 +1,42 @@
 """The keys of a job spec, and resolving references and Connections."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec as CheckpointingSpec
+    from milepost.jobspec.job.checkpointing_spec import ExponentialDelayRestart as ExponentialDelayRestart
+    from milepost.jobspec.job.checkpointing_spec import FailureRateRestart as FailureRateRestart
+    from milepost.jobspec.job.checkpointing_spec import FixedDelayRestart as FixedDelayRestart
+    from milepost.jobspec.job.checkpointing_spec import NoneRestart as NoneRestart
+    from milepost.jobspec.job.checkpointing_spec import Restart as Restart
+    from milepost.jobspec.job.checkpointing_spec import Retained as Retained
+    from milepost.jobspec.job.connections import Connection as Connection
+    from milepost.jobspec.job.connections import PostgresAccess as PostgresAccess
+    from milepost.jobspec.job.connections import connection_of as connection_of
+    from milepost.jobspec.job.connections import s3_access as s3_access
+    from milepost.jobspec.job.connections import spark_server as spark_server
+    from milepost.jobspec.job.csv_records import records_are_lines as records_are_lines
+    from milepost.jobspec.job.environment import referenced_variables as referenced_variables
+    from milepost.jobspec.job.environment import resolve_sink as resolve_sink
+    from milepost.jobspec.job.event_time_spec import EventTimeSpec as EventTimeSpec
+    from milepost.jobspec.job.notifier_spec import NotifierSpec as NotifierSpec
+    from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
+    from milepost.jobspec.job.source_spec import EpochLimits as EpochLimits
+    from milepost.jobspec.job.source_spec import SourceSpec as SourceSpec
+    from milepost.jobspec.job.spec import BUCKET_FORMATS as BUCKET_FORMATS
+    from milepost.jobspec.job.spec import AggregateOperator as AggregateOperator
+    from milepost.jobspec.job.spec import CatalogSpec as CatalogSpec
+    from milepost.jobspec.job.spec import DeduplicateOperator as DeduplicateOperator
+    from milepost.jobspec.job.spec import Expectation as Expectation
+    from milepost.jobspec.job.spec import JobSpec as JobSpec
+    from milepost.jobspec.job.spec import QualitySpec as QualitySpec
+    from milepost.jobspec.job.spec import RowWiseSpec as RowWiseSpec
+    from milepost.jobspec.job.spec import ScheduleSpec as ScheduleSpec
+    from milepost.jobspec.job.spec import SinkSpec as SinkSpec
+    from milepost.jobspec.job.spec import SparkSpec as SparkSpec
+    from milepost.jobspec.job.spec import SqlOperator as SqlOperator
+    from milepost.jobspec.job.spec import StatefulSpec as StatefulSpec
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -17,8 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from milepost.errors import EnvironmentUnusable
 from milepost.jobspec.values.spark_remote import SparkRemote, parse_remote
-from milepost.protocol.records.locations import endpoint_problem
-from milepost.protocol.records.object_store import Credentials
+from milepost.protocol.records import Credentials, endpoint_problem
 
 _NOTHING_DONE = "Nothing was run or changed."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milepost.jobspec.column_lineage.sink_lineage import lineage_document
+from milepost.jobspec.column_lineage.sink_columns import lineage_document
 from milepost.jobspec.graph.checks import bad_outputs
 from milepost.jobspec.graph.edges import BAD
 from milepost.jobspec.graph.graph import JobGraph

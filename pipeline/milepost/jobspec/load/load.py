@@ -30,14 +30,14 @@ from milepost.jobspec.load.validation import validate_spec
 from milepost.jobspec.values.problems import Problem, invalid_spec
 from milepost.jobspec.values.spark_remote import SparkRemote, parse_remote
 from milepost.jobspec.values.suggestions import nearest
-from milepost.protocol.records.locations import (
+from milepost.protocol.records import (
+    StoreConfig,
     absolute_url,
     child_url,
     database_uri,
     endpoint_problem,
     location_problem,
 )
-from milepost.protocol.records.object_store import StoreConfig
 
 if TYPE_CHECKING:
     from milepost.jobspec.graph.graph import JobGraph, Outputs

@@ -19,7 +19,7 @@ from milepost.jobspec.job.environment import referenced_variables, resolve_text
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.values.patterns import ANY, Step, can_name, hidden_by, static_prefix
 from milepost.jobspec.values.problems import Path, Problem
-from milepost.protocol.records.locations import absolute_url, location_problem
+from milepost.protocol.records import absolute_url, location_problem
 
 _DIGIT, _HEX, _SUBTASK = "0123456789", "0123456789abcdef", "0123456789al"
 """Characters of a number, of a digest, and of the writer of a staged file (a subtask's number, or `all`)."""

@@ -1,1 +1,11 @@
 """Draw the graph of a job."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.jobspec.picture.drawing import STYLE as STYLE
+    from milepost.jobspec.picture.drawing import graph_picture as graph_picture
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 
 from milepost.jobspec.values.suggestions import nearest
-from milepost.protocol.records.ids import JOB_NAME_PATTERN
-from milepost.protocol.records.locations import CONTROL
+from milepost.protocol.records import CONTROL, JOB_NAME_PATTERN
 
 _NODE = re.compile(r"[a-z](?:[a-z0-9]|_(?!_)){0,62}")
 _SINK = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.aggregates import argument_label
+from milepost.jobspec.values import argument_label
 from milepost.operators.aggregation.exact_sums import (
     Sums,
     stored_numbers,
@@ -25,7 +25,7 @@ from milepost.operators.aggregation.exact_sums import (
 )
 from milepost.operators.contract import TYPE_OF, Bools, Ints
 from milepost.operators.rows.row_order import float_order, floats_of_order
-from milepost.protocol.records.state_columns import BEGINS_NULL, SCALE
+from milepost.protocol.records import BEGINS_NULL, SCALE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.jobspec.values import AggregateCall
 from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
 from milepost.operators.aggregation.totals import initial_totals, state_key, state_key_fields
 from milepost.operators.aggregation.value_tables import ValueTableRun, WeightedRows
@@ -43,7 +43,7 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.operators.rows.retractions import NONE, check_settled, retractions
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 
 class AggregateOverUpdates:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from milepost.operators.contract import Bools, Ints
 from milepost.operators.rows.columns import key_columns
 from milepost.operators.rows.row_order import order_numbers
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 NEGATIVE_ZEROS = "__negative_zeros"
 """State column (int64) of a table of floats: how many of the zeros of a row, which is one value, are -0.0."""

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.aggregates import AggregateCall, argument_label
+from milepost.jobspec.values import AggregateCall, argument_label
 from milepost.operators.aggregation.accumulators import typed_by
 from milepost.operators.contract import Ints, KeyedState, StateTable
 from milepost.operators.rows.columns import key_columns
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+from milepost.protocol.records import EXPIRES_COLUMN
 
 VALUE_COLUMN = "__value"
 """State column of a value; nulls are not counted, and so not kept."""

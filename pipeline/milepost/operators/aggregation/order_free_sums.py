@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from milepost.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.operators.contract import Bools, Ints
 from milepost.operators.rows.columns import places_in_groups
-from milepost.protocol.records.state_columns import SCALE
+from milepost.protocol.records import SCALE
 
 Floats = npt.NDArray[np.float64]
 

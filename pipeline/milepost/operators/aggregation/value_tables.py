@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.jobspec.values import AggregateCall
 from milepost.operators.aggregation.accumulators import Argument, Extreme, typed_by
 from milepost.operators.aggregation.arg_extremes import ArgExtreme
 from milepost.operators.aggregation.cached_extremes import NEGATIVE_ZEROS, WEIGHTS, CachedExtreme, Values
@@ -28,7 +28,7 @@ from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 from milepost.operators.rows.columns import distinct_rows, find_rows, key_columns
 from milepost.operators.rows.retractions import check_settled
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 BY_COLUMN = "__by"
 """State column of what a value is picked by; rows without it do not count, and are not kept."""

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.aggregates import EXACT_DIGITS
+from milepost.jobspec.values import EXACT_DIGITS
 from milepost.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.operators.aggregation.exact_sums import Sums, stored_sums, sums_by_key
 from milepost.operators.contract import Ints
-from milepost.protocol.records.state_columns import SCALE
+from milepost.protocol.records import SCALE
 
 Floats = npt.NDArray[np.float64]
 

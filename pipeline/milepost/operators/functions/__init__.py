@@ -1,1 +1,14 @@
 """A user's class as an operator: what it declares, how it travels, and its epoch."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.operators.functions.declared import declare as declare
+    from milepost.operators.functions.process import ProcessFunction as ProcessFunction
+    from milepost.operators.functions.user_code import UserCodeFailed as UserCodeFailed
+    from milepost.operators.functions.user_code import UserFunction as UserFunction
+    from milepost.operators.functions.user_code import read_function as read_function
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

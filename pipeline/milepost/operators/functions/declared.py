@@ -17,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.names import check_column_name, did_you_mean
-from milepost.jobspec.values.types import FLOATS, INTEGERS, ColumnType, parse_type, to_arrow
+from milepost.jobspec.values import FLOATS, INTEGERS, ColumnType, check_column_name, did_you_mean, parse_type, to_arrow
 from milepost.operators.rows.deletes import DELETED_FIELD, deletes_of
-from milepost.protocol.subtask.subtask_commands import Notification
+from milepost.protocol.subtask import Notification
 
 NOTIFIED = frozenset(f"notify_{what.value}" for what in Notification)
 """Methods of a process class that are told what became of a checkpoint."""

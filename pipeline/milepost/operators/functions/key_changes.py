@@ -10,7 +10,7 @@ import pyarrow as pa
 from milepost.operators.contract import KeyedState
 from milepost.operators.functions.declared import KeyState
 from milepost.operators.functions.python_values import values_for_python
-from milepost.protocol.records.state_columns import TIMER_COLUMN
+from milepost.protocol.records import TIMER_COLUMN
 
 
 class KeyChanges:

@@ -79,9 +79,8 @@ from milepost.operators.functions.user_code import UserCodeFailed, UserFunction
 from milepost.operators.joins.join_columns import common_key_type
 from milepost.operators.rows.columns import EventTime, check_key, plain_schema
 from milepost.operators.rows.deletes import DELETED_FIELD
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.state_columns import BEGINS_NULL, TIMER_COLUMN
-from milepost.protocol.subtask.subtask_commands import Notification
+from milepost.protocol.records import BEGINS_NULL, TIMER_COLUMN, CheckpointId
+from milepost.protocol.subtask import Notification
 
 
 @dataclass(frozen=True, slots=True)

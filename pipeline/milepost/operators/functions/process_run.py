@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.timestamps import EPOCH
+from milepost.jobspec.values.times import EPOCH, in_us
 from milepost.operators.contract import KeyedState, OperatorFailed, OperatorOutput
 from milepost.operators.functions.declared import (
     Declaration,
@@ -38,8 +37,8 @@ from milepost.operators.rows.columns import (
     key_columns,
     number_keys,
 )
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import TIMER_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import TIMER_COLUMN
 
 _LAST_US = in_us(datetime.max.replace(tzinfo=UTC) - EPOCH)
 _FIRST_US = in_us(datetime.min.replace(tzinfo=UTC) - EPOCH)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.graph.rules.join import SIDES
+from milepost.jobspec.graph.rules import SIDES
 from milepost.operators.contract import (
     CheckpointListener,
     Combiner,
@@ -36,8 +36,8 @@ from milepost.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns
 from milepost.operators.joins.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import number_keys
 from milepost.operators.rows.row_order import sorted_rows, tie_break
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_later
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_later
+from milepost.protocol.records import EXPIRES_COLUMN
 
 
 class AsofJoinByKey:

@@ -11,8 +11,8 @@ import pyarrow as pa
 from milepost.operators.contract import Ints, KeyedState, RowsOfKeys
 from milepost.operators.rows.columns import EventTime
 from milepost.operators.rows.timers import due_since_firing
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
-from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, WEIGHT_COLUMN
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.rules.join import LEFT_ALONE, SIDES
-from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.graph.rules import LEFT_ALONE, SIDES
+from milepost.jobspec.values.times import in_us
 from milepost.operators.contract import (
     OUTPUT_BYTES,
     Bools,
@@ -45,8 +45,8 @@ from milepost.operators.joins.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import (
     number_keys,
 )
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, is_later
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US, is_later
+from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
 
 _PADDED_SIDE = {"left": LEFT, "right": RIGHT}
 

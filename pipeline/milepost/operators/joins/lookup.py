@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.values.times.any_year import python_rows
+from milepost.jobspec.job.operators import LookupOperator
+from milepost.jobspec.values.times import python_rows
 from milepost.operators.contract import Ints, OperatorFailed
 from milepost.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_types
 from milepost.operators.rows.columns import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.jobspec.graph.rules.join import SIDES
+from milepost.jobspec.graph.rules import SIDES
 from milepost.operators.contract import Ints, OperatorInput
 from milepost.operators.joins.join_columns import LEFT, RIGHT, common_types
 from milepost.operators.rows.columns import (
@@ -18,7 +18,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
     without_nulls,
 )
-from milepost.protocol.exchange.routing import NullSpreadingKey
+from milepost.protocol.exchange import NullSpreadingKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.jobspec.graph import DELETED_COLUMN
 from milepost.operators.contract import Ints, OperatorFailed
 from milepost.operators.rows.row_order import same_values
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.protocol.records import WEIGHT_COLUMN
 
 NONE: Ints = np.empty(0, dtype=np.int64)
 """Positions of an empty table."""

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import WINDOW_START
-from milepost.jobspec.values.aggregates import AggregateCall
-from milepost.jobspec.values.times.durations import in_us
+from milepost.jobspec.graph import WINDOW_START
+from milepost.jobspec.values import AggregateCall
+from milepost.jobspec.values.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     Bools,
@@ -47,8 +47,8 @@ from milepost.operators.windows.session_values import forget_values, move_values
 from milepost.operators.windows.spans import merge_spans
 from milepost.operators.windows.window import StateTables, WindowRun
 from milepost.operators.windows.windowed import Emission, WindowedRows, microseconds
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.state_columns import BEGINS_NULL, EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import BEGINS_NULL, EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
 
 class SessionWindowByKey:

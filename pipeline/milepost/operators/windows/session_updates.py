@@ -26,8 +26,8 @@ from milepost.operators.rows.deletes import with_deletes
 from milepost.operators.rows.timers import due_since_firing
 from milepost.operators.windows.window import StateTables, WindowStates
 from milepost.operators.windows.windowed import exclude_fired
-from milepost.protocol.exchange.watermarks import is_later
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
+from milepost.protocol.exchange import is_later
+from milepost.protocol.records import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
 EMITTED_COLUMN = "__emitted"
 """State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""

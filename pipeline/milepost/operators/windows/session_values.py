@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.graph.edges import WINDOW_START
+from milepost.jobspec.graph import WINDOW_START
 from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.operators.contract import Ints, KeyedState
 from milepost.operators.rows.columns import distinct_rows, group_rows

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import WINDOW_START
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.jobspec.graph import WINDOW_START
+from milepost.jobspec.values import AggregateCall
 from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.operators.contract import (
     ONLY_TABLE,
@@ -46,8 +46,8 @@ from milepost.operators.windows.pane_values import PaneValues
 from milepost.operators.windows.window import StateTables
 from milepost.operators.windows.window_bounds import CalendarSlides, FixedSlides
 from milepost.operators.windows.windowed import Emission, WindowedRows, microseconds
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, is_later
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, is_later
+from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"
 """State columns, timestamps: which pane it is, and the end of the first window that its rows count for."""

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import WINDOW_START
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.jobspec.graph import WINDOW_START
+from milepost.jobspec.values import AggregateCall
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,
@@ -27,8 +27,8 @@ from milepost.operators.rows.columns import UTC_MICROSECONDS, distinct_columns, 
 from milepost.operators.rows.timers import due_since_firing
 from milepost.operators.windows.window_bounds import CalendarWindows, FixedWindows
 from milepost.operators.windows.windowed import Emission, WindowedRows, exclude_fired, microseconds
-from milepost.protocol.exchange.watermarks import is_later
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
+from milepost.protocol.exchange import is_later
+from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN
 
 StateTables: TypeAlias = Mapping[str, KeyedState]
 """An operator's tables of state by name."""

@@ -13,12 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from milepost.jobspec.values.times.calendar import Calendar
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.time_zones import zone_of
-from milepost.jobspec.values.times.timestamps import EPOCH
+from milepost.jobspec.values.times import EPOCH, Calendar, in_us, zone_of
 from milepost.operators.contract import Bools, Ints
-from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US
 
 _DAY_US = 86_400_000_000
 _DAY_ONE = date(1970, 1, 1).toordinal()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.edges import WINDOW_COLUMNS, WINDOW_START
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.jobspec.graph import WINDOW_COLUMNS, WINDOW_START
+from milepost.jobspec.values import AggregateCall
 from milepost.operators.aggregation.aggregates import Aggregates
 from milepost.operators.contract import Ints, OperatorFailed, OperatorInput
 from milepost.operators.rows.columns import (
@@ -19,7 +19,7 @@ from milepost.operators.rows.columns import (
     distinct_columns,
     plain_schema,
 )
-from milepost.protocol.records.state_columns import TIMER_COLUMN
+from milepost.protocol.records import TIMER_COLUMN
 
 
 @dataclass(frozen=True, slots=True)

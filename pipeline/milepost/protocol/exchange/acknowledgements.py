@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from milepost.codec.records import encode, from_json, load
+from milepost.codec import encode, from_json, load
 from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt, SubtaskDeclined
 from milepost.protocol.exchange.declines import Decline, Declines
 from milepost.protocol.records.checkpoints import SubtaskKey

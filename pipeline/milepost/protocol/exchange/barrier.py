@@ -23,8 +23,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Annotated, Any, ClassVar
 
-from milepost.codec.fields import AS_IS, int_keys
-from milepost.codec.records import decode, dump, encode
+from milepost.codec import AS_IS, decode, dump, encode, int_keys
 from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, ConsumedAttempt
 from milepost.protocol.exchange.declines import Decline

@@ -9,8 +9,17 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from milepost.codec.packing import expand_handles, pack, shorten_handles, unpack
-from milepost.codec.records import dump, from_json, load_document, load_row, to_json
+from milepost.codec import (
+    dump,
+    expand_handles,
+    from_json,
+    load_document,
+    load_row,
+    pack,
+    shorten_handles,
+    to_json,
+    unpack,
+)
 from milepost.errors import StateCorrupt
 from milepost.protocol.log.log_entries import LogEntry, LoggedEvent, Tombstone, TombstoneRow, from_row, to_row
 from milepost.protocol.manifest.invariants import faults

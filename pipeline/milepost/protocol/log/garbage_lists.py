@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import ClassVar
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import StateCorrupt
 from milepost.protocol.manifest.upkeep.garbage import newest_checkpoint_of
 from milepost.protocol.records.manifest_state import GarbageList

@@ -1,1 +1,105 @@
 """Records, ids, errors and object keys that the protocol is written in."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.protocol.records.cached_properties import cached_property as cached_property
+    from milepost.protocol.records.checkpoints import CheckpointKind as CheckpointKind
+    from milepost.protocol.records.checkpoints import CheckpointStatus as CheckpointStatus
+    from milepost.protocol.records.checkpoints import CompletedCheckpoint as CompletedCheckpoint
+    from milepost.protocol.records.checkpoints import Holder as Holder
+    from milepost.protocol.records.checkpoints import Leader as Leader
+    from milepost.protocol.records.checkpoints import ObjectHandle as ObjectHandle
+    from milepost.protocol.records.checkpoints import PendingCheckpoint as PendingCheckpoint
+    from milepost.protocol.records.checkpoints import Run as Run
+    from milepost.protocol.records.checkpoints import SubtaskKey as SubtaskKey
+    from milepost.protocol.records.disks import unusable_disk_error as unusable_disk_error
+    from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX as IMPORT_SESSION_PREFIX
+    from milepost.protocol.records.ids import JOB_NAME_PATTERN as JOB_NAME_PATTERN
+    from milepost.protocol.records.ids import KEY_HASH_SECRET_PATTERN as KEY_HASH_SECRET_PATTERN
+    from milepost.protocol.records.ids import MAIN_TIMELINE as MAIN_TIMELINE
+    from milepost.protocol.records.ids import MAX_CHECKPOINT_ID as MAX_CHECKPOINT_ID
+    from milepost.protocol.records.ids import NO_CHECKPOINT as NO_CHECKPOINT
+    from milepost.protocol.records.ids import CheckpointId as CheckpointId
+    from milepost.protocol.records.ids import Epoch as Epoch
+    from milepost.protocol.records.ids import FencingToken as FencingToken
+    from milepost.protocol.records.ids import OperatorUid as OperatorUid
+    from milepost.protocol.records.ids import SessionId as SessionId
+    from milepost.protocol.records.ids import TimelineId as TimelineId
+    from milepost.protocol.records.ids import checkpoint_name as checkpoint_name
+    from milepost.protocol.records.ids import format_checkpoints as format_checkpoints
+    from milepost.protocol.records.ids import session_digest as session_digest
+    from milepost.protocol.records.layout import INPUTS_PREFIX as INPUTS_PREFIX
+    from milepost.protocol.records.layout import MANIFEST_PREFIX as MANIFEST_PREFIX
+    from milepost.protocol.records.layout import METADATA_NAME as METADATA_NAME
+    from milepost.protocol.records.layout import METRICS_NAME as METRICS_NAME
+    from milepost.protocol.records.layout import PROBE_PREFIX as PROBE_PREFIX
+    from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT as SAVEPOINT_DOCUMENT
+    from milepost.protocol.records.layout import SAVEPOINTS_PREFIX as SAVEPOINTS_PREFIX
+    from milepost.protocol.records.layout import SINKS_PREFIX as SINKS_PREFIX
+    from milepost.protocol.records.layout import VETOES_PREFIX as VETOES_PREFIX
+    from milepost.protocol.records.layout import abort_notice_key as abort_notice_key
+    from milepost.protocol.records.layout import checkpoint_of_key as checkpoint_of_key
+    from milepost.protocol.records.layout import checkpoint_prefix as checkpoint_prefix
+    from milepost.protocol.records.layout import copy_pin_name as copy_pin_name
+    from milepost.protocol.records.layout import garbage_list_key as garbage_list_key
+    from milepost.protocol.records.layout import heartbeat_key as heartbeat_key
+    from milepost.protocol.records.layout import is_job_directory as is_job_directory
+    from milepost.protocol.records.layout import is_veto_key as is_veto_key
+    from milepost.protocol.records.layout import key_fault as key_fault
+    from milepost.protocol.records.layout import manifest_key as manifest_key
+    from milepost.protocol.records.layout import manifest_version as manifest_version
+    from milepost.protocol.records.layout import mark_key as mark_key
+    from milepost.protocol.records.layout import marks_prefix as marks_prefix
+    from milepost.protocol.records.layout import metadata_key as metadata_key
+    from milepost.protocol.records.layout import registered_table_key as registered_table_key
+    from milepost.protocol.records.layout import registered_tables_prefix as registered_tables_prefix
+    from milepost.protocol.records.layout import savepoint_name_fault as savepoint_name_fault
+    from milepost.protocol.records.layout import savepoint_root as savepoint_root
+    from milepost.protocol.records.layout import sink_of_staged_file as sink_of_staged_file
+    from milepost.protocol.records.layout import staged_files_prefix as staged_files_prefix
+    from milepost.protocol.records.layout import staged_veto_key as staged_veto_key
+    from milepost.protocol.records.layout import token_of_prefix as token_of_prefix
+    from milepost.protocol.records.layout import token_prefix as token_prefix
+    from milepost.protocol.records.layout import veto_key as veto_key
+    from milepost.protocol.records.locations import BUCKET as BUCKET
+    from milepost.protocol.records.locations import CONTROL as CONTROL
+    from milepost.protocol.records.locations import SCHEME as SCHEME
+    from milepost.protocol.records.locations import absolute_url as absolute_url
+    from milepost.protocol.records.locations import child_url as child_url
+    from milepost.protocol.records.locations import database_uri as database_uri
+    from milepost.protocol.records.locations import endpoint_problem as endpoint_problem
+    from milepost.protocol.records.locations import file_url as file_url
+    from milepost.protocol.records.locations import location_problem as location_problem
+    from milepost.protocol.records.manifest_state import ENDED_STATUSES as ENDED_STATUSES
+    from milepost.protocol.records.manifest_state import CleanUp as CleanUp
+    from milepost.protocol.records.manifest_state import Garbage as Garbage
+    from milepost.protocol.records.manifest_state import GarbageList as GarbageList
+    from milepost.protocol.records.manifest_state import JobStatus as JobStatus
+    from milepost.protocol.records.manifest_state import ManifestState as ManifestState
+    from milepost.protocol.records.manifest_state import Reconciliation as Reconciliation
+    from milepost.protocol.records.manifest_state import Savepoint as Savepoint
+    from milepost.protocol.records.manifest_state import Timeline as Timeline
+    from milepost.protocol.records.manifest_state import TimelineRole as TimelineRole
+    from milepost.protocol.records.object_store import Credentials as Credentials
+    from milepost.protocol.records.object_store import Names as Names
+    from milepost.protocol.records.object_store import ObjectStat as ObjectStat
+    from milepost.protocol.records.object_store import ObjectStore as ObjectStore
+    from milepost.protocol.records.object_store import StoreConfig as StoreConfig
+    from milepost.protocol.records.own_keys import OwnKey as OwnKey
+    from milepost.protocol.records.reasons import QUALITY_GATE_REASONS as QUALITY_GATE_REASONS
+    from milepost.protocol.records.reasons import CheckpointFailureReason as CheckpointFailureReason
+    from milepost.protocol.records.reasons import parse_reason as parse_reason
+    from milepost.protocol.records.state_columns import BEGINS_NULL as BEGINS_NULL
+    from milepost.protocol.records.state_columns import EXPIRES_COLUMN as EXPIRES_COLUMN
+    from milepost.protocol.records.state_columns import FIRED_COLUMN as FIRED_COLUMN
+    from milepost.protocol.records.state_columns import IDENTITY_COLUMNS as IDENTITY_COLUMNS
+    from milepost.protocol.records.state_columns import ROW_IDENTITY as ROW_IDENTITY
+    from milepost.protocol.records.state_columns import SCALE as SCALE
+    from milepost.protocol.records.state_columns import TIMER_COLUMN as TIMER_COLUMN
+    from milepost.protocol.records.state_columns import TIMER_EVERY as TIMER_EVERY
+    from milepost.protocol.records.state_columns import WEIGHT_COLUMN as WEIGHT_COLUMN
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

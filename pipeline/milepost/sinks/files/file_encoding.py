@@ -10,7 +10,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.spill.ordered_rows import joined_tables
+from milepost.spill import joined_tables
 
 
 def encode_parquet(tables: Iterable[pa.Table], held_bytes: int) -> tuple[int, bytes]:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import NotFound, StateCorrupt
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.files.deletes import (
     align_deletes,
     latest_rows,
@@ -29,12 +29,9 @@ from milepost.sinks.files.table_schema import conform, sorted_latest
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
-from milepost.spill.ordered_rows import ordered_rows
-from milepost.spill.scratch_reading import reading_scratch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.concurrency.prefetched_map import prefetched_map
-from milepost.storage.object_handles import digest_of
-from milepost.storage.scratch_disk import on_scratch_disk, scratch_file
+from milepost.spill import ordered_rows, reading_scratch
+from milepost.storage import digest_of, on_scratch_disk, scratch_file
+from milepost.storage.concurrency import parallel_map, prefetched_map
 
 _PARALLEL_READS = 8
 _AHEAD_BYTES = 32 << 20

@@ -23,14 +23,14 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner, read_reservation
 from milepost.sinks.records.table_keys import OWN
 from milepost.sinks.table_format import ForeignCommit, TableMove
-from milepost.storage.latest_version import latest_version
+from milepost.storage import latest_version
 
 HEADS = f"{OWN}heads/"
 

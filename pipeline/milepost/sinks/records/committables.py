@@ -8,7 +8,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from milepost.codec.fields import Count, StoredAs, sha256_fault
+from milepost.codec import Count, StoredAs, sha256_fault
 from milepost.errors import StateCorrupt
 
 

@@ -18,16 +18,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from milepost.codec.fields import Count
-from milepost.codec.records import decode, encode
+from milepost.codec import Count, decode, encode
 from milepost.errors import StateCorrupt
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectHandle, ObjectStore
 from milepost.sinks.records.committables import JoinedFile, SchemaText, StagedFile
 from milepost.sinks.records.table_address import TableAddress
 from milepost.sinks.records.table_keys import TableFile, TableJoin, table_key_fault
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.object_handles import read_handle, stat_handle, write_content_addressed
+from milepost.storage import read_handle, stat_handle, write_content_addressed
+from milepost.storage.concurrency import parallel_map
 
 MAX_RECORDS = 20
 """Maximum number of records of one checkpoint."""

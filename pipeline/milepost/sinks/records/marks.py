@@ -26,12 +26,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
-from milepost.protocol.records.layout import mark_key, marks_prefix
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, mark_key, marks_prefix
 from milepost.sinks.records.contents import TableContents, identity_of
-from milepost.storage.layout import require_own_key
+from milepost.storage import require_own_key
 
 _WRITE_ID = re.compile(r"[0-9a-f]{32}")
 

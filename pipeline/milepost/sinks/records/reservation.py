@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 from uuid import uuid4
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
@@ -25,9 +25,9 @@ from milepost.errors import (
     NotFound,
     StateCorrupt,
 )
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.table_keys import OWN
-from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency import prefetch
 
 RESERVATION = f"{OWN}owner.json"
 SUCCESSORS = f"{OWN}owners/"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.jobspec.job.spec import CatalogSpec, SinkSpec
+from milepost.jobspec.job import CatalogSpec, SinkSpec
 
 OWN_FORMAT = "parquet"
 """The format of our own: what only Milepost reads."""

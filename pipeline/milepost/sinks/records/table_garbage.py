@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.table_keys import OWN, staged_by
 
 GARBAGE = f"{OWN}garbage/"

@@ -14,10 +14,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from milepost.codec.fields import sha256_fault
+from milepost.codec import sha256_fault
 from milepost.errors import StateCorrupt
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import key_fault
+from milepost.protocol.records import CheckpointId, FencingToken, key_fault
 from milepost.sinks.records.committables import JoinedFile, StagedFile
 
 OWN = "_milepost/"

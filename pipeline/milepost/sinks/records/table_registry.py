@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from milepost.codec.records import decode, encode
+from milepost.codec import decode, encode
 from milepost.errors import CommitConflict
-from milepost.protocol.records.layout import registered_table_key, registered_tables_prefix
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, registered_table_key, registered_tables_prefix
 from milepost.sinks.records.table_address import TableAddress
 
 

@@ -9,8 +9,8 @@ from itertools import chain
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.files.deletes import (
     align_deletes,
     has_live_rows,
@@ -35,7 +35,7 @@ from milepost.sinks.staging.table_buckets import (
     is_within,
     overlaps,
 )
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency import parallel_map
 
 _PARALLEL_BUCKETS = 4
 """On a local disk: some threads wait for fsync while others read, sort and encode."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.sinks.files.deletes import align_deletes
 from milepost.sinks.staging.table_buckets import Ints, split_by_bucket
-from milepost.spill.spilled_rows import Pieces, RowSpill, read_pieces
+from milepost.spill import Pieces, RowSpill, read_pieces
 
 
 class BucketedRows:

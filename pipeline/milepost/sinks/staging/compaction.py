@@ -23,14 +23,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import StagingSink
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
 from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
-from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency import prefetch
 
 COMPACT_FILES = 64
 """Number of change files from which the next epoch compacts the table."""

@@ -18,8 +18,7 @@ from milepost.sinks.records.committables import JoinedFile, RowsPiece, StagedRow
 from milepost.sinks.records.content_digests import combined_digest
 from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.small_files import JoinPlan, Run, rows_identity
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

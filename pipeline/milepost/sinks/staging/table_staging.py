@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.files.deletes import changelog_rows, table_columns, to_change_rows, without_deletes
 from milepost.sinks.files.partitions import PartitionBy, PartitionFiles

@@ -35,7 +35,7 @@ from milepost.errors import (
     StoreUnavailable,
     Superseded,
 )
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TablePosition, TableTarget
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.files.table_schema import widened_schema
@@ -48,7 +48,7 @@ from milepost.sinks.table.foreign_commits import follow_foreign_commits
 from milepost.sinks.table.own_files import find_own_files
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table_format import OpenTable, TableFormat, TableMove
-from milepost.storage.concurrency.background import prefetch
+from milepost.storage.concurrency import prefetch
 
 MAX_LOST_RACES = 10
 """Number of attempts of a move when other writers keep changing the table."""

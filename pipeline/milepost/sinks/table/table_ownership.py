@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.reservation import Reservation, TableOwner, describe_owner, is_same_owner, read_reservation
 from milepost.sinks.table_format import OpenTable, TableFormat
 

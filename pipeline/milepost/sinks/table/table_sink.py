@@ -22,8 +22,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
-from milepost.jobspec.job.spec import BUCKET_FORMATS
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.job import BUCKET_FORMATS
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import (
     PreparedTable,
     SinkChange,
@@ -47,12 +47,12 @@ from milepost.sinks.records.table_view import TableView
 from milepost.sinks.staging.small_files import valid_joins
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.epoch_change import epoch_change
+from milepost.sinks.table.object_inventory import table_objects
 from milepost.sinks.table.table_mover import MAX_LOST_RACES, TableMover
-from milepost.sinks.table.table_objects import table_objects
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table.table_takeover import Takeover
 from milepost.sinks.table_format import OpenTable, TableFormat
-from milepost.storage.concurrency.background import run_in_background
+from milepost.storage.concurrency import run_in_background
 
 
 class TableSink(TableStaging):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TableTarget
 from milepost.sinks.records.committables import decode_schema
 from milepost.sinks.records.contents import ContentsRecords, TableContents, identity_of

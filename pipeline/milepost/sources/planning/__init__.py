@@ -1,1 +1,24 @@
 """Plan what one epoch reads of a source, and which subtask reads it."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.sources.planning.consumed import ConsumedSet as ConsumedSet
+    from milepost.sources.planning.consumed import append as append
+    from milepost.sources.planning.consumed import load as load
+    from milepost.sources.planning.consumed import needs_compaction as needs_compaction
+    from milepost.sources.planning.consumed import read_run as read_run
+    from milepost.sources.planning.forgetting import ForgottenRows as ForgottenRows
+    from milepost.sources.planning.listing import format_object_list as format_object_list
+    from milepost.sources.planning.listing import list_objects as list_objects
+    from milepost.sources.planning.listing import matches as matches
+    from milepost.sources.planning.listing import split_path as split_path
+    from milepost.sources.planning.plan import SourcePlan as SourcePlan
+    from milepost.sources.planning.plan import SourceRules as SourceRules
+    from milepost.sources.planning.plan import plan_source as plan_source
+    from milepost.sources.planning.splits import assign_splits as assign_splits
+    from milepost.sources.planning.splits import count_indivisible_objects as count_indivisible_objects
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

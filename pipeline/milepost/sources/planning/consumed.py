@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import NotFound, ProtocolViolation, StateCorrupt
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.retention.handle_check import MISSING, handle_fault
+from milepost.protocol.records import ObjectHandle, ObjectStore
+from milepost.protocol.retention import MISSING, handle_fault
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.forgetting import ForgottenRows
 from milepost.sources.readers.arrow_errors import DATA_ERRORS

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.patterns import hidden_by, matcher, static_prefix
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.values import hidden_by, matcher, static_prefix
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import SourceObject
 
 _UNREADABLE = re.compile(r"[\x00-\x1f\x7f]|^/|//|/$|(?:^|/)\.{1,2}(?:/|$)")

@@ -15,7 +15,7 @@ from operator import itemgetter
 import numpy as np
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import SourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
 from milepost.sources.readers.streams import CODECS, MAX_WHOLE_READ_BYTES
 

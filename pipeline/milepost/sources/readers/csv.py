@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.csv_records import records_are_lines
-from milepost.jobspec.values.types import ColumnType
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.job import records_are_lines
+from milepost.jobspec.values import ColumnType
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, printable
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.sources.readers.csv_text import CsvText

@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.json as pajson
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.sources.readers.declared_columns import DeclaredColumns

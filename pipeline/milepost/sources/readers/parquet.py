@@ -14,7 +14,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.sources.readers.declared_columns import DeclaredColumns

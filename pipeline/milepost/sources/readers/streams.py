@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, SourceObject
 from milepost.sources.readers.arrow_errors import DATA_ERRORS
 from milepost.sources.readers.forward_file import ForwardFile

@@ -11,12 +11,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.job.event_time_spec import EventTimeSpec
-from milepost.jobspec.values.times.datetime_pattern import MONTHS, SHORT_MONTHS, DatetimePattern, parse_pattern
-from milepost.jobspec.values.times.durations import in_us
-from milepost.jobspec.values.times.time_zones import zone_data, zone_of
-from milepost.jobspec.values.times.timestamps import EPOCH
-from milepost.jobspec.values.types import ColumnType, to_arrow
+from milepost.jobspec.job import EventTimeSpec
+from milepost.jobspec.values import ColumnType, to_arrow
+from milepost.jobspec.values.times import (
+    EPOCH,
+    MONTHS,
+    SHORT_MONTHS,
+    DatetimePattern,
+    in_us,
+    parse_pattern,
+    zone_data,
+    zone_of,
+)
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import EpochPlan
 from milepost.spark.driver.sql_projection import decode_output, encode_output, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from milepost.epoch.gate_shares import (
+from milepost.epoch import (
+    EpochPlan,
     GateRow,
     GateRowKind,
     GateShare,
@@ -20,16 +21,14 @@ from milepost.epoch.gate_shares import (
     partition_count,
     refusal_row,
 )
-from milepost.epoch.plan import EpochPlan
 from milepost.errors import CheckpointError
-from milepost.protocol.exchange.acknowledgements import decode_answer, verify
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.quality.partial_results import PartialResult
+from milepost.protocol.exchange import SubtaskIdentity, decode_answer, verify
+from milepost.quality import PartialResult
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.task_context import current_task_context
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.worker_memory import MemoryBudget, apply_worker_limit, budget_bytes, is_out_of_memory
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 _ROWS = pa.schema(
     [

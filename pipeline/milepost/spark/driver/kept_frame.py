@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
 
-from milepost.protocol.records.disks import unusable_disk_error
+from milepost.protocol.records import unusable_disk_error
 from milepost.spark.driver.epoch_graph import Stage, Task, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.task_context import current_task_context

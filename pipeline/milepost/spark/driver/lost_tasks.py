@@ -11,14 +11,13 @@ import logging
 import re
 from collections.abc import Sequence
 
-from milepost.epoch.plan import EpochPlan
-from milepost.epoch.timing.task_times import INCOMPLETE, attempts_prefix
+from milepost.epoch import EpochPlan
+from milepost.epoch.timing import INCOMPLETE, attempts_prefix
 from milepost.errors import CheckpointError, SubtaskDeclined
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.contract import ObjectPart
+from milepost.protocol.records import CheckpointFailureReason
+from milepost.sources import ObjectPart
 from milepost.spark.task.source_task import SourceSplit
-from milepost.storage.layout import metrics_prefix
-from milepost.storage.open import open_store
+from milepost.storage import metrics_prefix, open_store
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,11 +13,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from milepost.epoch.answers import EpochAnswers
-from milepost.epoch.gate_shares import GateShare
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import EpochAnswers, EpochPlan, GateShare
 from milepost.errors import CheckpointError, CheckpointExpired, SparkLost
-from milepost.quality.partial_results import PartialResult
+from milepost.quality import PartialResult
 from milepost.spark.driver.deadline import Deadline
 from milepost.spark.driver.engines.engine import SPARK_ERRORS, Engine, epoch_tag
 from milepost.spark.driver.engines.open_engine import load_engine, open_engine
@@ -35,7 +33,7 @@ from milepost.spark.driver.starvation import StarvationWatch
 from milepost.spark.task.epoch_tasks import subtask_answers
 from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.worker.worker_memory import UNLIMITED_BYTES, budget_bytes
-from milepost.state.cache.node_cache import EachNodesCache
+from milepost.state.cache import EachNodesCache
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class _WarmSession:
 
 
 class SparkEpochRunner:
-    """The data plane behind `JobMaster.run_epoch`; keeps its session from epoch to epoch."""
+    """The data plane behind `JobMaster.epochs.run_epoch`; keeps its session from epoch to epoch."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None

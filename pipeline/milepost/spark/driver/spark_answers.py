@@ -18,9 +18,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.epoch.plan import EpochPlan
-from milepost.epoch.spark_answers import SparkAnswers, check_answers
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.epoch import EpochPlan, SparkAnswers, check_answers
+from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.driver.sql_projection import CONTROL, added, arrow_schema, collect, wide_type
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
 from milepost.spark.task.planning.levels import EpochLevels

@@ -13,8 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from milepost.errors import EnvironmentUnusable, SubtaskDeclined
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 
 _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")

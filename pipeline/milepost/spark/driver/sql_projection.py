@@ -25,11 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import EpochPlan
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.sql.plan import ITEM
-from milepost.jobspec.sql.sql import quote
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.sql import ITEM, quote
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.sql_expression import POSITION, SelectedBranch, SqlExpression, column_of, selects

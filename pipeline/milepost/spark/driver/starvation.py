@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records import CheckpointId
 from milepost.spark.driver.engines.engine import Engine
 
 WARN_AFTER_S = 15

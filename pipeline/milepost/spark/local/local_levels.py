@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.epoch.plan import EpochPlan
-from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.epoch import EpochPlan
+from milepost.protocol.exchange import SubtaskAnswer
+from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.spark.task.attempt import Attempt, wall_clock_ms
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, subtask_answers
 from milepost.spark.task.planning.levels import Level
@@ -24,7 +24,7 @@ from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.wire.task_output import TaskOutput
 from milepost.spark.worker.task_memory import task_memory
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 Tasks = tuple[Level, OperatorStage, OutputStage]
 """What the tasks of one level run, as `epoch_tasks` has it."""

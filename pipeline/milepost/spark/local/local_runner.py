@@ -10,12 +10,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.epoch.answers import EpochAnswers
-from milepost.epoch.gate_shares import GateShare, judged_here
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.job.spec import SparkSpec
-from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
-from milepost.quality.partial_results import PartialResult
+from milepost.epoch import EpochAnswers, EpochPlan, GateShare, judged_here
+from milepost.jobspec.job import SparkSpec
+from milepost.protocol.exchange import SubtaskAnswer
+from milepost.quality import PartialResult
 from milepost.spark.driver.engines.session import open_session, running_master
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.driver.sql_projection import (
@@ -32,7 +30,7 @@ from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.wire.task_output import TaskOutput
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 _ONE_CORE = "local[1]"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
+from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.spark.wire.epoch_clock import Clock
 from milepost.spark.worker.task_memory import Memory
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 
 def wall_clock_ms() -> int:

@@ -13,12 +13,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.bad_input import MAX_NAMED_BAD_RECORDS
-from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader
-from milepost.sources.dead_letters import dead_letters
+from milepost.protocol.records import ObjectStore
+from milepost.sources import MAX_NAMED_BAD_RECORDS, BadObject, BadRecord, ObjectPart, ObjectReader, dead_letters
 from milepost.spark.worker.task_memory import Memory
-from milepost.state.buffers.spill import Spilled, SpillFile
+from milepost.state.buffers import Spilled, SpillFile
 
 _PENDING_BYTES = 256 << 20
 """So many bytes of an object's rows wait in memory at most."""

@@ -12,30 +12,25 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.codec.records import to_json
-from milepost.epoch.code_hash import code_hash_of
-from milepost.epoch.plan import EpochPlan
-from milepost.epoch.timing.task_times import COMPLETE, INCOMPLETE
+from milepost.codec import to_json
+from milepost.epoch import EpochPlan, code_hash_of
+from milepost.epoch.timing import COMPLETE, INCOMPLETE
 from milepost.errors import CheckpointError, EnvironmentUnusable
-from milepost.jobspec.graph.graph import Node, SinkInput
-from milepost.jobspec.job.spec import SinkSpec
-from milepost.operators.functions.user_code import UserFunction
-from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, decode_answer
-from milepost.protocol.exchange.barrier import (
+from milepost.jobspec.graph import Node, SinkInput
+from milepost.jobspec.job import SinkSpec
+from milepost.operators.functions import UserFunction
+from milepost.protocol.exchange import (
     AckEvent,
     EventKind,
+    SubtaskAnswer,
     SubtaskIdentity,
     acknowledgement,
+    decode_answer,
     distinct_acknowledgements,
 )
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.build import build_staging
-from milepost.sinks.contract import StagingSink
-from milepost.sinks.staging.compaction import MaintenancePlan
-from milepost.sinks.staging.small_files import JoinPlan
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId, FencingToken, ObjectStore, StoreConfig
+from milepost.sinks import StagingSink, build_staging
+from milepost.sinks.staging import BucketPlan, JoinPlan, MaintenancePlan, OwnedKeys
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
@@ -46,8 +41,7 @@ from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Snapshot
 from milepost.spark.worker.task_memory import explain_out_of_memory
 from milepost.spark.worker.task_metrics import TaskMetrics
 from milepost.spark.worker.worker_memory import MemoryBudget
-from milepost.storage.layout import metrics_prefix
-from milepost.storage.requests import own_put
+from milepost.storage import metrics_prefix, own_put
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.errors import ProtocolViolation
-from milepost.state.buffers.buffers import Buffer
+from milepost.state.buffers import Buffer
 
 
 @dataclass(frozen=True, slots=True)

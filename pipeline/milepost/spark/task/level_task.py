@@ -18,13 +18,17 @@ from functools import partial
 import pyarrow as pa
 
 from milepost.errors import CheckpointError
-from milepost.operators.contract import OperatorFailed
-from milepost.protocol.exchange.barrier import AckEvent, SubtaskAck, SubtaskIdentity, distinct_acknowledgements
-from milepost.protocol.exchange.channel_state import share_files
-from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.manifest.transaction.lease import HEARTBEAT_INTERVAL_MS
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.operators import OperatorFailed
+from milepost.protocol.exchange import (
+    AckEvent,
+    Decline,
+    SubtaskAck,
+    SubtaskIdentity,
+    distinct_acknowledgements,
+    share_files,
+)
+from milepost.protocol.manifest.transaction import HEARTBEAT_INTERVAL_MS
+from milepost.protocol.records import CheckpointFailureReason, ObjectStore
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.task.operator_subtask import OperatorSubtask
@@ -36,17 +40,13 @@ from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_waterm
 from milepost.spark.wire.task_input import TaskInput, receive
 from milepost.spark.wire.task_output import Declined, Forward, OperatorStageEnd, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.state.buffers.buffers import Buffer
-from milepost.state.buffers.channel_state import restore_channel_state
-from milepost.state.buffers.spill import SpilledBodies
-from milepost.state.cache.cache import StateCache
-from milepost.state.keyed.keyed_state import FrozenState, restore_state
-from milepost.state.keyed.slices import EncodedSlices
-from milepost.state.layers.layer import KeySpec
-from milepost.state.runs.handles import StateHandle
-from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.notices import AbortNotice, read_notice
+from milepost.state.buffers import Buffer, SpilledBodies, restore_channel_state
+from milepost.state.cache import StateCache
+from milepost.state.keyed import EncodedSlices, FrozenState, restore_state
+from milepost.state.layers import KeySpec
+from milepost.state.runs import CheckpointObjects, StateHandle, StateIdentity
+from milepost.storage import AbortNotice, read_notice
+from milepost.storage.concurrency import parallel_map
 
 
 def run_subtask(

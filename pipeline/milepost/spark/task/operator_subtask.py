@@ -16,27 +16,37 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from typing import Any
 
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import CheckpointError, ProtocolViolation
-from milepost.operators.contract import OperatorFailed
-from milepost.protocol.exchange.barrier import EventKind, SubtaskIdentity
-from milepost.protocol.exchange.channel_file import InFlightBuffer, InputChannel
-from milepost.protocol.exchange.channel_state import ChannelStateWriter
-from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.operators import OperatorFailed
+from milepost.protocol.exchange import (
+    ChannelStateWriter,
+    Decline,
+    EventKind,
+    InFlightBuffer,
+    InputChannel,
+    SubtaskIdentity,
+)
+from milepost.protocol.records import CheckpointFailureReason
+from milepost.protocol.subtask import (
+    Alignment,
+    AsyncSnapshot,
+    BarrierHandler,
+    CheckpointBarrier,
+    Commands,
+    SubmitUpload,
+    SubtaskCommand,
+    SubtaskCoordinator,
+    TaskLifecycle,
+)
 from milepost.protocol.subtask import barrier_events as handler_commands
 from milepost.protocol.subtask import subtask_commands as coordinator_commands
-from milepost.protocol.subtask.barrier_events import Alignment, CheckpointBarrier
-from milepost.protocol.subtask.barrier_handler import BarrierHandler
-from milepost.protocol.subtask.snapshot import AsyncSnapshot, SubmitUpload
-from milepost.protocol.subtask.subtask import Commands, SubtaskCommand, SubtaskCoordinator
-from milepost.protocol.subtask.task_lifecycle import TaskLifecycle
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.task.subtask_context import Snapshot, SubtaskResources, SubtaskWork
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import TaskOutput
-from milepost.storage.notices import AbortNotice
+from milepost.storage import AbortNotice
 
 _LOG = logging.getLogger(__name__)
 

@@ -18,18 +18,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from milepost.protocol.exchange.acknowledgements import encode_answer
-from milepost.protocol.exchange.barrier import AckEvent, Barrier, EventKind, SubtaskAck, SubtaskIdentity
-from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.contract import StagingSink
+from milepost.protocol.exchange import AckEvent, Barrier, Decline, EventKind, SubtaskAck, SubtaskIdentity, encode_answer
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId, FencingToken
+from milepost.sinks import StagingSink
 from milepost.spark.task.attempt import upload_threads
 from milepost.spark.task.staging import Staging
 from milepost.spark.wire.exchange import BufferLimits, Edge, ExchangeWriter, exchange_row
 from milepost.spark.wire.task_output import Forward, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
-from milepost.state.layers.key_hash import KeyHash
+from milepost.state.layers import KeyHash
 
 
 @dataclass(frozen=True, slots=True)

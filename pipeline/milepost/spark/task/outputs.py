@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.graph.edges import BAD, RETRACT, conditions_output
-from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.graph.rules.node import APPEND
+from milepost.epoch import EpochPlan
+from milepost.jobspec.graph import BAD, RETRACT, JobGraph, Node, conditions_output
+from milepost.jobspec.graph.rules import APPEND
 
 WHOLE = ".whole"
 """Suffix of the output with a node's complete current rows, changed or not, for sinks that start in this epoch."""

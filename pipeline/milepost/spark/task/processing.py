@@ -17,22 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.jobspec.graph.edges import user_columns
-from milepost.operators.contract import OperatorRun, OutputKind, RetractingRun, UpdatedRun
-from milepost.operators.rows.retractions import as_insertions, count_rows
-from milepost.protocol.exchange.watermarks import firing_watermark, latest, operator_watermark
+from milepost.jobspec.graph import user_columns
+from milepost.operators import OperatorRun, OutputKind, RetractingRun, UpdatedRun
+from milepost.operators.rows import as_insertions, count_rows
+from milepost.protocol.exchange import firing_watermark, latest, operator_watermark
 from milepost.spark.task.input_gate import Chunk
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost.spark.worker.task_memory import Memory
-from milepost.state.buffers.buffers import Buffer, are_partials
-from milepost.state.keyed.keyed_state import FrozenState, SubtaskState
-from milepost.state.keyed.slices import (
-    EncodedSlices,
-    SliceEncoder,
-    slices_within,
-    split_buffer,
-)
+from milepost.state.buffers import Buffer, are_partials
+from milepost.state.keyed import EncodedSlices, FrozenState, SliceEncoder, SubtaskState, slices_within, split_buffer
 
 FrozenTables = Mapping[str, FrozenState | EncodedSlices]
 """The state of an operator at the barrier, by table: to be encoded, or encoded slice by slice."""

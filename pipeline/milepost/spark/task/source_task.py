@@ -8,21 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import CheckpointError, CommitConflict, NotFound
-from milepost.jobspec.graph.edges import BAD
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.bad_input import BadInputCounter, too_many_bad_records
-from milepost.sources.contract import BadRecord, ObjectPart, PartReader
-from milepost.sources.event_times import EventTimeTracker
-from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
+from milepost.jobspec.graph import BAD
+from milepost.protocol.exchange import SubtaskIdentity
+from milepost.protocol.records import CheckpointFailureReason, ObjectStore, StoreConfig
+from milepost.sources import BadInputCounter, BadRecord, EventTimeTracker, ObjectPart, PartReader, too_many_bad_records
+from milepost.sources.readers import MAX_WHOLE_READ_BYTES
 from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.storage.concurrency.prefetching_store import ObjectVersion, prefetching_store
+from milepost.storage.concurrency import ObjectVersion, prefetching_store
 
 _COALESCED_ROWS = 65_536
 _COALESCED_BYTES = 1 << 20

@@ -9,17 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import CheckpointError
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.exchange.declines import Decline
-from milepost.sinks.contract import StagingSink
-from milepost.sinks.records.committables import RowsPiece, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.protocol.exchange import Decline, SubtaskIdentity
+from milepost.sinks import StagingSink
+from milepost.sinks.records import RowsPiece, StagedRows, StagingContext
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
-from milepost.state.buffers.buffers import decode_rows, encode_rows
-from milepost.state.buffers.spill import Spilled
+from milepost.state.buffers import Spilled, decode_rows, encode_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 
-from milepost.protocol.exchange.channel_file import ChannelStateResult
-from milepost.protocol.subtask.snapshot import AsyncSnapshot
+from milepost.protocol.exchange import ChannelStateResult
+from milepost.protocol.subtask import AsyncSnapshot
 from milepost.spark.task.input_gate import InputGate
 from milepost.spark.task.processing import FrozenTables, Processing
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.state.buffers.buffers import Buffer
-from milepost.state.cache.cache import StateCache
-from milepost.state.runs.handles import StateHandle
+from milepost.state.buffers import Buffer
+from milepost.state.cache import StateCache
+from milepost.state.runs import StateHandle
 
 
 @dataclass(frozen=True, slots=True)

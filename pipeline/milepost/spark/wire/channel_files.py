@@ -7,14 +7,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from milepost.errors import CheckpointError
-from milepost.protocol.exchange.channel_file import ChannelCommands, InFlightBuffer, Release, Rethrow, WriteFile
-from milepost.protocol.exchange.channel_state import ChannelStateWriter
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.state.buffers.buffers import Buffer
-from milepost.state.buffers.channel_state import ChannelFile, ChannelStateHandle, encode_channel_state
+from milepost.protocol.exchange import ChannelCommands, ChannelStateWriter, InFlightBuffer, Release, Rethrow, WriteFile
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId, ObjectHandle, ObjectStat, ObjectStore
+from milepost.state.buffers import Buffer, ChannelFile, ChannelStateHandle, encode_channel_state
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from milepost.operators.contract import Combiner
+from milepost.operators import Combiner
 
 SAMPLE_ROWS = 65_536
 """So many rows are folded to see whether it pays; an input of fewer is sent as it is."""

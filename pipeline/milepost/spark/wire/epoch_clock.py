@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from milepost.epoch.plan import EpochAlignment
+from milepost.epoch import EpochAlignment
 
 Clock = Callable[[], int]
 """Wall clock, ms since the epoch: the budget began in another process."""

@@ -25,15 +25,23 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from milepost.operators.contract import Combiner
-from milepost.protocol.exchange.acknowledgements import encode_answer
-from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, ChannelDigest, ChannelSum, EventKind
-from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.exchange.watermarks import latest, operator_watermark, output_watermark
+from milepost.operators import Combiner
+from milepost.protocol.exchange import (
+    AckEvent,
+    Barrier,
+    BufferHeader,
+    ChannelDigest,
+    ChannelSum,
+    Decline,
+    EventKind,
+    encode_answer,
+    latest,
+    operator_watermark,
+    output_watermark,
+)
 from milepost.spark.wire.combine_buffer import PART_BYTES, CombineBuffer
-from milepost.state.buffers.buffers import Buffer, as_partials, encode_rows, oldest
-from milepost.state.layers.key_groups import subtask_of_key_group
-from milepost.state.layers.key_hash import KeyHash
+from milepost.state.buffers import Buffer, as_partials, encode_rows, oldest
+from milepost.state.layers import KeyHash, subtask_of_key_group
 
 EXCHANGE_SCHEMA: Final = pa.schema(
     [

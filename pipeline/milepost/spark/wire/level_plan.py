@@ -11,30 +11,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from milepost.epoch.metadata import StateTableSnapshot
-from milepost.epoch.plan import EpochAlignment
-from milepost.jobspec.graph.edges import late_output
-from milepost.operators.aggregation.aggregate import AggregateByKey
-from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.operators.contract import StatefulOperator
-from milepost.operators.latest import LatestByKey
-from milepost.operators.materialized import MaterializedOperator
-from milepost.operators.top import TopByKey
-from milepost.protocol.exchange.barrier import SubtaskAck, SubtaskIdentity
-from milepost.protocol.exchange.watermarks import (
+from milepost.epoch import EpochAlignment, StateTableSnapshot
+from milepost.jobspec.graph import late_output
+from milepost.operators import LatestByKey, MaterializedOperator, StatefulOperator, TopByKey
+from milepost.operators.aggregation import AggregateByKey, AggregateOverUpdates
+from milepost.protocol.exchange import (
     END_OF_TIME_US,
+    SubtaskAck,
+    SubtaskIdentity,
     latest,
     operator_watermark,
     output_watermark,
     source_watermark,
 )
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.subtask.task_lifecycle import Notifications
+from milepost.protocol.records import CheckpointId, FencingToken
+from milepost.protocol.subtask import Notifications
 from milepost.spark.wire.epoch_clock import LevelShare
-from milepost.state.buffers.channel_state import ChannelStateHandle
-from milepost.state.keyed.slices import input_cost, state_cost
-from milepost.state.layers.key_groups import Ints, key_group_range, overlap
-from milepost.state.layers.key_hash import KeyHash
+from milepost.state.buffers import ChannelStateHandle
+from milepost.state.keyed import input_cost, state_cost
+from milepost.state.layers import Ints, KeyHash, key_group_range, overlap
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,18 @@ from dataclasses import dataclass, field, fields
 import pyarrow as pa
 
 from milepost.errors import EnvironmentUnusable
-from milepost.protocol.exchange.acknowledgements import decode_answer
-from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
-from milepost.protocol.exchange.channel_check import ChannelCheck
-from milepost.protocol.exchange.declines import Decline
+from milepost.protocol.exchange import (
+    AckEvent,
+    Barrier,
+    BufferHeader,
+    ChannelCheck,
+    Decline,
+    EventKind,
+    SubtaskIdentity,
+    decode_answer,
+)
 from milepost.spark.worker.task_memory import Memory
-from milepost.state.buffers.buffers import Buffer
+from milepost.state.buffers import Buffer
 
 _HEADER = tuple(item.name for item in fields(BufferHeader))
 

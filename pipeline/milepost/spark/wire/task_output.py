@@ -13,11 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.codec.records import from_json, to_json
-from milepost.protocol.exchange.acknowledgements import decode_answer, encode_answer
-from milepost.protocol.exchange.barrier import SubtaskAck
-from milepost.protocol.exchange.declines import Decline
-from milepost.state.buffers.buffers import Buffer
+from milepost.codec import from_json, to_json
+from milepost.protocol.exchange import Decline, SubtaskAck, decode_answer, encode_answer
+from milepost.state.buffers import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget, is_out_of_memory
-from milepost.state.buffers.spill import SpillFile
+from milepost.state.buffers import SpillFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from milepost.codec.records import to_json
-from milepost.epoch.timing.task_times import OperatorTimes, TaskTimes, attempts_prefix
-from milepost.storage.requests import NO_REQUESTS, REQUEST_COUNTER, StoreRequests
+from milepost.codec import to_json
+from milepost.epoch.timing import OperatorTimes, TaskTimes, attempts_prefix
+from milepost.storage import NO_REQUESTS, REQUEST_COUNTER, StoreRequests
 
 _OPERATOR_PARTS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 

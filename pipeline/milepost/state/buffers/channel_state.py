@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.codec.fields import Count, Sha256, Text
+from milepost.codec import Count, Sha256, Text
 from milepost.errors import NotFound, StateCorrupt
-from milepost.protocol.records.own_keys import OwnKey
+from milepost.protocol.records import OwnKey
 from milepost.state.buffers.buffers import Buffer, owned_part
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.protocol.records.disks import unusable_disk_error
+from milepost.protocol.records import unusable_disk_error
 
 Guard = Callable[[str], AbstractContextManager[None]]
 """Reports disk errors. Its argument is the operation that failed: "take" (write) or "give back" (read)."""

@@ -35,9 +35,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from milepost.protocol.records.layout import checkpoint_of_key
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN
-from milepost.protocol.subtask.subtask_commands import Notification
+from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN, checkpoint_of_key
+from milepost.protocol.subtask import Notification
 from milepost.state.layers.integer_packing import narrowed, widened
 from milepost.state.layers.interpolation_search import drifts_of
 from milepost.state.layers.layer import Layer, empty_layer

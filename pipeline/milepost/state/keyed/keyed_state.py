@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import ProtocolViolation
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
+from milepost.protocol.records import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
 from milepost.state.keyed.multi_row import RowIdentity

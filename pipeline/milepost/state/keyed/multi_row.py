@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.state_columns import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
+from milepost.protocol.records import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
 from milepost.state.layers.exact_keys import same_keys
 from milepost.state.layers.key_groups import Ints
 from milepost.state.layers.row_identity import identity_of, plain_columns

@@ -28,8 +28,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from milepost.protocol.exchange.routing import NullSpreadingKey
-from milepost.protocol.records.cached_property import cached_property
+from milepost.protocol.exchange import NullSpreadingKey
+from milepost.protocol.records import cached_property
 from milepost.state.layers.key_groups import (
     KEPT_BYTES,
     PER_MICROSECOND,

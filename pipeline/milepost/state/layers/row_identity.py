@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.records.state_columns import ROW_IDENTITY
+from milepost.protocol.records import ROW_IDENTITY
 from milepost.state.layers.key_groups import Ints
 from milepost.state.layers.key_hash import KeyHash
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.state_columns import BEGINS_NULL, ROW_IDENTITY, SCALE
+from milepost.protocol.records import BEGINS_NULL, ROW_IDENTITY, SCALE
 
 STORED_AS = b"milepost.stored_as"
 _INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}

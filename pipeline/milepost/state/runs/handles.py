@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from milepost.codec.fields import Count, Sha256, Text
-from milepost.protocol.records.own_keys import OwnKey
+from milepost.codec import Count, Sha256, Text
+from milepost.protocol.records import OwnKey
 
 
 class RunKind(Enum):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.errors import StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.state.layers.key_groups import check_key_type, check_max_parallelism
 from milepost.state.layers.layer import KeySpec
 

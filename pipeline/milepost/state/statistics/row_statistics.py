@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
+from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.state.layers.key_groups import Hashes, Ints, group_cuts, key_group
 from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
-from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
+from milepost.protocol.records import Names, ObjectStat, StoreConfig
 from milepost.storage.keys import validate_key
 from milepost.storage.local.errors import LocalErrors
 

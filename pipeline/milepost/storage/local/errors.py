@@ -13,7 +13,7 @@ from milepost.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records import StoreConfig
 
 
 class LocalErrors:

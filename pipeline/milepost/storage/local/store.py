@@ -22,7 +22,7 @@ from milepost.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from milepost.protocol.records.object_store import Names, ObjectStat, StoreConfig
+from milepost.protocol.records import Names, ObjectStat, StoreConfig
 from milepost.storage.bodies import body_pieces, size_text
 from milepost.storage.keys import LocalRoot, parse_root, validate_key, validate_prefix
 from milepost.storage.local.directory_walk import STAGING, DirectoryWalk, etag_of, object_stat

@@ -1,1 +1,13 @@
 """The manifest log, the single commit point of a job."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.storage.log.manifest_log import Decide as Decide
+    from milepost.storage.log.manifest_log import ManifestLog as ManifestLog
+    from milepost.storage.log.records import Head as Head
+    from milepost.storage.log.records import LandedTransition as LandedTransition
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

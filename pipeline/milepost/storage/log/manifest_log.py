@@ -7,12 +7,11 @@ Order of one transition:
 3. PUT v+1, create only. Unless it plainly succeeds, GET v+1 and compare write ids.
 4. LIST and GET the head again. The caller may act on this head only, never on the success of its own put.
 
-An entry that this log has read or written is not read again while the LIST shows the same version and etag.
-
 Example: two sessions read head 7, and both PUT version 8. A's put creates it. B's put is refused, and B reads version
 8, finds A's write id, and decides again on it. If A's reply is lost, A reads version 8, finds its own write id, and
 knows that its entry landed.
 
+An entry that this log has read or written is not read again while the LIST shows the same version and etag.
 A head that was read less than `_FRESH_S` ago is not read again before the put. Keys are never freed (I6), so only the
 entry after the newest can be created, and the put itself detects a faster session. A decision without a put, a refusal
 or `AlreadyDone`, is always made on a head that was read for it.
@@ -38,24 +37,25 @@ from milepost.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.log.entry_codec import (
+from milepost.protocol.log import (
+    LogEntry,
+    LoggedEvent,
+    Tombstone,
     decode_entry,
     decode_event,
     encode_entry,
     encode_tombstone,
+    tombstone_of,
 )
-from milepost.protocol.log.log_entries import LogEntry, LoggedEvent, Tombstone, tombstone_of
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.manifest.transaction import AlreadyDone, Transition
+from milepost.protocol.records import MANIFEST_PREFIX, ManifestState, ObjectStat, ObjectStore, manifest_key
 from milepost.storage.concurrency.background import run_in_background
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
-from milepost.storage.latest_version import latest_version
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.layout import listed_version
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import DeferredResult, Head, LandedTransition, TransactionResult
 from milepost.storage.log.retries import retry_reads
+from milepost.storage.version_search import latest_version
 
 _LOG = logging.getLogger(__name__)
 

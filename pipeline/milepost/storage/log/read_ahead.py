@@ -11,11 +11,9 @@ from itertools import islice
 from typing import TypeVar
 
 from milepost.errors import CommitConflict
-from milepost.protocol.log.entry_codec import EVENT_BYTES, decode_event_from_prefix
-from milepost.protocol.log.log_entries import LoggedEvent, Tombstone
-from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.protocol.log import EVENT_BYTES, LoggedEvent, Tombstone, decode_event_from_prefix
+from milepost.protocol.records import MANIFEST_PREFIX, ObjectStat, ObjectStore, manifest_key
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.layout import listed_version
 from milepost.storage.object_cache import OBJECT_CACHE
 

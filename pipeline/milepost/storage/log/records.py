@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from milepost.protocol.manifest.transaction.answers import AlreadyDone, Transition
-from milepost.protocol.records.manifest_state import ManifestState
+from milepost.protocol.manifest.transaction import AlreadyDone, Transition
+from milepost.protocol.records import ManifestState
 
 
 @dataclass(frozen=True, slots=True)

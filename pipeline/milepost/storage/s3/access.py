@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
-from milepost.protocol.records.object_store import Credentials, StoreConfig
+from milepost.protocol.records import Credentials, StoreConfig
 from milepost.storage.keys import s3_root
 from milepost.storage.s3.errors import S3Errors
 from milepost.storage.s3.store import aws_session

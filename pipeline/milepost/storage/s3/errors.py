@@ -32,7 +32,7 @@ from milepost.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.records.object_store import StoreConfig
+from milepost.protocol.records import StoreConfig
 from milepost.storage.tls import failed_before_connecting
 
 _NO_CREDENTIALS = (

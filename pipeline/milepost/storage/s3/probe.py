@@ -21,8 +21,7 @@ from milepost.errors import (
     NotFound,
     StoreUnavailable,
 )
-from milepost.protocol.records.layout import PROBE_PREFIX
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import PROBE_PREFIX, ObjectStore
 from milepost.storage.concurrency.background import run_in_background
 from milepost.storage.keys import storage_fault
 

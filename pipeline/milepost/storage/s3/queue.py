@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from milepost.errors import StoreUnavailable
-from milepost.protocol.records.object_store import Credentials
+from milepost.protocol.records import Credentials
 from milepost.storage.keys import is_loopback
 from milepost.storage.s3.store import aws_session
 

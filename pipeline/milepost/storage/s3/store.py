@@ -31,8 +31,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from urllib3.exceptions import HTTPError
 
 from milepost.errors import CheckpointError, EnvironmentUnusable, StoreUnavailable
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.object_store import Credentials, Names, ObjectStat, StoreConfig
+from milepost.protocol.records import Credentials, Names, ObjectStat, StoreConfig, cached_property
 from milepost.storage.keys import is_loopback, s3_root, validate_key, validate_prefix
 from milepost.storage.requests import count_requests
 from milepost.storage.s3.errors import S3Errors, http_status

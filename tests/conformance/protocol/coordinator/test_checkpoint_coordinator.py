@@ -8,7 +8,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import Fenced, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
 from milepost.protocol.records.ids import CheckpointId
@@ -30,7 +30,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def run(job: SparklessJob, runner: SparklessRunner | None = None) -> int:
-    return int(job.master.run(Session.cli(), runner or SparklessRunner()).checkpoint_id)
+    return int(job.master.epochs.run(Session.cli(), runner or SparklessRunner()).checkpoint_id)
 
 
 def decline(plan: EpochPlan) -> None:
@@ -40,11 +40,11 @@ def decline(plan: EpochPlan) -> None:
 def test_a_pending_checkpoint_is_shown_while_it_runs(job: SparklessJob) -> None:
     """Case: CheckpointCoordinatorTest.testCheckpointStatsTrackerPendingCheckpointCallback"""
     seen = []
-    run(job, SparklessRunner(before=lambda plan: seen.append(job.master.show(int(plan.checkpoint_id)))))
+    run(job, SparklessRunner(before=lambda plan: seen.append(job.master.reports.show(int(plan.checkpoint_id)))))
     (pending,) = seen
     assert (pending.status, pending.epoch, pending.duration_ms) == ("pending", 1, None)
     assert pending.acks == Acks(0, 3)
-    assert job.master.show(1).acks == Acks(3, 3)
+    assert job.master.reports.show(1).acks == Acks(3, 3)
 
 
 def test_the_restored_checkpoint_is_shown(job: SparklessJob) -> None:
@@ -53,7 +53,7 @@ def test_the_restored_checkpoint_is_shown(job: SparklessJob) -> None:
     run(job, runner)
     job.land("b.csv")
     run(job, runner)
-    assert job.master.show(2).base == 1
+    assert job.master.reports.show(2).base == 1
     assert [plan.base for plan in runner.plans] == [0, 1]
     restored = [plan.states.get("latest", {}) for plan in runner.plans]
     assert [[len(table.handles) for table in tables.values()] for tables in restored] == [[], [2]]
@@ -63,11 +63,14 @@ def test_an_aborted_checkpoint_is_shown_with_its_reason(job: SparklessJob) -> No
     """Case: CheckpointCoordinatorTest.testAbortedCheckpointStatsUpdatedAfterFailure"""
     with pytest.raises(SubtaskDeclined):
         run(job, SparklessRunner(before=decline))
-    shown = job.master.show(1)
+    shown = job.master.reports.show(1)
     assert (shown.status, shown.failure_reason) == ("aborted", "SQL_ERROR")
     assert shown.failure_detail == "division by zero in `clean`"
     assert shown.duration_ms >= 0
-    assert (job.master.status().last_failure, job.master.list_checkpoints("pending")) == ("SQL_ERROR", [])
+    assert (job.master.reports.status().last_failure, job.master.reports.list_checkpoints("pending")) == (
+        "SQL_ERROR",
+        [],
+    )
 
 
 def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(
@@ -78,7 +81,7 @@ def test_a_checkpoint_that_could_not_be_finalized_is_shown_with_its_reason(
     break_store(monkeypatch, job.context.store_config.url, fault)
     with pytest.raises(StoreUnavailable):
         run(job)
-    assert (job.master.show(1).status, job.master.show(1).failure_reason) == (
+    assert (job.master.reports.show(1).status, job.master.reports.show(1).failure_reason) == (
         "aborted",
         "FINALIZE_CHECKPOINT_FAILURE",
     )
@@ -98,12 +101,12 @@ def test_a_checkpoint_past_its_deadline_expires_even_if_a_session_works_on_it(
     def deadline_passes(plan: EpochPlan) -> None:
         later(monkeypatch, 11_000)
         assert bool(job.staged_files(1)) is staged
-        job.master.trigger(newcomer)
+        job.master.triggers.trigger(newcomer)
 
     hooks = {"after" if staged else "before": deadline_passes}
     with pytest.raises(Fenced):
-        job.master.run(Session.cli(), SparklessRunner(**hooks))
-    aborted = job.master.show(1)
+        job.master.epochs.run(Session.cli(), SparklessRunner(**hooks))
+    aborted = job.master.reports.show(1)
     assert (aborted.status, aborted.failure_reason) == ("aborted", "CHECKPOINT_EXPIRED")
     state = job.context.head().state
     assert (state.failures.consecutive, state.timeline().head) == (1, 0)
@@ -152,7 +155,7 @@ def test_state_shared_with_an_aborted_checkpoint_is_retained(
     assert state_runs and not any(key.startswith(prefix) for key in state_runs for prefix in garbage)
     later(monkeypatch, minimum_grace_ms(TIMEOUT_MS))
     assert run(job) == 3
-    assert sorted(row["k"] for row in job.master.state("latest").to_pylist()) == [1, 2]
+    assert sorted(row["k"] for row in job.master.reports.state("latest").to_pylist()) == [1, 2]
 
 
 def test_state_of_a_subsumed_checkpoint_lives_as_long_as_a_later_one_refers_to_it(
@@ -169,15 +172,15 @@ def test_state_of_a_subsumed_checkpoint_lives_as_long_as_a_later_one_refers_to_i
         job.land(f"{name}.csv", f"k,v\n{key},x\n")
         later(monkeypatch, minimum_grace_ms(TIMEOUT_MS) * key)
         run(job)
-    assert [item.status for item in job.master.list_checkpoints()] == ["completed", "subsumed", "subsumed"]
+    assert [item.status for item in job.master.reports.list_checkpoints()] == ["completed", "subsumed", "subsumed"]
     left = {stat.key for stat in job.context.store.list(checkpoint_prefix(CheckpointId(1)))}
     head = job.context.head().state.head()
     assert head is not None
     referenced = set(job.context.metadata(head).references())
     assert first & referenced, "a run of the first checkpoint is still part of the third"
     assert first & left == first & referenced
-    assert job.master.verify(deep=True).checkpoints == (3,)
-    assert sorted(row["k"] for row in job.master.state("latest").to_pylist()) == list(range(100))
+    assert job.master.reports.verify(deep=True).checkpoints == (3,)
+    assert sorted(row["k"] for row in job.master.reports.state("latest").to_pylist()) == list(range(100))
 
 
 def test_completed_checkpoints_outlive_the_job_that_made_them(job: SparklessJob) -> None:
@@ -190,13 +193,13 @@ def test_completed_checkpoints_outlive_the_job_that_made_them(job: SparklessJob)
     for _ in range(2):
         with pytest.raises(SubtaskDeclined):
             run(job, SparklessRunner(before=decline))
-    for end in (lambda: None, job.master.cancel):
+    for end in (lambda: None, job.master.savepoints.cancel):
         end()
         with pytest.raises(JobNotRunnable):
-            job.master.trigger(Session.cli())
-        assert job.master.verify(1, deep=True).checkpoints == (1,)
-        assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
-        assert job.master.state("latest").num_rows == 1
+            job.master.triggers.trigger(Session.cli())
+        assert job.master.reports.verify(1, deep=True).checkpoints == (1,)
+        assert job.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 1}]
+        assert job.master.reports.state("latest").num_rows == 1
 
 
 @pytest.mark.parametrize(("groups", "parallelism"), [(1, 1), (10, 3), (128, 7), (128, 128), (4096, 5), (32_768, 1000)])

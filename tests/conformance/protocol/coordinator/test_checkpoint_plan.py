@@ -12,7 +12,7 @@ import pytest
 
 from milepost.epoch.plan import SourceInput, expected_subtasks, split_inputs
 from milepost.errors import SubtaskDeclined
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -120,10 +120,10 @@ def test_a_source_that_has_nothing_new_is_in_the_checkpoint_as_it_was(tmp_path: 
     (job.folder / "landing" / "others").mkdir()
     job.land("a.csv")
     job.land("others/a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("b.csv")
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     first, second = (job.context.metadata(one) for one in _retained(job))
     assert [item.name for item in runner.plans[0].inputs if item.objects] == ["rows"]
     assert second.sources["others"].consumed == first.sources["others"].consumed
@@ -132,7 +132,7 @@ def test_a_source_that_has_nothing_new_is_in_the_checkpoint_as_it_was(tmp_path: 
     assert carried == [[run.key for run in handle.runs] for handle in first.operators["also"].handles]
     assert any(carried)
     assert len(second.sources["rows"].consumed) == 2
-    assert job.master.fsck().missing == ()
+    assert job.master.reports.fsck().missing == ()
 
 
 def _retained(job: SparklessJob) -> list[CompletedCheckpoint]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CheckpointExpired, JobNotRunnable, StoreUnavailable, SubtaskDeclined
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.failure.failures import record_failure, record_success
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import CheckpointAborted
@@ -36,8 +36,8 @@ def decline(plan: EpochPlan) -> None:
 def fail(job: SparklessJob, runner: SparklessRunner, error: type[Exception] = SubtaskDeclined) -> str:
     """Run one epoch that fails; returns the status of the job after it."""
     with pytest.raises(error):
-        job.master.run(Session.cli(), runner)
-    return str(job.master.status().job_status)
+        job.master.epochs.run(Session.cli(), runner)
+    return str(job.master.reports.status().job_status)
 
 
 def job_tolerating(folder: Path, tolerable: int) -> SparklessJob:
@@ -80,10 +80,10 @@ def test_the_failure_after_the_tolerated_ones_fails_the_job(tmp_path: Path) -> N
     runner = SparklessRunner(before=decline)
     assert [fail(job, runner) for _ in range(3)] == ["running", "running", "failed"]
     with wording.raises(JobNotRunnable):
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
     assert len(runner.plans) == 3
-    job.master.resume()
-    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 4
+    job.master.lifecycle.resume()
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).checkpoint_id == 4
 
 
 def test_a_completed_epoch_breaks_the_row_of_failures(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_completed_epoch_breaks_the_row_of_failures(tmp_path: Path) -> None:
     declining = SparklessRunner(before=decline)
     for day in range(2):
         assert fail(job, declining) == "running"
-        assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"
+        assert job.master.epochs.run(Session.cli(), SparklessRunner()).status == "completed"
         job.land(f"b{day}.csv")
     assert [fail(job, declining) for _ in range(2)] == ["running", "failed"]
 
@@ -134,7 +134,7 @@ def test_an_epoch_past_its_deadline_is_a_counted_failure(tmp_path: Path) -> None
     job = job_tolerating(tmp_path, 1)
     runner = SparklessRunner(before=run_out)
     assert [fail(job, runner, CheckpointExpired) for _ in range(2)] == ["running", "failed"]
-    aborted = job.master.list_checkpoints("aborted")
+    aborted = job.master.reports.list_checkpoints("aborted")
     assert [item.failure_reason for item in aborted] == ["CHECKPOINT_EXPIRED"] * 2
 
 
@@ -150,7 +150,7 @@ def test_a_store_that_fails_under_an_epoch_is_a_counted_failure(
     break_store(monkeypatch, job.context.store_config.url, outage)
     assert fail(job, SparklessRunner(), StoreUnavailable) == "failed"
     assert outage.reached.is_set()
-    (aborted,) = job.master.list_checkpoints()
+    (aborted,) = job.master.reports.list_checkpoints()
     assert (aborted.status, aborted.failure_reason) == ("aborted", "IO_EXCEPTION")
 
 
@@ -161,7 +161,7 @@ def test_a_decline_beyond_the_tolerable_number_reaches_the_caller_of_the_epoch(t
     """
     job = job_tolerating(tmp_path, 0)
     with wording.raises(SubtaskDeclined) as caught:
-        job.master.run(Session.cli(), SparklessRunner(before=decline))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=decline))
     assert "milepost resume small" in caught.value.hint
     event = job.context.log.entry(job.context.head().version).event
     assert isinstance(event, CheckpointAborted)

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.layout import MANIFEST_PREFIX, checkpoint_prefix
 from milepost.protocol.records.manifest_state import JobStatus
@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> SparklessJob:
     """One published epoch, and input for another."""
     job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 1"})
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("b.csv", "k,v\n1,b\n2,b\n")
     return job
 
@@ -51,16 +51,16 @@ def fails(job: SparklessJob, monkeypatch: pytest.MonkeyPatch, error: type[BaseEx
     with monkeypatch.context() as broken:
         break_store(broken, job.context.store_config.url, *faults)
         with pytest.raises(error):
-            job.master.run(Session.cli(), SparklessRunner(after=once_all_is_staged(*faults)))
+            job.master.epochs.run(Session.cli(), SparklessRunner(after=once_all_is_staged(*faults)))
     assert faults[0].reached.is_set()
 
 
 def assert_given_up(job: SparklessJob, reason: str) -> None:
     """Checkpoint 2 is invisible, its staged files are deleted, and its objects are listed as garbage once."""
-    newest, before = job.master.list_checkpoints(limit=2)
+    newest, before = job.master.reports.list_checkpoints(limit=2)
     assert (newest.checkpoint_id, newest.status, newest.failure_reason) == (2, "aborted", reason)
     assert (before.checkpoint_id, before.status) == (1, "completed")
-    assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
+    assert job.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 1}]
     assert job.staged_files(2) == []
     prefixes = own_garbage(job)
     assert len(prefixes) == len(set(prefixes)) == 1, (
@@ -74,8 +74,8 @@ def own_garbage(job: SparklessJob) -> list[str]:
 
 
 def assert_next_epoch_is_whole(job: SparklessJob, checkpoint_id: int) -> None:
-    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == checkpoint_id
-    table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).checkpoint_id == checkpoint_id
+    table = sorted(job.master.reports.read("table").to_pylist(), key=lambda row: row["k"])
     assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
 
@@ -157,11 +157,11 @@ def test_a_commit_of_unknown_outcome_deletes_nothing(
     unread = Fault(at("get", MANIFEST_PREFIX), Effect.UNAVAILABLE, times=READS_BACK)
     fails(job, monkeypatch, CommitOutcomeUnknown, lost, unread)
     assert len(job.staged_files(2)) == 2
-    assert job.master.list_checkpoints("aborted") == []
+    assert job.master.reports.list_checkpoints("aborted") == []
     assert job.context.head().state.failures.consecutive == 0
     landed = effect is Effect.LOST_REPLY
     assert (job.context.head().state.timeline().head == 2) is landed
-    job.master.trigger(Session.cli(), take_over=not landed)
-    table = sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"])
+    job.master.triggers.trigger(Session.cli(), take_over=not landed)
+    table = sorted(job.master.reports.read("table").to_pylist(), key=lambda row: row["k"])
     assert table == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
-    assert [item.status for item in job.master.list_checkpoints(limit=1)] == ["completed"]
+    assert [item.status for item in job.master.reports.list_checkpoints(limit=1)] == ["completed"]

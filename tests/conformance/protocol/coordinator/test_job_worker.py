@@ -76,19 +76,19 @@ def job(tmp_path: Path) -> SparklessJob:
     """One published epoch, and input for another."""
     job = SparklessJob.create(tmp_path, {"timeout: 10m": "timeout: 10m, tolerable_failures: 5"})
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("b.csv", "k,v\n1,b\n2,b\n")
     return job
 
 
 def fails(job: SparklessJob, runner: SparklessRunner) -> SubtaskDeclined:
     with pytest.raises(SubtaskDeclined) as caught:
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
     return caught.value
 
 
 def rows(job: SparklessJob) -> list[dict[str, int]]:
-    return sorted(job.master.read("table").to_pylist(), key=lambda row: int(row["k"]))
+    return sorted(job.master.reports.read("table").to_pylist(), key=lambda row: int(row["k"]))
 
 
 # -- the worker ---------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_a_context_that_is_missing_stops_the_job_instead_of_being_logged(job: Sp
     kept = list(job.context.store.list(state_prefix(base.checkpoint_id, base.token, "latest")))  # type: ignore[arg-type]
     job.context.store.delete([stat.key for stat in kept])
     with pytest.raises(StateCorrupt):
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     assert rows(job) == [{"k": 1, "rows": 1}]
 
 
@@ -126,7 +126,7 @@ def test_a_rollback_restarts_from_the_last_completed_checkpoint_with_a_new_id(jo
     failing, good = SparklessRunner(answers=declining((1, 0, Reason.OPERATOR_ERROR))), SparklessRunner()
     fails(job, failing)
     fails(job, failing)
-    assert job.master.run(Session.cli(), good).checkpoint_id == 4
+    assert job.master.epochs.run(Session.cli(), good).checkpoint_id == 4
     assert [(plan.checkpoint_id, plan.base) for plan in (*failing.plans, *good.plans)] == [(2, 1), (3, 1), (4, 1)]
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
@@ -152,8 +152,8 @@ def test_a_trigger_while_a_checkpoint_is_pending_is_refused_immediately(job: Spa
     session = Session.cli()
     pending = job.trigger(session)
     with wording.raises(Busy):
-        job.master.trigger(Session.cli())
-    again = job.master.trigger(session)
+        job.master.triggers.trigger(Session.cli())
+    again = job.master.triggers.trigger(session)
     assert getattr(again, "checkpoint_id", None) == pending.checkpoint_id
 
 
@@ -230,7 +230,7 @@ def test_the_context_is_saved_before_anything_runs_and_survives_the_process(job:
     assert cold.pending == pending
     assert (pending.base, len(pending.expected)) == (1, 1 + 2)
     runner = SparklessRunner()
-    cold.master.run_epoch(session, pending.checkpoint_id, runner)
+    cold.master.epochs.run_epoch(session, pending.checkpoint_id, runner)
     assert [plan.base for plan in runner.plans] == [1]
 
 
@@ -245,7 +245,7 @@ def test_the_first_cause_is_reported_instead_of_its_consequences(job: SparklessJ
     answers = declining((1, 0, ECHO), (0, 0, Reason.BAD_RECORD), (1, 1, Reason.OPERATOR_ERROR))
     error = fails(job, SparklessRunner(answers=answers))
     assert (error.details["level"], error.details["subtask"], error.details["reason"]) == (0, 0, "BAD_RECORD")
-    shown = job.master.show(2)
+    shown = job.master.reports.show(2)
     assert (shown.status, shown.failure_reason) == ("aborted", "BAD_RECORD")
 
 
@@ -257,11 +257,11 @@ def test_a_rollback_interrupts_the_pending_checkpoint_once(job: SparklessJob) ->
     session = Session.cli()
     answers = declining((0, 0, Reason.BAD_RECORD), (1, 0, ECHO), (1, 1, ECHO))
     with pytest.raises(SubtaskDeclined):
-        job.master.run(session, SparklessRunner(answers=answers))
+        job.master.epochs.run(session, SparklessRunner(answers=answers))
     state = job.context.head().state
     assert state.timeline(TimelineId("main")).pending is None
     assert state.failures.consecutive == 1
-    again = job.master.abort(session, 2, "TASK_FAILURE", "a second request")
+    again = job.master.epochs.abort(session, 2, "TASK_FAILURE", "a second request")
     assert again.outcome == "nothing_pending"
     assert job.context.head().state.failures.consecutive == 1
 
@@ -293,9 +293,9 @@ def test_an_unfinished_command_is_finished_by_the_next_one(job: SparklessJob) ->
     session = Session.cli()
     job.complete(session, job.trigger(session))
     assert job.context.head().state.unconfirmed()
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     assert not job.context.head().state.unconfirmed()
-    job.master.cancel()
+    job.master.savepoints.cancel()
     assert [result.clean_up for result in job.context.head().state.results] == [CleanUp.CLEAN]
 
 
@@ -309,8 +309,8 @@ def test_nothing_old_is_dropped_before_the_new_checkpoint_is_durable(job: Sparkl
     def look(plan: EpochPlan) -> None:
         seen.append([one.checkpoint_id for one in job.context.head().state.checkpoints])
 
-    job.master.run(Session.cli(), SparklessRunner(after=look))
-    subsumed, completed = job.master.history(None)[:2]
+    job.master.epochs.run(Session.cli(), SparklessRunner(after=look))
+    subsumed, completed = job.master.reports.history(None)[:2]
     assert seen == [[1]]
     assert (subsumed["event"], completed["event"]) == ("CheckpointsSubsumed", "CheckpointCompleted")
     assert subsumed["confirmed"]["checkpoint_id"] == completed["checkpoint_id"] == 2
@@ -322,7 +322,7 @@ def test_a_failure_before_the_first_checkpoint_is_recovered_from_the_empty_state
     job.land("a.csv")
     fails(job, SparklessRunner(answers=declining((0, 0, Reason.BAD_RECORD))))
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     assert [plan.base for plan in runner.plans] == [0]
     assert rows(job) == [{"k": 1, "rows": 1}]
 
@@ -343,10 +343,10 @@ def test_a_rollback_whose_request_is_lost_is_made_by_the_next_start(
     with monkeypatch.context() as broken:
         break_store(broken, job.context.store_config.url, outage)
         with pytest.raises(StoreUnavailable):
-            job.master.run(Session.cli(), SparklessRunner(before=fail))
+            job.master.epochs.run(Session.cli(), SparklessRunner(before=fail))
     assert job.pending.checkpoint_id == 2
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner, take_over=True)
+    job.master.epochs.run(Session.cli(), runner, take_over=True)
     assert [(plan.checkpoint_id, plan.base) for plan in runner.plans] == [(3, 1)]
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 

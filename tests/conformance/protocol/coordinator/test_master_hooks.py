@@ -17,7 +17,7 @@ import pytest
 from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
-from milepost.jobmaster.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit import wording
@@ -35,7 +35,7 @@ SECOND_SOURCE = {
 
 
 def run(job: SparklessJob, runner: SparklessRunner | None = None) -> CheckpointReport | NothingToDo:
-    return job.master.run(Session.cli(), runner or SparklessRunner())
+    return job.master.epochs.run(Session.cli(), runner or SparklessRunner())
 
 
 def job_with_input(folder: Path) -> SparklessJob:
@@ -115,8 +115,8 @@ def test_every_participant_gets_its_stored_state_back(tmp_path: Path) -> None:
     head = job.context.head().state.head()
     assert head is not None
     assert job.context.metadata(head).sinks["table"].predecessor == 1
-    assert sorted(row["k"] for row in job.master.read("table").to_pylist()) == [1, 2]
-    assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
+    assert sorted(row["k"] for row in job.master.reports.read("table").to_pylist()) == [1, 2]
+    assert isinstance(job.master.triggers.trigger(Session.cli()), NothingToDo)
 
 
 def test_without_a_completed_checkpoint_every_participant_starts_empty(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_without_a_completed_checkpoint_every_participant_starts_empty(tmp_path:
     assert [replace(obj, planned_ms=None) for obj in anew.objects] == [
         replace(obj, planned_ms=None) for obj in first.objects
     ]
-    assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 1}]
+    assert job.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 1}]
 
 
 def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_sink_that_refuses_fails_the_checkpoint_before_the_commit_point(tmp_pa
     with wording.raises(InvalidRequest) as caught:
         run(job)
     assert "milepost resume small" in caught.value.hint
-    shown = job.master.show(2)
+    shown = job.master.reports.show(2)
     assert (shown.status, shown.failure_reason) == ("aborted", "SINK_PREPARE_FAILED")
     assert job.context.head().state.timeline().head == 1
 
@@ -199,7 +199,7 @@ def test_an_unclaimed_position_is_refused_unless_it_may_be_dropped(tmp_path: Pat
     with wording.raises(InvalidRequest):
         run(job)
     assert job.context.head() == before
-    allowed = job.master.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
+    allowed = job.master.epochs.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
     assert allowed.checkpoint_id == 2
 
 

@@ -10,7 +10,7 @@ import pytest
 from milepost.codec.records import to_json
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import Fenced, ProtocolViolation, QualityGateFailed, SubtaskDeclined
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.document import Acks
 from milepost.protocol.exchange.acknowledgements import (
     Acknowledgement,
@@ -155,7 +155,7 @@ def test_a_decline_aborts_its_checkpoint_with_its_own_reason(job: SparklessJob, 
         return (*answers[:-1], refusal)
 
     with wording.raises(SubtaskDeclined):
-        job.master.run(Session.cli(), SparklessRunner(answers=one_declines))
+        job.master.epochs.run(Session.cli(), SparklessRunner(answers=one_declines))
     state = job.context.head().state
     assert (state.checkpoints, state.timeline().pending) == ((), None)
     assert (state.failures.last_reason, state.status) == (reason, JobStatus.FAILED)
@@ -196,7 +196,7 @@ def test_an_abort_discards_state_and_staged_output(job: SparklessJob) -> None:
         raise QualityGateFailed("no")
 
     with pytest.raises(QualityGateFailed):
-        job.master.run(Session.cli(), SparklessRunner(after=veto))
+        job.master.epochs.run(Session.cli(), SparklessRunner(after=veto))
     assert len(staged) == 2
     assert job.staged_files(1) == []
     state = job.context.head().state
@@ -282,7 +282,7 @@ def test_the_master_s_own_part_is_in_the_checkpoint(job: SparklessJob) -> None:
     Case: PendingCheckpointTest.testMasterState
     Case: PendingCheckpointTest.testMasterStateWithNullState
     """
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     head = job.context.head().state.head()
     assert head is not None
     metadata = job.context.metadata(head)
@@ -301,7 +301,7 @@ def test_a_subtask_without_state_is_acknowledged_and_refers_to_nothing(job: Spar
     Case: PendingCheckpointTest.testNonNullSubtaskStateLeadsToStatefulTask
     """
     (job.folder / "landing" / "a.csv").write_text("k,v\n1,a\n")
-    assert job.master.run(Session.cli(), SparklessRunner()).acks == Acks(3, 3)
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).acks == Acks(3, 3)
     head = job.context.head().state.head()
     assert head is not None
     metadata = job.context.metadata(head)
@@ -319,9 +319,9 @@ def test_the_last_checkpoint_of_a_job_reports_its_participants_as_finished(job: 
     """
     finished = []
     for drain in (False, True):
-        result = job.master.run(Session.cli(), SparklessRunner(), drain=drain)
+        result = job.master.epochs.run(Session.cli(), SparklessRunner(), drain=drain)
         head = job.context.head().state.head()
         assert head is not None and head.checkpoint_id == result.checkpoint_id
         finished.append([source.finished for source in job.context.metadata(head).sources.values()])
     assert finished == [[False], [True]]
-    assert job.master.status().job_status == "finished"
+    assert job.master.reports.status().job_status == "finished"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import Busy, JobNotRunnable
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost.protocol.manifest.transaction.answers import Transition
 from milepost.protocol.retention.retention import MAX_UNCONFIRMED
 from milepost_testkit.jobs.job_log import AIR_1, AIR_2, MINUTE_MS, RUN_1, RUN_2, A, B, JobLog, assert_refused
@@ -73,8 +73,8 @@ def test_a_forced_request_is_served_although_another_checkpoint_is_pending(tmp_p
     job.land("a.csv")
     job.trigger(Session.cli())
     with pytest.raises(Busy):
-        job.master.trigger(Session.cli())
-    forced = job.master.trigger(Session.cli(), take_over=True)
+        job.master.triggers.trigger(Session.cli())
+    forced = job.master.triggers.trigger(Session.cli(), take_over=True)
     assert isinstance(forced, Triggered) and forced.checkpoint_id == 2
     state = job.context.head().state
     assert (state.failures.last_reason, state.failures.consecutive) == ("LEADER_TAKEN_OVER", 0)

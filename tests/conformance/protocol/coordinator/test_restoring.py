@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -31,7 +31,7 @@ def edit(job: SparklessJob, *changes: tuple[str, str]) -> None:
 
 def run(job: SparklessJob) -> SparklessRunner:
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     return runner
 
 
@@ -48,8 +48,8 @@ def job(tmp_path: Path) -> SparklessJob:
 def assert_counted(job: SparklessJob) -> None:
     """Every key has its count of both epochs, in state and in the table: each was restored by exactly one subtask."""
     expected = [(key, 2 if key < 20 else 1) for key in KEYS]
-    assert sorted((row["k"], row["count(*)"]) for row in job.master.state("latest").to_pylist()) == expected
-    assert sorted((row["k"], row["rows"]) for row in job.master.read("table").to_pylist()) == expected
+    assert sorted((row["k"], row["count(*)"]) for row in job.master.reports.state("latest").to_pylist()) == expected
+    assert sorted((row["k"], row["rows"]) for row in job.master.reports.read("table").to_pylist()) == expected
 
 
 @pytest.mark.parametrize("parallelism", [2, 3, 1])
@@ -63,7 +63,7 @@ def test_state_is_restored_whatever_the_parallelism(job: SparklessJob, paralleli
     edit(job, ("parallelism: 2", f"parallelism: {parallelism}"))
     (plan,) = run(job).plans
     assert (plan.base, len(plan.states["latest"][""].handles)) == (1, 2)
-    assert len([one for one in job.master.show(2).acknowledged if one.level == 1]) == parallelism
+    assert len([one for one in job.master.reports.show(2).acknowledged if one.level == 1]) == parallelism
     assert_counted(job)
 
 
@@ -90,12 +90,12 @@ def test_state_is_restored_by_uid_when_operators_come_and_go(job: SparklessJob, 
     edit(job, ("sinks:\n", NEW_OPERATOR), ("parallelism: 2", f"parallelism: {parallelism}"))
     run(job)
     assert_counted(job)
-    assert job.master.state("values").to_pylist() == [{"v": "y", "count(*)": 20}]
+    assert job.master.reports.state("values").to_pylist() == [{"v": "y", "count(*)": 20}]
     job.land("c.csv", rows(range(0), "z"))
     edit(job, (NEW_OPERATOR, "sinks:\n"))
     with wording.raises(InvalidRequest):
         run(job)
-    job.master.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
     assert_counted(job)
 
 
@@ -126,14 +126,14 @@ def test_a_changed_operator_is_refused_when_a_job_starts_from_a_savepoint(job: S
 
     Case: CheckpointCoordinatorRestoringTest.testJobGraphModificationsAreCheckedForSavepoint
     """
-    job.master.create_savepoint("before")
-    job.master.cancel()
+    job.master.savepoints.create("before")
+    job.master.savepoints.cancel()
     before = job.context.head()
     edit(job, ("key: [k], aggregates", "key: [v], aggregates"))
     with wording.raises(InvalidRequest):
-        job.master.start("before")
+        job.master.restores.start("before")
     assert job.context.head() == before
     edit(job, ("key: [v], aggregates", "key: [k], aggregates"))
-    job.master.start("before")
+    job.master.restores.start("before")
     run(job)
     assert_counted(job)

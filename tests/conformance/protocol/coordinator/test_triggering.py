@@ -15,7 +15,7 @@ from milepost.errors import (
     JobNotRunnable,
     StoreUnavailable,
 )
-from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
 from milepost.protocol.manifest.transaction.events import JobCanceled
 from milepost.protocol.records.ids import CheckpointId
@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def triggered(job: SparklessJob, session: Session | None = None) -> Triggered:
-    answer = job.master.trigger(session or Session.cli())
+    answer = job.master.triggers.trigger(session or Session.cli())
     assert isinstance(answer, Triggered)
     return answer
 
@@ -59,7 +59,7 @@ def test_one_checkpoint_is_pending_at_a_time(job: SparklessJob) -> None:
     pending = job.trigger(first)
     before = job.context.head()
     with wording.raises(Busy) as caught:
-        job.master.trigger(second)
+        job.master.triggers.trigger(second)
     assert caught.value.details["reason"] == "TOO_MANY_CHECKPOINT_REQUESTS"
     assert job.context.head() == before
     job.complete(first, pending)
@@ -72,8 +72,8 @@ def test_a_discarded_checkpoint_allows_the_next_trigger(job: SparklessJob) -> No
     first, second = Session.cli(), Session.cli()
     triggered(job, first)
     with pytest.raises(Busy):
-        job.master.trigger(second)
-    job.master.abort(first, 1, "ABORTED_BY_USER", "not now")
+        job.master.triggers.trigger(second)
+    job.master.epochs.abort(first, 1, "ABORTED_BY_USER", "not now")
     assert triggered(job, second).checkpoint_id == 2
 
 
@@ -85,9 +85,9 @@ def test_a_checkpoint_aborted_before_its_epoch_began_starts_nothing(job: Sparkle
     """
     session, runner = Session.cli(), SparklessRunner()
     pending = triggered(job, session)
-    job.master.abort(session, 1, "ABORTED_BY_USER", "not now")
+    job.master.epochs.abort(session, 1, "ABORTED_BY_USER", "not now")
     with wording.raises(Fenced):
-        job.master.run_epoch(session, 1, runner)
+        job.master.epochs.run_epoch(session, 1, runner)
     assert runner.plans == []
     assert job.staged_files(1) == []
     notice = abort_notice_key(CheckpointId(1), pending.token)
@@ -140,7 +140,7 @@ def test_a_trigger_that_cannot_store_its_plan_leaves_nothing_and_does_not_hinder
     with monkeypatch.context() as broken:
         break_store(broken, job.context.store_config.url, outage)
         with pytest.raises(StoreUnavailable):
-            job.master.trigger(Session.cli())
+            job.master.triggers.trigger(Session.cli())
     assert job.context.head().version == 1
     assert triggered(job).checkpoint_id == 1
 
@@ -154,7 +154,7 @@ def test_a_trigger_that_fails_leaves_its_id_for_the_next(job: SparklessJob, monk
     with monkeypatch.context() as broken:
         break_store(broken, job.context.store_config.url, full)
         with pytest.raises(EnvironmentUnusable):
-            job.master.trigger(Session.cli())
+            job.master.triggers.trigger(Session.cli())
     assert full.reached.is_set()
     state = job.context.head().state
     assert (state.version, state.next_checkpoint_id, state.timeline().pending) == (1, 1, None)
@@ -166,9 +166,9 @@ def test_after_an_outage_the_next_checkpoint_is_triggered(job: SparklessJob, mon
     with monkeypatch.context() as broken:
         break_store(broken, job.context.store_config.url, Fault(at("put", "chk-"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
-            job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
-    assert [item.status for item in job.master.list_checkpoints()] == ["completed", "aborted"]
+            job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
+    assert [item.status for item in job.master.reports.list_checkpoints()] == ["completed", "aborted"]
 
 
 def ended(status: JobStatus) -> JobLog:
@@ -221,9 +221,9 @@ def test_with_nothing_to_run_no_checkpoint_is_opened(job: SparklessJob) -> None:
 
     Case: CheckpointCoordinatorTest.testCheckpointAbortsIfTriggerTasksAreFinished
     """
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     before = job.context.head()
-    nothing = job.master.trigger(Session.cli())
+    nothing = job.master.triggers.trigger(Session.cli())
     assert isinstance(nothing, NothingToDo) and nothing.status == "empty"
     wording.matches("run", nothing.message)
     assert job.context.head() == before
@@ -239,21 +239,21 @@ def test_with_nothing_to_run_a_read_only_store_goes_unnoticed(
     Case: CheckpointCoordinatorTest.testCheckpointAbortsIfTriggerTasksAreFinishedAndIOException
     Case: CheckpointCoordinatorTest.testIOExceptionForPeriodicSchedulingWithInactiveTasks
     """
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     before = job.context.head()
     outage = Fault(lambda operation, _: operation in ("put", "create"), Effect.UNAVAILABLE, times=99)
     break_store(monkeypatch, job.context.store_config.url, outage)
     for _ in range(3):
-        assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
+        assert isinstance(job.master.triggers.trigger(Session.cli()), NothingToDo)
     assert not outage.reached.is_set()
     assert job.context.head() == before
 
 
 def test_a_schedule_over_a_silent_source_triggers_once_something_lands(job: SparklessJob) -> None:
     """Case: CheckpointCoordinatorTest.testPeriodicSchedulingWithInactiveTasks"""
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     for _ in range(2):
-        assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
+        assert isinstance(job.master.triggers.trigger(Session.cli()), NothingToDo)
     job.land("b.csv")
     assert triggered(job).checkpoint_id == 2
 
@@ -268,7 +268,7 @@ def test_a_checkpoint_whose_subtasks_could_not_be_started_is_aborted(job: Sparkl
         raise EnvironmentUnusable("Spark did not start with master local[2]: no Java")
 
     with pytest.raises(EnvironmentUnusable):
-        job.master.run(Session.cli(), SparklessRunner(before=no_spark))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=no_spark))
     state = job.context.head().state
     assert (state.checkpoints, state.timeline().pending) == ((), None)
     assert (state.failures.last_reason, state.failures.consecutive) == ("ENVIRONMENT_UNUSABLE", 0)
@@ -284,12 +284,12 @@ def test_a_checkpoint_is_triggered_although_one_source_has_nothing_more(tmp_path
     other = tmp_path / "other"
     other.mkdir()
     (other / "o.csv").write_text("k\n7\n")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("b.csv")
-    second = job.master.run(Session.cli(), SparklessRunner())
+    second = job.master.epochs.run(Session.cli(), SparklessRunner())
     assert {name: source.objects for name, source in second.sources.items()} == {"other": 0, "rows": 1}
     assert [item.subtask for item in second.acknowledged if item.level == 0] == [0]
-    assert isinstance(job.master.trigger(Session.cli()), NothingToDo)
+    assert isinstance(job.master.triggers.trigger(Session.cli()), NothingToDo)
 
 
 def test_opening_a_job_and_reading_about_it_writes_nothing(job: SparklessJob) -> None:
@@ -298,6 +298,6 @@ def test_opening_a_job_and_reading_about_it_writes_nothing(job: SparklessJob) ->
     Case: CheckpointCoordinatorTest.testBaseLocationsNotInitialized
     """
     master = job.master
-    assert (master.list_checkpoints(), master.history()) == ([], [])
-    assert master.status().job_status == "initializing"
+    assert (master.reports.list_checkpoints(), master.reports.history()) == ([], [])
+    assert master.reports.status().job_status == "initializing"
     assert not (job.folder / "store").exists() or not [p for p in (job.folder / "store").rglob("*") if p.is_file()]

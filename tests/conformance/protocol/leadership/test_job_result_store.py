@@ -14,7 +14,7 @@ import pytest
 
 from milepost.codec.records import decode, encode
 from milepost.errors import JobNotRunnable, NotFound, ProtocolViolation, StateCorrupt
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.log.entry_codec import decode_entry, encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.timelines.incarnation import (
@@ -259,7 +259,7 @@ def test_the_clean_up_of_a_result_is_stored_as_dirty_or_clean(said: str, clean_u
 
 def test_the_place_of_the_results_is_made_by_the_first_write_and_not_by_looking(job: SparklessJob) -> None:
     """Case: FileSystemJobResultStoreFileOperationsTest.testBaseDirectoryCreationOnResultStoreInitialization"""
-    job.master.status()
+    job.master.reports.status()
     assert manifest_files(job) == []
     job.trigger(Session.cli())
     assert manifest_files(job)
@@ -276,7 +276,7 @@ def test_the_end_and_its_clean_up_are_one_object_each(job: SparklessJob) -> None
     """
     job.epoch()
     before, version = manifest_files(job), job.context.head().version
-    job.master.cancel()
+    job.master.savepoints.cancel()
     added = sorted(set(manifest_files(job)) - set(before))
     log = job.context.log
     assert added == [f"{10**19 - number:020d}.json" for number in (version + 2, version + 1)]
@@ -290,9 +290,9 @@ def test_the_end_and_its_clean_up_are_one_object_each(job: SparklessJob) -> None
 def test_a_finished_job_leaves_the_same_two_objects(job: SparklessJob) -> None:
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     version = job.context.head().version
-    job.master.finish(session)
+    job.master.lifecycle.finish(session)
     events = [type(job.context.log.entry(version + more).event) for more in (1, 2)]
     assert events == [JobFinished, JobCleaned]
 

@@ -27,7 +27,7 @@ from milepost.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run import attempt
 from milepost.protocol.manifest.timelines.incarnation import JobPhase, job_phase
@@ -55,7 +55,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def triggered(job: SparklessJob, session: Session, *, take_over: bool = False) -> int:
-    answer = job.master.trigger(session, take_over=take_over)
+    answer = job.master.triggers.trigger(session, take_over=take_over)
     assert isinstance(answer, Triggered)
     return int(answer.checkpoint_id)
 
@@ -87,7 +87,7 @@ def test_a_job_without_a_leader_so_far_is_initializing(job: SparklessJob) -> Non
     log.clean(B)
     log.start(B)
     assert job_phase(log.state) is JobPhase.INITIALIZING
-    assert job.master.status().job_status == "initializing"
+    assert job.master.reports.status().job_status == "initializing"
 
 
 def test_a_job_has_a_phase_before_it_exists(job: SparklessJob) -> None:
@@ -95,7 +95,7 @@ def test_a_job_has_a_phase_before_it_exists(job: SparklessJob) -> None:
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobInformationOperationsDuringInitialization
     """
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.job, status.job_status, status.head, status.leader) == (
         "small",
         "initializing",
@@ -103,7 +103,7 @@ def test_a_job_has_a_phase_before_it_exists(job: SparklessJob) -> None:
         None,
     )
     assert (status.unread_objects, status.exit_code) == (1, 1)
-    assert job.master.list_checkpoints() == [] and job.master.history() == []
+    assert job.master.reports.list_checkpoints() == [] and job.master.reports.history() == []
     assert not (job.folder / "store").exists()
 
 
@@ -145,13 +145,13 @@ def test_a_cancel_reaches_the_process_that_runs_the_epoch(job: SparklessJob, mon
     runner = SparklessRunner()
 
     def until_stopped(plan: EpochPlan) -> None:
-        assert job.master.cancel().aborted_checkpoint == 1
+        assert job.master.savepoints.cancel().aborted_checkpoint == 1
         assert runner.told_to_stop.wait(LONG_S)
         raise SubtaskDeclined("its Spark job was cancelled")
 
     runner.before = until_stopped
     with wording.raises(Fenced):
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
     (result,) = job.context.head().state.results
     assert (result.status, result.clean_up) == (JobStatus.CANCELED, CleanUp.CLEAN)
 
@@ -168,8 +168,8 @@ def test_a_cancel_that_cannot_finish_gives_the_reason(job: SparklessJob, again: 
     edit_spec(spec, {"name: table,": "name: other,"})
     for _ in range(again):
         with wording.raises(InvalidRequest):
-            job.master.cancel()
-    assert job.master.status().job_status == "cancelling"
+            job.master.savepoints.cancel()
+    assert job.master.reports.status().job_status == "cancelling"
 
 
 # -- grant: the result first -----------------------------------------------------------------------------------------
@@ -183,15 +183,15 @@ def test_a_grant_asks_for_the_result_first(job: SparklessJob, end: str) -> None:
     """
     runner = SparklessRunner()
     session = Session.cli()
-    job.master.run(session, runner)
+    job.master.epochs.run(session, runner)
     job.land("b.csv")
     if end == "cancel":
-        job.master.cancel()
+        job.master.savepoints.cancel()
     else:
-        job.master.finish(session)
+        job.master.lifecycle.finish(session)
     version = job.context.head().version
     with wording.raises(JobNotRunnable) as refusal:
-        job.master.run(Session.cli(), runner, take_over=True)
+        job.master.epochs.run(Session.cli(), runner, take_over=True)
     assert refusal.value.hint.startswith("milepost start small")
     assert len(runner.plans) == 1 and job.context.head().version == version
 
@@ -272,14 +272,14 @@ def test_the_running_process_is_shut_down_when_its_leadership_is_lost(
 
     runner.before = until_stopped
     with wording.raises(Fenced):
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
     assert job.context.head().state.results == ()
-    assert job.master.run(newer, SparklessRunner()).checkpoint_id == 2
+    assert job.master.epochs.run(newer, SparklessRunner()).checkpoint_id == 2
 
 
 REVOKES: dict[str, Callable[[SparklessJob], object]] = {
-    "abort": lambda job: job.master.abort_running(),
-    "cancel": lambda job: job.master.cancel(),
+    "abort": lambda job: job.master.lifecycle.abort_running(),
+    "cancel": lambda job: job.master.savepoints.cancel(),
     "take over": lambda job: triggered(job, Session.cli(), take_over=True),
 }
 
@@ -291,7 +291,7 @@ def test_a_revoke_during_start_up_closes_the_half_built_run(job: SparklessJob, h
     checkpoint_id = triggered(job, session)
     REVOKES[how](job)
     with wording.raises(Fenced):
-        job.master.run_epoch(session, checkpoint_id, runner)
+        job.master.epochs.run_epoch(session, checkpoint_id, runner)
     assert runner.plans == [] and job.staged_files(checkpoint_id) == []
 
 
@@ -305,9 +305,9 @@ def test_of_ten_changes_of_leadership_only_the_last_one_runs(job: SparklessJob) 
     runner = SparklessRunner()
     for session, checkpoint_id in granted[:-1]:
         with pytest.raises(Fenced):
-            job.master.run_epoch(session, checkpoint_id, runner)
+            job.master.epochs.run_epoch(session, checkpoint_id, runner)
     session, checkpoint_id = granted[-1]
-    job.master.run_epoch(session, checkpoint_id, runner)
+    job.master.epochs.run_epoch(session, checkpoint_id, runner)
     assert [int(plan.checkpoint_id) for plan in runner.plans] == [10]
 
 
@@ -337,11 +337,11 @@ def test_a_process_that_is_closed_gives_its_epoch_up_and_leaves_the_job_unfinish
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        job.master.run(Session.cli(), SparklessRunner(before=interrupted))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=interrupted))
     state = job.context.head().state
     assert (state.status, state.results, state.timeline().pending) == (JobStatus.RUNNING, (), None)
-    assert job.master.show(1).failure_reason == "INTERRUPTED"
-    assert job.master.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
+    assert job.master.reports.show(1).failure_reason == "INTERRUPTED"
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
 
 
 def no_java(plan: EpochPlan) -> None:
@@ -368,8 +368,8 @@ def test_the_error_of_a_run_reaches_its_caller(
     Case: JobMasterServiceLeadershipRunnerTest.testExceptionallyCompletedResultFutureFromJobMasterServiceProcessIsForwarded
     """  # noqa: E501
     with wording.raises(error):
-        job.master.run(Session.cli(), SparklessRunner(before=failure))
-    told = job.master.status()
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=failure))
+    told = job.master.reports.status()
     assert (told.job_status, told.last_failure) == (status, reason)
 
 
@@ -379,7 +379,7 @@ def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterCreationFailureCompletesJobManagerRunnerWithInitializationError
     """  # noqa: E501
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     job.land("b.csv")
     session = Session.cli()
     checkpoint_id = triggered(job, session)
@@ -387,11 +387,11 @@ def test_a_job_that_cannot_be_initialized_fails_with_the_cause(job: SparklessJob
     assert head is not None
     (job.folder / "store" / "small" / head.metadata.key).write_bytes(b"{}")
     with pytest.raises(StateCorrupt) as damage:
-        job.master.run_epoch(session, checkpoint_id, runner)
-    answer = job.master.abort(session, checkpoint_id, "STATE_CORRUPT", damage.value.message)
+        job.master.epochs.run_epoch(session, checkpoint_id, runner)
+    answer = job.master.epochs.abort(session, checkpoint_id, "STATE_CORRUPT", damage.value.message)
     assert answer.job_status == "failed" and len(runner.plans) == 1
     with wording.raises(JobNotRunnable):
-        job.master.trigger(Session.cli())
+        job.master.triggers.trigger(Session.cli())
 
 
 def test_an_error_while_closing_a_job_reaches_the_caller(job: SparklessJob) -> None:
@@ -400,7 +400,7 @@ def test_an_error_while_closing_a_job_reaches_the_caller(job: SparklessJob) -> N
     Case: JobMasterServiceLeadershipRunnerTest.testJobMasterServiceProcessClosingExceptionIsForwardedToResultFuture
     """
     session = Session.cli()
-    job.master.run(session, SparklessRunner())
+    job.master.epochs.run(session, SparklessRunner())
     master = job.master
     closing = master.context.store
     writes: list[str] = []
@@ -415,10 +415,10 @@ def test_an_error_while_closing_a_job_reaches_the_caller(job: SparklessJob) -> N
 
     master.context.__dict__["store"] = HookedStore(closing, before=before)
     with wording.raises(CommitOutcomeUnknown):
-        master.finish(session)
-    assert job.master.status().result.clean_up == "dirty"
-    assert job.master.cancel().outcome == "already_finished"
-    assert job.master.status().result.clean_up == "clean"
+        master.lifecycle.finish(session)
+    assert job.master.reports.status().result.clean_up == "dirty"
+    assert job.master.savepoints.cancel().outcome == "already_finished"
+    assert job.master.reports.status().result.clean_up == "clean"
 
 
 def test_leading_is_judged_by_the_checkpoint_and_its_token() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import Busy, CommitConflict, Fenced, JobNotRunnable
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.manifest.invariants import faults
 from milepost.protocol.manifest.timelines.incarnation import dirty_results
@@ -34,10 +34,10 @@ def attempt(master: JobMaster, what: str) -> str:
     """One command; returns how it ended."""
     try:
         if what == "abort":
-            return str(master.abort_running().outcome)
+            return str(master.lifecycle.abort_running().outcome)
         if what == "restart":
-            return f"{master.cancel().outcome}, {master.start().outcome}"
-        return str(master.run(Session.cli(), SparklessRunner(), take_over=what == "take over").status)
+            return f"{master.savepoints.cancel().outcome}, {master.restores.start().outcome}"
+        return str(master.epochs.run(Session.cli(), SparklessRunner(), take_over=what == "take over").status)
     except TYPED as error:
         return type(error).__name__
     except Exception as error:  # noqa: BLE001 - the test fails with it, at once
@@ -55,7 +55,7 @@ def test_racing_masters_publish_every_row_once_and_leave_nothing_behind(landed: 
     job = SparklessJob.create(tmp_path)
     for number in range(landed):
         job.land(f"{number:02d}.csv", f"k,v\n1,a\n{100 + number},b\n")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     spec = str(tmp_path / "config" / "small.yaml")
     kinds = ["run", "run", "take over", "abort", "restart"]
     times = {what: landed // 2 * each for what, each in TIMES.items()}
@@ -72,14 +72,14 @@ def test_racing_masters_publish_every_row_once_and_leave_nothing_behind(landed: 
     assert sum(answers.values()) == sum(times[what] for what in kinds)
 
     if job.context.head().state.status.value != "running":
-        job.master.start()
-    while job.master.run(Session.cli(), SparklessRunner(), take_over=True).status != "empty":
+        job.master.restores.start()
+    while job.master.epochs.run(Session.cli(), SparklessRunner(), take_over=True).status != "empty":
         continue
-    table = {row["k"]: row["rows"] for row in job.master.read("table").to_pylist()}
+    table = {row["k"]: row["rows"] for row in job.master.reports.read("table").to_pylist()}
     assert table == {1: landed} | {100 + number: 1 for number in range(landed)}, answers
     state = job.context.head().state
     assert faults(state) == [] and dirty_results(state.results) == () and state.unconfirmed() == ()
-    completed = [one for one in job.master.list_checkpoints() if one.status in ("completed", "subsumed")]
+    completed = [one for one in job.master.reports.list_checkpoints() if one.status in ("completed", "subsumed")]
     assert len(completed) == landed, "one object an epoch, and each of them once"
     epochs = [one.epoch for one in completed]
     assert epochs == list(range(landed, 0, -1)), "one lineage"

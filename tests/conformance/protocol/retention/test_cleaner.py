@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_garbage
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.object_store import ObjectStore
@@ -107,11 +107,11 @@ def _with_due_garbage(folder: Path) -> tuple[SparklessJob, Session, list[str]]:
         loser = job.trigger(session)
         job.context.store.put(f"chk-{loser.checkpoint_id:020d}/t{loser.token:020d}/state/u/{number}.parquet", b"lost")
         completed = job.complete(session, job.rebind(session))
-        job.master.notify_complete(session, completed.checkpoint_id, "table")
+        job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     job.land("last.csv")
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     leader = job.context.head().state.timeline().leader
     assert leader is not None
     due = [entry.prefix for entry in job.context.head().state.garbage if entry.since_version < leader.token]

@@ -22,7 +22,7 @@ from milepost.errors import (
     ProtocolViolation,
     StateCorrupt,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.subsumption import plan_subsumption, subsume_old
 from milepost.protocol.log.entry_codec import decode_entry, encode_entry
@@ -232,7 +232,7 @@ def next_epoch(job: SparklessJob) -> Session:
     job.land(f"more-{job.context.head().version}.csv")
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     return session
 
 
@@ -259,9 +259,9 @@ def test_people_see_that_a_checkpoint_was_dropped(tmp_path: Path) -> None:
     Case: CompletedCheckpointTest.testCompletedCheckpointStatsCallbacks
     """
     job = job_with_epochs(tmp_path, 1, last=1)
-    assert [item.status for item in job.master.list_checkpoints()] == ["completed"]
-    job.master.subsume(next_epoch(job))
-    statuses = {item.checkpoint_id: item.status for item in job.master.list_checkpoints()}
+    assert [item.status for item in job.master.reports.list_checkpoints()] == ["completed"]
+    job.master.epochs.subsume(next_epoch(job))
+    statuses = {item.checkpoint_id: item.status for item in job.master.reports.list_checkpoints()}
     assert statuses == {2: "completed", 1: "subsumed"}
 
 
@@ -273,7 +273,7 @@ def test_a_successful_commit_releases_the_old_checkpoints(tmp_path: Path) -> Non
     job = job_with_epochs(tmp_path, 1, last=1)
     session = next_epoch(job)
     assert ids(job.context.head().state.checkpoints) == [1, 2]
-    assert job.master.subsume(session).subsumed == (1,)
+    assert job.master.epochs.subsume(session).subsumed == (1,)
     assert ids(job.context.head().state.checkpoints) == [2]
 
 
@@ -295,7 +295,7 @@ def test_a_failed_commit_retains_every_old_checkpoint(tmp_path: Path, monkeypatc
         assert refused_put.reached.is_set()
     assert ids(job.context.head().state.checkpoints) == [1]
     assert job.context.metadata(first).checkpoint_id == 1
-    assert job.master.fsck().missing == ()
+    assert job.master.reports.fsck().missing == ()
 
 
 def test_a_corrupt_entry_fails_the_next_epoch_and_is_never_skipped(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_corrupt_entry_fails_the_next_epoch_and_is_never_skipped(tmp_path: Pat
     job.land("more.csv")
     version = job.context.head().version
     with pytest.raises(StateCorrupt):
-        job.master.trigger(Session.cli())
+        job.master.triggers.trigger(Session.cli())
     assert job.context.head().version == version, "nothing was triggered on an older one"
 
 
@@ -349,11 +349,11 @@ def test_a_failed_or_canceled_job_retains_its_checkpoints(tmp_path: Path) -> Non
     job = job_with_epochs(tmp_path, 2)
     job.land("more.csv")
     session = Session.cli()
-    job.master.abort(session, job.trigger(session).checkpoint_id, "SQL_ERROR", "broken")
+    job.master.epochs.abort(session, job.trigger(session).checkpoint_id, "SQL_ERROR", "broken")
     assert job.context.head().state.status is JobStatus.FAILED
     job.master.collect_garbage()
     assert ids(job.context.head().state.checkpoints) == [1, 2]
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.missing, report.damaged) == ((), ())
 
 

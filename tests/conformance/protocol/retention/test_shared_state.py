@@ -11,7 +11,7 @@ from pathlib import Path
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.errors import StateCorrupt
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -170,10 +170,10 @@ def test_rows_in_flight_belong_to_one_checkpoint_and_are_deleted_with_it(tmp_pat
         job.context.store.put(file.key, file.body)
         keys.append(file.key)
         completed = job.complete(session, pending, lambda metadata, file=file: _with_channel(metadata, file))
-        job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.fsck().unreachable == ()
+        job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.reports.fsck().unreachable == ()
     job.context.store.delete([keys[1]])
-    assert [item.key for item in job.master.fsck().missing] == [keys[1]]
+    assert [item.key for item in job.master.reports.fsck().missing] == [keys[1]]
     job.context.store.put(keys[1], file.body)
     policy = RetentionPolicy(1)
     state = job.context.head().state
@@ -218,13 +218,13 @@ def test_checkpoints_that_describe_a_shared_run_differently_are_not_subsumed(tmp
     job.land("last.csv")
     session = Session.cli()
     completed = job.complete(session, job.trigger(session), describe_otherwise)
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     before = job.context.head().state
     with wording.raises(StateCorrupt):
-        job.master.subsume(session)
+        job.master.epochs.subsume(session)
     assert job.context.head().state == before
     with wording.raises(StateCorrupt) as refused:
-        job.master.verify()
+        job.master.reports.verify()
     assert shared.key in str(refused.value)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from milepost.codec.records import from_json, to_json
 from milepost.errors import StateCorrupt
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
@@ -87,16 +87,16 @@ def test_state_follows_the_uid_of_its_operator_not_its_place(tmp_path: Path) -> 
     """
     job = SparklessJob.create(tmp_path)
     job.land("a.csv", "k,v\n1,a\n1,b\n")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     spec = job.folder / "config" / "small.yaml"
     text = spec.read_text()
     first = "operators:\n  - {uid: newcomer, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}"
     sink = "sinks:\n  - {name: other, input: newcomer, format: parquet, path: ../lake/other, mode: upsert}"
     spec.write_text(text.replace("operators:", first).replace("sinks:", sink))
     job.land("b.csv", "k,v\n1,c\n")
-    job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.read("table").to_pylist() == [{"k": 1, "rows": 3}]
-    assert job.master.read("other").to_pylist() == [{"k": 1, "rows": 1}]
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 3}]
+    assert job.master.reports.read("other").to_pylist() == [{"k": 1, "rows": 1}]
 
 
 def test_state_of_another_operator_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import Busy, CheckpointError, Fenced, JobNotRunnable, ProtocolViolation
+from milepost.jobmaster import Triggered
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.jobmaster import Triggered
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.protocol.subtask.subtask_commands import (
@@ -152,7 +152,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 def refused(job: SparklessJob, session: Session, final: int, error: type[CheckpointError]) -> None:
     with pytest.raises(error):
-        job.master.finish(session, CheckpointId(final))
+        job.master.lifecycle.finish(session, CheckpointId(final))
     assert job.context.head().state.status is JobStatus.RUNNING
 
 
@@ -166,8 +166,8 @@ def test_a_job_waits_for_its_final_checkpoint_to_be_complete_and_published(job: 
     refused(job, session, pending.checkpoint_id, Fenced)
     final = job.complete(session, pending).checkpoint_id
     refused(job, session, final, JobNotRunnable)
-    job.master.notify_complete(session, final, "table")
-    job.master.finish(session, final)
+    job.master.epochs.notify_complete(session, final, "table")
+    job.master.lifecycle.finish(session, final)
     assert job.context.head().state.status is JobStatus.FINISHED
 
 
@@ -178,19 +178,19 @@ def test_any_later_checkpoint_that_completes_ends_the_wait_as_well(job: Sparkles
     """
     first = Session.cli()
     given_up = job.trigger(first).checkpoint_id
-    job.master.abort(first, given_up, "ABORTED_BY_USER", "not now")
+    job.master.epochs.abort(first, given_up, "ABORTED_BY_USER", "not now")
     refused(job, first, given_up, Fenced)
     session = Session.cli()
     final = job.complete(session, job.trigger(session)).checkpoint_id
     assert final > given_up
-    job.master.notify_complete(session, final, "table")
+    job.master.epochs.notify_complete(session, final, "table")
     refused(job, first, given_up, Fenced)
-    job.master.finish(session, final)
+    job.master.lifecycle.finish(session, final)
     assert job.context.head().state.status is JobStatus.FINISHED
 
 
 def test_a_job_does_not_finish_under_an_epoch_that_runs(job: SparklessJob) -> None:
     final = job.epoch()
     session = Session.cli()
-    assert isinstance(job.master.trigger(session), Triggered)
+    assert isinstance(job.master.triggers.trigger(session), Triggered)
     refused(job, session, final, Busy)

@@ -369,7 +369,7 @@ def test_an_error_while_aborting_an_epoch_does_not_hide_its_cause(
 
     break_store(monkeypatch, job.context.store_config.url, outage)
     with wording.raises(SubtaskDeclined):
-        job.master.run(Session.cli(), SparklessRunner(before=fail))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=fail))
     assert outage.reached.is_set()
     assert job.pending.checkpoint_id == 1
 
@@ -384,8 +384,8 @@ def test_a_job_ends_after_its_final_checkpoint_and_only_then(tmp_path: Path) -> 
     session = Session.cli()
     pending = job.trigger(session)
     completed = job.complete(session, pending)
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    job.master.finish(session, completed.checkpoint_id)
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.lifecycle.finish(session, completed.checkpoint_id)
     assert job.context.head().state.status is JobStatus.FINISHED
 
 
@@ -404,7 +404,7 @@ def test_a_job_whose_final_checkpoint_is_aborted_is_not_finished(tmp_path: Path,
     task.life.end_of_data(final)
     if uploading:
         task.checkpoint(barrier(final, Alignment.ALIGNED), finished=True)
-    job.master.abort(session, final, "CHECKPOINT_DECLINED", "a subtask declined")
+    job.master.epochs.abort(session, final, "CHECKPOINT_DECLINED", "a subtask declined")
     task.abort(final, latest_completed=first)
     request = FinishRequest(session.session_id, final, "drained")
     with wording.raises(Fenced) as refused:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
@@ -36,11 +36,11 @@ def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path, plane
     devices = folder / "sensors" / "devices" / "2026-03-01.csv"
     shutil.move(devices, held_back)
     master, runner = JobMaster(load_job(str(path))), plane()
-    master.run(Session.cli(), runner)
-    assert not master.read("placed").num_rows and master.state("placed.left").num_rows
+    master.epochs.run(Session.cli(), runner)
+    assert not master.reports.read("placed").num_rows and master.reports.state("placed.left").num_rows
     shutil.copy(held_back, devices)
-    master.run(Session.cli(), runner)
-    assert master.read("placed").num_rows and master.state("placed.right").num_rows
+    master.epochs.run(Session.cli(), runner)
+    assert master.reports.read("placed").num_rows and master.reports.state("placed.right").num_rows
     assert milepost("run", path, "--drain").exit_code == 0
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
@@ -53,6 +53,6 @@ def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path, plane
     for name, query in (("placed", PLACED), ("alerts", ALERTS)):
         expected = database.sql(query).to_arrow_table()
         assert expected.num_rows
-        assert_same_rows(master.read(name), expected, name)
-    assert not master.read("late_changes").num_rows and not master.state("placed.left").num_rows
+        assert_same_rows(master.reports.read(name), expected, name)
+    assert not master.reports.read("late_changes").num_rows and not master.reports.state("placed.left").num_rows
     assert milepost("verify", path, "--deep").exit_code == 0

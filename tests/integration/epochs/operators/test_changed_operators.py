@@ -63,7 +63,7 @@ def create(folder: Path) -> FlightsJob:
 
 
 def flights_of_carriers(job: FlightsJob) -> dict[str, int]:
-    return {row["carrier"]: row["flights"] for row in job.master().read("carriers").to_pylist()}
+    return {row["carrier"]: row["flights"] for row in job.master().reports.read("carriers").to_pylist()}
 
 
 def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path, plane: Plane) -> None:
@@ -80,13 +80,13 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     assert "--allow-non-restored-state" in refused.error[-1]
     (verdict,) = (line for line in refused.stderr.splitlines() if line.strip().startswith("origins: "))
     wording.matches("compatibility", verdict)
-    assert [c.checkpoint_id for c in job.master().list_checkpoints()] == [1]
+    assert [c.checkpoint_id for c in job.master().reports.list_checkpoints()] == [1]
 
     accepted = milepost("run", job.spec_path, "--allow-non-restored-state")
     assert accepted.exit_code == 0, accepted.stderr
     after = flights_of_carriers(job)
     assert sum(after.values()) > sum(before.values()) and before.keys() <= after.keys()
-    assert len(job.master().read("airports")) == len(job.master().state("airports")) > 0
+    assert len(job.master().reports.read("airports")) == len(job.master().reports.state("airports")) > 0
     gone = milepost("state", job.spec_path, "origins")
     assert gone.exit_code == 3
 
@@ -114,7 +114,9 @@ def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path, plane: Pl
     (weather / "2.csv").write_text("station\nLGA\n")
     again = milepost("run", job.spec_path)
     assert again.exit_code == 0, again.stderr
-    assert job.master().read("stations_again").select(["station", "n"]).to_pylist() == [{"station": "LGA", "n": 1}]
+    assert job.master().reports.read("stations_again").select(["station", "n"]).to_pylist() == [
+        {"station": "LGA", "n": 1}
+    ]
 
 
 EXACT = {
@@ -165,7 +167,7 @@ def test_a_sum_whose_scale_only_sql_tells_keeps_it_and_a_renamed_operator_goes_o
 
     job.edit(text, {"DECIMAL(10,2)": "DECIMAL(20,2)", "uid: delays,": "uid: total_delays, renamed_from: delays,",
                     "input: delays,": "input: total_delays,"})  # fmt: skip
-    before = {row["carrier"]: row["n"] for row in job.master().state("lasts").to_pylist()}
+    before = {row["carrier"]: row["n"] for row in job.master().reports.state("lasts").to_pylist()}
     function.write_text(CLASS.replace("{STATE}", '{"n": "int64", "again": "int64"}'))
     linted = json.loads(milepost("lint", job.spec_path, "--json").stdout)["data"]["compatibility"]
     found = {row["uid"]: (row["outcome"], row["detail"]) for row in linted}
@@ -176,12 +178,12 @@ def test_a_sum_whose_scale_only_sql_tells_keeps_it_and_a_renamed_operator_goes_o
     assert accepted.exit_code == 0, accepted.stderr
     uids = ("total_delays: ", "lasts: ")
     wording.matches("compatibility", [line for line in accepted.stderr.splitlines() if line.strip().startswith(uids)])
-    after = {row["carrier"]: (row["n"], row["again"]) for row in job.master().state("lasts").to_pylist()}
+    after = {row["carrier"]: (row["n"], row["again"]) for row in job.master().reports.state("lasts").to_pylist()}
     assert before.keys() <= after.keys()
     for carrier, (count, again) in after.items():
         assert count == (before[carrier] if again is None else again)
     with duckdb.connect() as connection:
         landed = f"read_csv('{job.folder}/landing/flights/**/*.csv', nullstr=['', 'NA'])"
         expected = connection.sql(f"SELECT origin, sum(dep_delay) FROM {landed} GROUP BY origin").fetchall()
-    totals = {row["origin"]: row["total"] for row in job.master().read("delays").to_pylist()}
+    totals = {row["origin"]: row["total"] for row in job.master().reports.read("delays").to_pylist()}
     assert totals == {origin: Decimal(int(total)) for origin, total in expected}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
@@ -31,11 +31,11 @@ def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane
     orders = folder / "shop" / "orders" / "2026-03-01.csv"
     shutil.move(orders, held_back)
     master, runner = JobMaster(load_job(str(path))), plane()
-    master.run(Session.cli(), runner)
+    master.epochs.run(Session.cli(), runner)
     shown = milepost("state", path, "paid.right")
-    assert shown.exit_code == 0 and "order_id" in shown.stdout and not master.state("paid.left").num_rows
+    assert shown.exit_code == 0 and "order_id" in shown.stdout and not master.reports.state("paid.left").num_rows
     shutil.copy(held_back, orders)
-    master.run(Session.cli(), runner)
+    master.epochs.run(Session.cli(), runner)
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     for name, file, types in (
@@ -46,16 +46,16 @@ def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane
         database.register(f"{name}_read", database.read_csv(str(file), dtype=types).to_arrow_table())
         database.execute(f"CREATE TABLE {name} AS FROM {name}_read")
     expected = database.sql(PAID).to_arrow_table()
-    assert_same_rows(master.read("paid"), expected, "paid")
-    assert expected.num_rows and not master.read("late_payments").num_rows
+    assert_same_rows(master.reports.read("paid"), expected, "paid")
+    assert expected.num_rows and not master.reports.read("late_payments").num_rows
     assert milepost("run", path, "--drain").exit_code == 0
     hourly = f"""SELECT customer, time_bucket(INTERVAL 1 HOUR, ordered_at) AS window_start,
         window_start + INTERVAL 1 HOUR AS window_end, count(*) AS orders, sum(amount) AS revenue
         FROM ({PAID}) GROUP BY ALL"""
     unpaid = """SELECT * FROM orders o WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = o."order"
         AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE)"""
-    assert master.read("unpaid").num_rows
-    assert_same_rows(master.read("unpaid"), database.sql(unpaid).to_arrow_table(), "unpaid")
-    assert_same_rows(master.read("hourly"), database.sql(hourly).to_arrow_table(), "hourly")
-    assert not master.state("paid.left").num_rows and not master.state("paid.right").num_rows
+    assert master.reports.read("unpaid").num_rows
+    assert_same_rows(master.reports.read("unpaid"), database.sql(unpaid).to_arrow_table(), "unpaid")
+    assert_same_rows(master.reports.read("hourly"), database.sql(hourly).to_arrow_table(), "hourly")
+    assert not master.reports.state("paid.left").num_rows and not master.reports.state("paid.right").num_rows
     assert milepost("verify", path, "--deep").exit_code == 0

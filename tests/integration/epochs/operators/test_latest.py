@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
@@ -88,7 +88,7 @@ class Orders:
         db = duckdb.connect()
         db.register("feed", self.given)
         for name, query in TABLES.items():
-            shown = self.master.read(name)
+            shown = self.master.reports.read(name)
             assert_same_rows(shown, pa.table(db.sql(query).arrow().read_all()).cast(shown.schema), name)
 
 
@@ -97,9 +97,9 @@ def test_tables_are_duckdbs_answer_after_every_epoch(tmp_path: Path, plane: Plan
     job = Orders(tmp_path, "{}")
     for epoch in range(3):
         job.land(epoch)
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
         job.check()
-    log = job.master.read("log")
+    log = job.master.reports.read("log")
     deletes = log.filter(pc.equal(log.column("_op"), "delete"))
     assert deletes.num_rows and deletes.column("name").null_count == deletes.num_rows
     assert not deletes.column("order").null_count
@@ -111,9 +111,9 @@ def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, 
     in_flight = 0
     for epoch in range(2):
         job.land(epoch)
-        job.master.run(Session.cli(), runner)
-        in_flight += job.master.status().in_flight_bytes
+        job.master.epochs.run(Session.cli(), runner)
+        in_flight += job.master.reports.status().in_flight_bytes
     assert in_flight, "no row was left in flight: the test would prove nothing"
     job.configure("{}")
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     job.check()

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
@@ -67,23 +67,23 @@ def test_lookups_stand_before_behind_and_between_sql_at_each_level(tmp_path: Pat
     for number, part in enumerate((rows.slice(0, 200), rows.slice(200))):
         for half in range(2):
             pq.write_table(part.slice(half * 50, 50 if not half else 300), tmp_path / f"landing/{number}{half}.parquet")
-        assert isinstance(master.run(Session.cli(), runner), CheckpointReport)
-    master.run(Session.cli(), runner, drain=True)
+        assert isinstance(master.epochs.run(Session.cli(), runner), CheckpointReport)
+    master.epochs.run(Session.cli(), runner, drain=True)
     database = duckdb.connect()
     database.execute("SET TimeZone = 'UTC'")
     database.register("rows", rows)
     for name in ("names", "owners"):
         database.execute(f"CREATE TABLE {name} AS FROM read_csv('{tmp_path}/{name}/*.csv')")
     noted = database.sql(NOTED).to_arrow_table()
-    assert_same_rows(master.read("noted"), noted.cast(master.read("noted").schema), "noted")
+    assert_same_rows(master.reports.read("noted"), noted.cast(master.reports.read("noted").schema), "noted")
     raw = 'SELECT n, "at", note FROM rows LEFT JOIN names USING (k)'
     assert_same_rows(
-        master.read("both"),
+        master.reports.read("both"),
         database.sql(f'SELECT n, "at", name FROM ({OWNED}) UNION ALL {raw}').to_arrow_table(),
         "both",
     )
     behind = f"SELECT window_start, n, owner, o.name FROM ({HOURLY}) h LEFT JOIN owners o ON owner = id"
-    assert_same_rows(master.read("behind"), database.sql(behind).to_arrow_table(), "behind")
+    assert_same_rows(master.reports.read("behind"), database.sql(behind).to_arrow_table(), "behind")
 
 
 def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path, plane: Plane) -> None:
@@ -95,7 +95,7 @@ def test_the_example_of_a_lookup_is_what_its_page_says(tmp_path: Path, plane: Pl
     edit_spec(path, {"static: true": "static: true\n    settle: 0s"})
     edit_spec(path, {"event_time: ordered_at": "event_time: ordered_at\n    settle: 0s"})
     assert milepost("run", path).exit_code == 0
-    rows = JobMaster(load_job(str(path))).read("named").to_pylist()
+    rows = JobMaster(load_job(str(path))).reports.read("named").to_pylist()
     assert {row["order"]: (row["name"], row["maker"]) for row in rows} == {
         1: ("lamp", "Acme"), 2: ("chair (oak)", "Holz"), 3: (None, None), 4: ("lamp", "Acme")
     }  # fmt: skip

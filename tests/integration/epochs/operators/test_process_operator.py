@@ -15,7 +15,7 @@ from milepost.epoch.code_hash import CODE_HASH
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import NotFound, SubtaskDeclined
-from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
+from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.failure.abort_reasons import reason_for
 from milepost.quality.partial_results import PartialResult
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -152,7 +152,7 @@ class TailsJob(FlightsJob):
                 db.execute(statement, {"files": list(files)} if "$files" in statement else None)
         published = {}
         for name in ("turnaround", "long", "per_tail", "quiet"):
-            published[name] = self.master().read(name)
+            published[name] = self.master().reports.read(name)
             assert_same_rows(published[name], db.table(name).to_arrow_table(), name)
             assert published[name].num_rows > 0
         return published
@@ -174,7 +174,7 @@ def test_process_functions_equal_another_engine_across_epochs_and_parallelism(jo
         assert document.status == "completed" and document.code_hash != CODE_HASH
     published = job.assert_sinks_equal_duckdb()
     assert min(published["turnaround"].column("minutes").to_pylist()) < 0, "flights came after later ones of their tail"
-    assert job.master().state("quiet").num_rows > 1000
+    assert job.master().reports.state("quiet").num_rows > 1000
 
 
 VERSION = """\
@@ -211,9 +211,9 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
 
     def epoch(day: int) -> set[int]:
         job.land([day])
-        document = master.run(Session.cli(), runner)
+        document = master.epochs.run(Session.cli(), runner)
         hashes.append(document.code_hash)
-        table = master.read("turnaround")
+        table = master.reports.read("turnaround")
         rows.append(table.slice(sum(part.num_rows for part in rows)))
         return set(rows[-1].column("pid").to_pylist())
 
@@ -251,7 +251,7 @@ def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lo
         golden="run",
         replace=wording.FIRST_DECLINE,
     )
-    assert job.master().show(2).failure_reason.startswith("OPERATOR_ERROR")
+    assert job.master().reports.show(2).failure_reason.startswith("OPERATOR_ERROR")
     job.change(job.module, "moment / 2", "moment")
     job.change(job.module, '"minutes": minutes_between', '"minutes": 0.5 * minutes_between')
     assert milepost("resume", job.spec_path).exit_code == 0
@@ -272,7 +272,7 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(
     """Airflow runs the two in separate processes; the checkpoint records what the trigger saw (I13)."""
     job.land([1])
     session = Session.cli()
-    triggered = job.master().trigger(session)
+    triggered = job.master().triggers.trigger(session)
     assert isinstance(triggered, Triggered)
     if edit == "gone":
         job.module.rename(job.folder / "kept.py")
@@ -281,12 +281,14 @@ def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(
         file.write_text(file.read_text() + "\n# edited\n")
     loaded = job.load()
     with wording.raises(SubtaskDeclined) as declined:
-        JobMaster(loaded).run_epoch(session, triggered.checkpoint_id, plane())
+        JobMaster(loaded).epochs.run_epoch(session, triggered.checkpoint_id, plane())
     assert reason_for(declined.value).value == "CODE_MISMATCH" and declined.value.exit_code == 1
-    job.master().abort(session, triggered.checkpoint_id, reason_for(declined.value).value, declined.value.message)
+    job.master().epochs.abort(
+        session, triggered.checkpoint_id, reason_for(declined.value).value, declined.value.message
+    )
     with pytest.raises(NotFound):
-        job.master().read("turnaround")
-    job.master().resume()
+        job.master().reports.read("turnaround")
+    job.master().lifecycle.resume()
     if edit == "gone":
         (job.folder / "kept.py").rename(job.module)
     assert job.run().status == "completed"
@@ -320,7 +322,7 @@ def test_a_worker_with_other_code_than_the_plan_declines(job: TailsJob, plane: P
     job.land([1])
     loaded = job.load()
     with wording.raises(SubtaskDeclined, replace=wording.FIRST_DECLINE) as declined:
-        JobMaster(loaded).run(Session.cli(), OtherCodeRunner(plane()))
+        JobMaster(loaded).epochs.run(Session.cli(), OtherCodeRunner(plane()))
     assert reason_for(declined.value).value == "CODE_MISMATCH"
 
 
@@ -349,4 +351,4 @@ def test_another_declared_state_is_refused_before_anything_is_planned(job: Tails
     job.module.write_text(FUNCTIONS.replace('{"last": "timestamp[us, UTC]"}', '{"last": "int64"}', 1))
     refused = milepost("run", job.spec_path)
     assert_clear_error(refused, 2, "turnaround", "last", "timestamp[us, tz=UTC]", "int64", golden="run")
-    assert [row.status for row in job.master().list_checkpoints()] == ["completed"]
+    assert [row.status for row in job.master().reports.list_checkpoints()] == ["completed"]

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
 from milepost.jobspec.load.load import load_job
 from milepost.operators.rows.row_order import sorted_rows
@@ -35,7 +35,7 @@ def test_the_example_is_what_duckdb_finds_over_its_file(tmp_path: Path, plane: P
     path = folder / "top.yaml"
     edit_spec(path, {"watermark_delay: 10m": "watermark_delay: 10m\n    settle: 0s"})
     master = JobMaster(load_job(str(path)))
-    master.run(Session.cli(), plane())
+    master.epochs.run(Session.cli(), plane())
     database = over(folder / "clicks", "clicks", {"clicked_at": "TIMESTAMPTZ"})
     expected = database.sql("""
         WITH hourly AS (
@@ -44,7 +44,7 @@ def test_the_example_is_what_duckdb_finds_over_its_file(tmp_path: Path, plane: P
             row_number() OVER (PARTITION BY window_start ORDER BY views DESC, page) AS place
         FROM hourly WHERE window_start + INTERVAL 70 MINUTES <= (SELECT max(clicked_at) FROM clicks)
         QUALIFY place <= 3""").to_arrow_table()
-    found = master.read("top_pages")
+    found = master.reports.read("top_pages")
     assert_same_rows(found, expected.cast(found.schema), "top_pages")
     assert found.num_rows >= 6
 
@@ -120,10 +120,10 @@ def test_two_rankings_behind_an_aggregate_are_duckdbs_answer_epoch_after_epoch(t
         part = "\n".join([lines[0], *lines[1 + epoch :: 2]])
         (tmp_path / "orders" / f"{epoch}.csv").write_text(part + "\n")
         master = JobMaster(load_job(str(path)))
-        master.run(Session.cli(), runner)
+        master.epochs.run(Session.cli(), runner)
         database = over(tmp_path / "orders", "orders", {"amount": "DECIMAL(12, 2)", "ordered_at": "TIMESTAMPTZ"})
         database.execute("""CREATE TABLE revenue AS SELECT date_trunc('HOUR', ordered_at) AS hour, customer,
             sum(amount) AS revenue FROM orders GROUP BY ALL""")
         for name, ranking in RANKINGS.items():
-            found = master.read(name)
+            found = master.reports.read(name)
             assert_same_rows(found, database.sql(ranking).to_arrow_table().cast(found.schema), name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
@@ -54,14 +54,14 @@ def test_the_example_is_what_duckdb_finds_over_its_files_one_epoch_after_another
     master = JobMaster(load_job(str(path)))
     for number, place in enumerate(range(0, len(lines), 25)):
         (folder / "clicks" / f"{number}.csv").write_text("\n".join([head, *lines[place : place + 25]]) + "\n")
-        master.run(Session.cli(), plane())
+        master.epochs.run(Session.cli(), plane())
     connection = duckdb.connect()
     connection.execute("SET TimeZone='UTC'")
     connection.execute(
         f"CREATE TABLE rows AS SELECT * REPLACE (clicked_at::TIMESTAMPTZ AS clicked_at) FROM '{folder}/clicks/*.csv'"
     )
     for sink, query in (("visits", SESSIONS), ("last_hour", SLIDING), ("visits_per_hour", PER_HOUR)):
-        found = master.read(sink)
+        found = master.reports.read(sink)
         expected: pa.Table = connection.sql(query).to_arrow_table()
         assert_same_rows(found, expected.cast(found.schema), sink)
         assert found.num_rows >= 2, sink

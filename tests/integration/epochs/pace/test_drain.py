@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.runners.planes import Plane
@@ -74,15 +74,17 @@ def test_a_drained_job_has_published_everything_and_holds_no_state(tmp_path: Pat
     files, columns = f"{tmp_path}/landing/*.csv", "{'who': 'VARCHAR', 'spent': 'BIGINT', 'at': 'TIMESTAMP'}"
     once = f"(SELECT DISTINCT * FROM read_csv('{files}', columns={columns}) WHERE spent >= 0)"
     hours = f"SELECT who, date_trunc('hour', \"at\"), count(*), sum(spent)::BIGINT FROM {once} GROUP BY ALL"
-    assert _rows(master.read("hourly"), ["who", "window_start", "n", "s"]) == _sorted(duckdb.sql(hours).fetchall())
+    assert _rows(master.reports.read("hourly"), ["who", "window_start", "n", "s"]) == _sorted(
+        duckdb.sql(hours).fetchall()
+    )
     left = f'SELECT who, count(*), max("at") + INTERVAL 8 HOUR FROM {once} GROUP BY ALL'
-    assert _rows(master.read("left"), ["who", "seen", "at"]) == _sorted(duckdb.sql(left).fetchall())
+    assert _rows(master.reports.read("left"), ["who", "seen", "at"]) == _sorted(duckdb.sql(left).fetchall())
 
-    assert [master.state(uid).num_rows for uid in ("once", "hourly", "left")] == [0, 0, 0]
-    newest, before = master.list_checkpoints(limit=2)
+    assert [master.reports.state(uid).num_rows for uid in ("once", "hourly", "left")] == [0, 0, 0]
+    newest, before = master.reports.list_checkpoints(limit=2)
     assert (newest.watermark, newest.rows_in, newest.objects) == ("end", 0, 0)
     assert before.watermark == "2026-01-01T01:50:00+00:00"
-    assert master.status().job_status == "finished"
+    assert master.reports.status().job_status == "finished"
     again = milepost("run", spec)
     assert again.exit_code != 0 and "FINISHED" in again.stderr
 

@@ -67,4 +67,4 @@ def test_an_interrupt_ends_the_wait(tmp_path: Path) -> None:
     wording.matches("run", waits, replace=WAIT)
     assert code == 130, rest
     wording.matches("run", rest.splitlines()[-1])
-    assert [c.status for c in job.master().list_checkpoints()] == ["completed"]
+    assert [c.status for c in job.master().reports.list_checkpoints()] == ["completed"]

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointReport
+from milepost.jobmaster import CheckpointReport
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
@@ -111,12 +111,12 @@ def test_a_slow_operator_with_a_hot_key_keeps_the_budget_and_loses_no_row(
     job = ClicksJob.create(tmp_path / "unaligned", {"timeout: 5m": checkpointing}, rows=rows, sleep_s=SLEEP_S)
     epochs: list[CheckpointReport] = []
     while isinstance(report := job.run(), CheckpointReport):
-        epochs.append(job.master().show(report.checkpoint_id))
+        epochs.append(job.master().reports.show(report.checkpoint_id))
         if len(epochs) == 2:
             job.edit(job.spec_path.read_text(), {"parallelism: 2": "parallelism: 3"})
         assert len(epochs) < 40, "the rows in flight are never done"
     for sink in ("gaps", "minutes", "once", "per_who"):
-        assert_same_rows(job.master().read(sink), aligned.master().read(sink), sink)
+        assert_same_rows(job.master().reports.read(sink), aligned.master().reports.read(sink), sink)
     assert sum(shown.sources["clicks"].ahead.rows for shown in epochs) == 1
     assert str(epochs[-1].watermark) < "2026-01-02", "moved by the rows of that day"
     assert sum(bool(shown.in_flight_bytes) for shown in epochs) >= 2, "nothing was ever left in flight"
@@ -202,5 +202,5 @@ def test_seven_epochs_at_each_of_three_parallelisms_give_the_tables_of_one(tmp_p
     job.run_until_caught_up()
     oracle = job.oracle()
     for sink in ("gaps", "minutes", "once", "per_who"):
-        assert_same_rows(job.master().read(sink), constant.master().read(sink), f"{sink}, rescaled")
-        assert_same_rows(job.master().read(sink), oracle[sink], f"{sink}, by DuckDB")
+        assert_same_rows(job.master().reports.read(sink), constant.master().reports.read(sink), f"{sink}, rescaled")
+        assert_same_rows(job.master().reports.read(sink), oracle[sink], f"{sink}, by DuckDB")

@@ -15,7 +15,7 @@ import pyarrow.csv as pacsv
 import pytest
 
 from milepost.errors import QualityGateFailed
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -159,7 +159,7 @@ def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path, plan
     assert milepost("resume", job.spec_path).exit_code == 0
     with polling(job) as seen:
         assert milepost("run", job.spec_path).exit_code == 0
-    published = job.master().read("departures")
+    published = job.master().reports.read("departures")
     assert_same_rows(published, departures([day_body(1), *bodies.values()]), "departures")
     assert published.num_rows > 300_000
     # All or nothing: a poll sees the table before the epoch or after it.
@@ -190,7 +190,7 @@ def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
         job.edit(ours, {})
         job.land((1, 2, 3))
         with pytest.raises(QualityGateFailed):
-            job.master().run(Session.cli(), open_plane())
+            job.master().epochs.run(Session.cli(), open_plane())
         newest = milepost("show", job.spec_path, "1", "--json").document()
         told.append(newest["veto"]["refusals"])
         monkeypatch.setattr("milepost.epoch.gate_shares.DRIVER_ROWS", 100)
@@ -235,7 +235,7 @@ def polling(job: FlightsJob) -> Iterator[list[tuple[int, int]]]:
     def poll() -> None:
         try:
             while not done.is_set():
-                table = job.master().read("departures")
+                table = job.master().reports.read("departures")
                 seen.append((table.num_rows, pc.max(table["dep_delay"]).as_py()))
         except BaseException as error:  # noqa: BLE001 - handed to the test below
             failures.append(error)

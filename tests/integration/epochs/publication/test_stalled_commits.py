@@ -9,8 +9,8 @@ import pytest
 
 from milepost.codec.records import decode
 from milepost.errors import CommitOutcomeUnknown
+from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.parquet_format import HEADS, TableHead, head_key
 from milepost.sinks.records.marks import Mark, MarkRecords
@@ -42,17 +42,17 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
 
     monkeypatch.setattr("milepost.jobmaster.job.context.open_store", stalling)
     master, session = JobMaster(job.load()), Session.cli()
-    assert isinstance(master.trigger(session), Triggered)
-    master.run_epoch(session, 2, plane())
-    master.complete(session, 2)
+    assert isinstance(master.triggers.trigger(session), Triggered)
+    master.epochs.run_epoch(session, 2, plane())
+    master.epochs.complete(session, 2)
     with ThreadPoolExecutor(1) as pool:
-        commit = pool.submit(master.notify_complete, session, 2, "carriers")
+        commit = pool.submit(master.epochs.notify_complete, session, 2, "carriers")
         assert fault.reached.wait(240)
         try:
             if effect is Effect.LATE:
                 with pytest.raises(CommitOutcomeUnknown):
                     commit.result()
-            assert job.master().show(2).sinks == dict.fromkeys(SINKS, "unconfirmed")
+            assert job.master().reports.show(2).sinks == dict.fromkeys(SINKS, "unconfirmed")
             mark = newest_mark(job)
             assert mark.checkpoint_id == 2 and len(heads(job)) == 1
             assert job.run().checkpoint_id == 3  # its first act was to publish checkpoint 2
@@ -68,10 +68,10 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
             thread.join(240)
             assert not thread.is_alive()
     assert heads(job) == published, "the stalled commit moved the table"
-    assert master.notify_complete(session, 2, "carriers").published is False
+    assert master.epochs.notify_complete(session, 2, "carriers").published is False
     assert heads(job) == published
     job.assert_tables_equal_the_oracle()
-    assert job.master().verify(deep=True).discarded == ()
+    assert job.master().reports.verify(deep=True).discarded == ()
 
 
 def heads(job: FlightsJob) -> list[TableHead]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.epoch.answers import EpochRunner
-from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster import NothingToDo, Session
 from milepost_testkit.jobs.sparkless.two_feeds import HOUR_S, TwoFeeds
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
@@ -86,14 +86,14 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
         (True, False),
     ]
     assert sales.hours() == [0, 5], "the shop is at 06:45, and holds back again"
-    tables = {name: sales.master.read(name) for name in ("hours", "late")}
+    tables = {name: sales.master.reports.read(name) for name in ("hours", "late")}
     sales.ahead_s = 500 * HOUR_S
     sales.replay()
     for name, table in tables.items():
-        assert_same_rows(sales.master.read(name), table, name)
+        assert_same_rows(sales.master.reports.read(name), table, name)
     assert sales.epoch().sources["shop"].idle, "again, by the clock of now"
     assert sales.hours() == [0, 5, 6]
-    sales.master.run(Session.cli(), runner, drain=True)
+    sales.master.epochs.run(Session.cli(), runner, drain=True)
     _assert_every_row_is_in_its_window_or_late(sales)
 
 
@@ -102,8 +102,8 @@ def _assert_every_row_is_in_its_window_or_late(sales: TwoFeeds) -> None:
     with duckdb.connect() as engine:
         for name, table in (
             ("given", given),
-            ("hours", sales.master.read("hours")),
-            ("late", sales.master.read("late")),
+            ("hours", sales.master.reports.read("hours")),
+            ("late", sales.master.reports.read("late")),
         ):
             engine.register(name, table)
         wanted = engine.sql(

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.runner import SparkEpochRunner
@@ -67,7 +67,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> LawJob
     for epoch, parallelism in enumerate((2, 1, 2)):
         made.land("a", rows_table([epoch * 7 + number * 104_729 for number in range(60)], epoch))
         made.set_parallelism(parallelism)
-        JobMaster(made.loaded).run(Session.cli(), SparkEpochRunner())
+        JobMaster(made.loaded).epochs.run(Session.cli(), SparkEpochRunner())
     return made
 
 
@@ -76,7 +76,7 @@ def published(job: LawJob) -> Captured:
     captured, spec, graph, lineage = Captured(), job.loaded.spec, job.loaded.graph(), job.lineage
     watermarks = None
     for node in NODES:
-        rows = job.master.read(node.replace(".", "_"))
+        rows = job.master.reports.read(node.replace(".", "_"))
         for place, checkpoint in enumerate(lineage):
             stamp_us = watermarks.of_node(node, lineage[:place]) if watermarks and node in graph.nodes else None
             own = rows.filter(pc.field("_checkpoint") == checkpoint).drop(["_op", "_checkpoint"])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
 from milepost.jobspec.load.load import load_job
 from milepost.spark.driver.engines.session import open_session
@@ -100,7 +100,7 @@ class Parcels:
         db = duckdb.connect()
         db.register("scans", self.given)
         for name, query in TABLES.items():
-            shown = self.master.read(name)
+            shown = self.master.reports.read(name)
             assert shown.num_rows, name
             assert_same_rows(shown, db.sql(query).to_arrow_table().select(shown.schema.names).cast(shown.schema), name)
 
@@ -115,7 +115,7 @@ def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, p
     job = Parcels(tmp_path)
     for epoch in range(3):
         job.land(epoch)
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
         job.check()
 
 
@@ -125,11 +125,11 @@ def test_rows_in_flight_change_nothing_once_they_are_worked_off(tmp_path: Path, 
     in_flight = 0
     for epoch in range(2):
         job.land(epoch)
-        job.master.run(Session.cli(), runner)
-        in_flight += job.master.status().in_flight_bytes
+        job.master.epochs.run(Session.cli(), runner)
+        in_flight += job.master.reports.status().in_flight_bytes
     assert in_flight, "no row was left in flight: the test would prove nothing"
     job.configure("{}")
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     job.check()
 
 
@@ -176,8 +176,8 @@ def test_columns_that_are_never_null_are_filtered_on_spark_and_in_milepost_test(
         master = JobMaster(load_job(str(folder / "config" / "sizes.yaml")))
         for epoch, rows in enumerate(("a,1\nb,\nb,\nc,3\n", "a,\nb,\nb,4\nd,\nd,\n")):
             (folder / "landing" / f"{epoch}.csv").write_text(f"id,v\n{rows}")
-            master.run(Session.cli(), one)
-        tables.append(master.read("largest").drop_columns("place"))
+            master.epochs.run(Session.cli(), one)
+        tables.append(master.reports.read("largest").drop_columns("place"))
     session = open_session("expected", SparkSpec(master="local[2]"))
     session.sql(
         "SELECT id, count(*) AS n, sum(v) AS v FROM VALUES ('a', 1), ('b', NULL), ('b', NULL), ('c', 3), ('a', NULL), "
@@ -242,7 +242,7 @@ def test_other_answers_of_spark_to_rows_of_state_are_refused(
         (tmp_path / "config" / "days.yaml").write_text(ANSWERS.replace("{SQL}", sql).replace("CONF", conf))
         (tmp_path / "landing" / f"{checkpoint}.csv").write_text("id,day\na,2024-02-29\nb,2024-02-29\n")
         master = JobMaster(load_job(str(tmp_path / "config" / "days.yaml")))
-        master.run(Session.cli(), runner)
+        master.epochs.run(Session.cli(), runner)
         base = master.context.base_metadata(master.context.log.head().state, checkpoint)  # type: ignore[union-attr]
         assert base is not None
         return dict(base.signatures["operators"]["totals"])

@@ -12,8 +12,8 @@ import duckdb
 import pyarrow as pa
 
 from milepost.epoch.answers import EpochRunner
+from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost_testkit.runners.planes import Plane
@@ -93,15 +93,15 @@ class Sales:
                 (folder / f"{epoch}-{part}.csv").write_text("\n".join(["k,v,at", *lines, ""]))
 
     def run(self, runner: EpochRunner) -> CheckpointReport:
-        report = self.master().run(Session.cli(), runner)
+        report = self.master().epochs.run(Session.cli(), runner)
         assert isinstance(report, CheckpointReport) and report.status == "completed"
         return report
 
     def drain(self, runner: EpochRunner) -> None:
         """Work off what is in flight, then fire everything."""
         while JobContext(self.load()).head().state.status is not JobStatus.FINISHED:
-            assert isinstance(self.master().run(Session.cli(), runner, drain=True), CheckpointReport)
-        assert self.master().status().in_flight_bytes == 0
+            assert isinstance(self.master().epochs.run(Session.cli(), runner, drain=True), CheckpointReport)
+        assert self.master().reports.status().in_flight_bytes == 0
 
     def master(self) -> JobMaster:
         return JobMaster(self.load())
@@ -110,7 +110,7 @@ class Sales:
         return load_job(self.folder / "config" / "sales.yaml")
 
     def table(self, sink: str) -> pa.Table:
-        table = self.master().read(sink)
+        table = self.master().reports.read(sink)
         at = [name for name, field in zip(table.column_names, table.schema, strict=True) if is_time(field)]
         for name in at:
             table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
@@ -181,7 +181,7 @@ def test_a_union_of_two_levels_equals_a_batch_query_with_rows_in_flight(tmp_path
     for epoch in range(3):
         job.land(epoch)
         job.run(runner)
-        in_flight += job.master().status().in_flight_bytes
+        in_flight += job.master().reports.status().in_flight_bytes
     assert in_flight, "no row was left in flight: the test would prove nothing"
     job.configure("{retained: 3}")
     job.drain(runner)

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
@@ -98,14 +98,14 @@ def test_each_kind_of_operator_makes_on_spark_what_it_makes_in_process_where_it_
         for job in (here, on_spark):
             land(job, epoch)
         here.run()
-        JobMaster(on_spark.loaded).run(Session.cli(), runner)
+        JobMaster(on_spark.loaded).epochs.run(Session.cli(), runner)
     here.check()
     tables = here.tables()
     for name, rows in tables.items():
         assert rows.num_rows, name
-        assert_same_rows(on_spark.master.read(name), rows, name)
+        assert_same_rows(on_spark.master.reports.read(name), rows, name)
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         database.register("a", pa.concat_tables(on_spark.landed["a"]))
         database.register(STATIC, static_rows(1))
-        assert_same_rows(on_spark.master.read("named"), database.sql(NAMED).to_arrow_table(), "named")
+        assert_same_rows(on_spark.master.reports.read("named"), database.sql(NAMED).to_arrow_table(), "named")

@@ -38,7 +38,7 @@ def test_days_in_epochs_of_four_equal_the_oracle_row_for_row(
     assert expected.late["hourly"] == sum(document.late_rows for document in documents) > 0
     with pytest.raises(AssertionError, match="carriers"):
         without = job.expected(deduplicate=False)
-        assert_same_rows(job.master().read("carriers"), without.tables["carriers"], "carriers")
+        assert_same_rows(job.master().reports.read("carriers"), without.tables["carriers"], "carriers")
 
 
 @pytest.mark.deep
@@ -52,7 +52,7 @@ def test_a_whole_year_equals_the_oracle_row_for_row(tmp_path: Path) -> None:
     expected = job.assert_tables_equal_the_oracle()
     assert read == sum(expected.rows) > 336_776
     assert expected.duplicates["unique"] > 1000 and expected.late["hourly"] > 0
-    assert (verified := job.master().verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master().reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
 def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path: Path) -> None:
@@ -61,5 +61,5 @@ def test_an_epoch_past_its_deadline_is_cancelled_and_aborted_as_expired(tmp_path
     job.land(range(1, 3))
     with wording.raises(CheckpointExpired, replace={r"\bafter \d+ ms": "after {time} ms"}):
         job.run()
-    (document,) = job.master().list_checkpoints()
+    (document,) = job.master().reports.list_checkpoints()
     assert (document.status, document.failure_reason) == ("aborted", "CHECKPOINT_EXPIRED")

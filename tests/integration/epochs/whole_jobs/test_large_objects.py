@@ -12,7 +12,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 from milepost_testkit.runners.planes import Plane
@@ -68,13 +68,13 @@ def test_one_large_object_is_read_by_two_tasks_and_gives_what_duckdb_makes_of_it
     assert file.stat().st_size > MAX_WHOLE_READ_BYTES
     (tmp_path / "config" / "large.yaml").write_text(SPEC.replace("FORMAT", format_))
     master = JobMaster(load_job(tmp_path / "config" / "large.yaml"))
-    report = master.run(Session.cli(), plane())
+    report = master.epochs.run(Session.cli(), plane())
     assert isinstance(report, CheckpointReport) and report.status == "completed"
 
-    read = master.show(report.checkpoint_id).sources["rows"]
+    read = master.reports.show(report.checkpoint_id).sources["rows"]
     assert (read.rows, read.objects) == (rows, 1)
     shares = [one.rows_in for one in read.subtasks]
     assert len(shares) == 2 and sum(shares) == rows
     assert min(shares) > rows * 0.4, "either has its half"
     query = f"SELECT k, count(*) AS n, sum(v)::BIGINT AS v FROM {relation} GROUP BY k ORDER BY k"
-    assert master.read("table").sort_by("k").equals(duckdb.sql(query).to_arrow_table())
+    assert master.reports.read("table").sort_by("k").equals(duckdb.sql(query).to_arrow_table())

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import StateCorrupt
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
-from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE
+from milepost.state.cache.cache_folder import NODE_CACHE_VARIABLE
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.rows.tables import assert_same_rows
@@ -48,7 +48,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FlightsJ
     with pytest.MonkeyPatch.context() as patch:
         workers = Workers(patch, folder / "executions")
         for _ in range(2):
-            tasks = job.master().show(job.run().checkpoint_id).tasks
+            tasks = job.master().reports.show(job.run().checkpoint_id).tasks
             ran = {level: workers.executions(level, "operators", "both", "output") for level in range(3)}
             epochs.append(Watched([(task.level, task.subtask, task.attempt) for task in tasks], ran))
             workers.forget()
@@ -99,8 +99,8 @@ def test_results_depend_neither_on_parallelism_nor_on_buffer_size(tmp_path: Path
             job.run()
         job.assert_tables_equal_the_oracle()
         master = job.master()
-        tables[name] = {sink: master.read(sink) for sink in ("carriers", "hourly", "late_flights")}
-        tables[name] |= {f"state of {uid}": master.state(uid) for uid in ("unique", "carriers", "hourly")}
+        tables[name] = {sink: master.reports.read(sink) for sink in ("carriers", "hourly", "late_flights")}
+        tables[name] |= {f"state of {uid}": master.reports.state(uid) for uid in ("unique", "carriers", "hourly")}
     for name in ("three", "moved"):
         for table, rows in tables["one"].items():
             assert_same_rows(tables[name][table], rows, f"{table} of {name}")
@@ -140,15 +140,15 @@ def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
     assert path.name in error.message and "sha256" in error.message
     assert "milepost verify flights" in error.hint
     with pytest.raises(StateCorrupt, match=path.name):
-        assert job.master().verify(deep=True).discarded == ()
-    aborted, completed = job.master().list_checkpoints()
+        assert job.master().reports.verify(deep=True).discarded == ()
+    aborted, completed = job.master().reports.list_checkpoints()
     assert (aborted.status, aborted.failure_reason) == ("aborted", "STATE_CORRUPT")
     assert completed.status == "completed"
     assert {shown(job, sink) for sink in ("carriers", "hourly", "late_flights")} == {1}
     path.write_bytes(body)
-    job.master().resume()
+    job.master().lifecycle.resume()
     assert job.run().status == "completed"
-    assert job.master().verify(deep=True).discarded == ()
+    assert job.master().reports.verify(deep=True).discarded == ()
     job.assert_tables_equal_the_oracle()
 
 
@@ -165,7 +165,7 @@ def test_two_jobs_at_once_on_one_store_do_not_see_each_other(tmp_path: Path, pla
             assert [document.checkpoint_id for document in documents] == [1, 2]
     for job in jobs:
         job.assert_tables_equal_the_oracle()
-        assert job.master().verify(deep=True).discarded == ()
+        assert job.master().reports.verify(deep=True).discarded == ()
 
 
 def largest_run(job: FlightsJob) -> Path:
@@ -216,7 +216,7 @@ def test_rows_of_few_keys_are_folded_before_the_exchange_and_nothing_else_change
             )
             duckdb.sql(f"COPY ({bids}) TO '{tmp_path}/landing/{epoch}-{part}.parquet' (FORMAT parquet)")
         master = JobMaster(load_job(spec))
-        tasks = master.show(master.run(Session.cli(), plane()).checkpoint_id).tasks
+        tasks = master.reports.show(master.epochs.run(Session.cli(), plane()).checkpoint_id).tasks
         hosts = [task for task in tasks if task.level == 1]
         assert sum(task.rows for task in hosts) == 160_000
         received.append(sum(task.bytes for task in hosts))
@@ -224,5 +224,5 @@ def test_rows_of_few_keys_are_folded_before_the_exchange_and_nothing_else_change
             "SELECT auction, count(*) AS n, sum(price)::BIGINT AS total, max(price) AS highest, sum(fee) AS fees, "
             f"avg(price) AS mean FROM '{tmp_path}/landing/*.parquet' GROUP BY auction"
         ).to_arrow_table()
-        assert_same_rows(master.read("totals"), expected, f"totals after epoch {epoch}")
+        assert_same_rows(master.reports.read("totals"), expected, f"totals after epoch {epoch}")
     assert received[0] < 30_000 and received[1] > 160_000 * 8

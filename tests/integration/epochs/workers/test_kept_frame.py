@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
 from milepost.spark.driver import kept_frame
 from milepost.spark.driver.engines.session import open_session
@@ -100,7 +100,7 @@ def test_one_runner_makes_one_frame_until_the_job_is_another_and_tables_equal_th
     job, runner = FlightsJob.create(tmp_path / "job", edit), SparkEpochRunner()
 
     def run() -> None:
-        JobMaster(job.load()).run(Session.cli(), runner)
+        JobMaster(job.load()).epochs.run(Session.cli(), runner)
         job.assert_tables_equal_the_oracle()
 
     for days in (range(1, 3), range(3, 5)):

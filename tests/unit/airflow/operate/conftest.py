@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -17,7 +17,7 @@ def two_epochs(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
     job = SparklessJob.create(tmp_path_factory.mktemp("prepared") / "job", {"last: 1": "last: 20"})
     for name in ("a.csv", "b.csv"):
         job.land(name)
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     return job
 
 

@@ -49,22 +49,22 @@ def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) 
     job.assert_table(DAYS + 1, fixed=True, fixed_from=3)
     ((_, extra),) = run.outlets.emitted
     assert (extra["checkpoint_id"], extra["timeline"]) == (done["checkpoint_id"], job.state.live)
-    assert extra["watermark"] == job.master.show(done["checkpoint_id"]).watermark is not None
+    assert extra["watermark"] == job.master.reports.show(done["checkpoint_id"]).watermark is not None
 
 
 def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
     run = dag_run(job, **FROM, approve=False)
     run.execute("plan")
     job.edit("watermark_delay: 2h", "watermark_delay: 3h")
-    history = job.master.history()
+    history = job.master.reports.history()
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_a_plan_that_was_edited_in_xcom_is_refused(job: BackfillJob) -> None:
     """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
-    history = job.master.history()
+    history = job.master.reports.history()
     approved = dag_run(job, **FROM)
     plan = approved.execute("plan")
     approved.approve()
@@ -77,7 +77,7 @@ def test_a_plan_that_was_edited_in_xcom_is_refused(job: BackfillJob) -> None:
     unasked.pushed["plan", "return_value"] = plan | {"approved": plan["approved"] | {"fork_point": 1}}
     with wording.raises(AirflowFailException):
         unasked.execute("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) -> None:
@@ -86,10 +86,10 @@ def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) 
     run.execute("plan")
     first = run.execute("act")
     job.next_day(DAYS + 1)
-    history = job.master.history()
+    history = job.master.reports.history()
     again = run.execute("act", try_number=2)
     assert (again["checkpoint_id"], again["timeline"]) == (first["checkpoint_id"], first["timeline"])
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_a_retried_backfill_that_had_landed_is_not_done_again(job: BackfillJob) 
     ],
 )
 def test_what_cannot_be_replayed_fails_in_the_first_task_in_one_line(job: BackfillJob, form: dict[str, Any]) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     with wording.raises(AirflowFailException) as failed:
         dag_run(job, **form).execute("plan")
     assert "\n" not in str(failed.value)
-    assert job.master.history() == history
+    assert job.master.reports.history() == history

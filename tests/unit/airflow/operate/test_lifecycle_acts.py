@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -15,7 +15,7 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 def epoch(job: SparklessJob) -> None:
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def planned_run(job: SparklessJob, what: str, **form: Any) -> InProcessRun:
@@ -34,8 +34,8 @@ def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: Spar
     epoch(job)  # the schedule goes on while a person thinks: it ends at the head of then
     done = canceled.execute("act")
     wording.matches("cancel", done["text"])
-    assert (job.master.job_state().job_status, done["follows"]) == ("canceled", False)
-    newest = next(entry for entry in job.master.history() if entry["event"] == "JobCanceled")
+    assert (job.master.reports.job_state().job_status, done["follows"]) == ("canceled", False)
+    newest = next(entry for entry in job.master.reports.history() if entry["event"] == "JobCanceled")
     assert newest["session_id"] == "airflow:small__operate/manual__9"
     assert "ann" in newest["detail"]
     wording.matches("history", newest["detail"])
@@ -44,7 +44,7 @@ def test_a_canceled_job_ends_with_a_savepoint_and_begins_again_from_it(job: Spar
     assert started.execute("act")["follows"]
     started.execute("reconcile")
     ((_, extra),) = started.outlets.emitted
-    assert extra["checkpoint_id"] == job.master.status().head
+    assert extra["checkpoint_id"] == job.master.reports.status().head
     job.land("d.csv")
     epoch(job)
 
@@ -54,18 +54,18 @@ def test_a_job_is_started_at_its_head_or_at_a_checkpoint(job: SparklessJob) -> N
         planned_run(job, "cancel").execute("act")
         done = planned_run(job, "start", **form).execute("act")
         assert (done["checkpoint_id"], done["follows"]) == (head, follows)
-        assert job.master.status().head == head
+        assert job.master.reports.status().head == head
 
 
 def test_a_retried_start_or_cancel_that_had_landed_is_done(job: SparklessJob) -> None:
     for what, status in (("cancel", "canceled"), ("start", "initializing")):
         run = planned_run(job, what)
         run.execute("act")
-        history = job.master.history()
+        history = job.master.reports.history()
         run.skipped.clear()
         run.execute("act", try_number=2)
-        assert job.master.history() == history
-        assert job.master.job_state().job_status == status
+        assert job.master.reports.history() == history
+        assert job.master.reports.job_state().job_status == status
 
 
 def test_a_running_job_is_not_started_and_an_ended_one_not_canceled(job: SparklessJob) -> None:
@@ -79,27 +79,27 @@ def test_a_running_job_is_not_started_and_an_ended_one_not_canceled(job: Sparkle
 def test_a_cancel_of_an_incarnation_that_has_ended_since_ends_no_other(job: SparklessJob) -> None:
     """What is approved is what is done."""
     run = planned_run(job, "cancel")
-    job.master.cancel()
-    job.master.start()
+    job.master.savepoints.cancel()
+    job.master.restores.start()
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.job_state().incarnation == 2
+    assert job.master.reports.job_state().incarnation == 2
 
 
 def test_an_abort_aborts_only_the_planned_epoch(job: SparklessJob) -> None:
     job.land("c.csv")
     other = Session.cli()
-    pending = job.master.trigger(other).checkpoint_id
+    pending = job.master.triggers.trigger(other).checkpoint_id
     run, late = planned_run(job, "abort"), planned_run(job, "abort")
     assert f"checkpoint {pending}" in run.execute("act")["text"][0]
-    assert job.master.show(pending).status == "aborted"
+    assert job.master.reports.show(pending).status == "aborted"
     run.skipped.clear()
     wording.matches("abort", run.execute("act", try_number=2)["text"])
-    newer = job.master.trigger(Session.cli()).checkpoint_id
+    newer = job.master.triggers.trigger(Session.cli()).checkpoint_id
     with wording.raises(AirflowFailException) as refused:
         late.execute("act")
     assert str(pending) in str(refused.value)
-    assert job.master.show(newer).status == "pending"
+    assert job.master.reports.show(newer).status == "pending"
 
 
 def test_without_a_running_epoch_an_abort_needs_no_approval(job: SparklessJob) -> None:

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.runs.facts import run_facts
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun, TaskInstance, trigger_vetoed
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -72,7 +72,7 @@ def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
 ) -> None:
     vetoed(job)
     dag = job_dags(job.folder / "config")["small__operate"]
-    history = job.master.history()
+    history = job.master.reports.history()
     with caplog.at_level(logging.INFO):
         shown = InProcessRun(dag, what="resume", dry_run=True)
         shown.execute("plan")
@@ -81,18 +81,18 @@ def test_the_form_shows_why_the_job_failed_and_lets_it_run_again(
     assert any("QUALITY_GATE_FAILED" in line and VETO["detail"] in line for line in plan)
     assert all(line in caplog.text for line in plan)
     wording.matches("resume", plan)
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
     run = InProcessRun(dag, "manual__7", what="resume")
     run.execute("plan")
     run.approve()
     wording.matches("resume", run.execute("act")["text"])
-    newest = job.master.history(limit=1)[0]
+    newest = job.master.reports.history(limit=1)[0]
     assert (newest["event"], newest["session_id"]) == ("JobResumed", "airflow:small__operate/manual__7")
     again = InProcessRun(dag, what="resume")
     again.execute("plan")
     assert again.skipped == {"approve", "act", "reconcile"}, "nobody is asked to do nothing"
-    assert job.master.run(Session.cli(), SparklessRunner()).status == "completed"
+    assert job.master.epochs.run(Session.cli(), SparklessRunner()).status == "completed"
 
 
 def test_a_job_that_has_failed_for_another_reason_since_is_not_resumed(job: SparklessJob) -> None:
@@ -101,8 +101,8 @@ def test_a_job_that_has_failed_for_another_reason_since_is_not_resumed(job: Spar
     run = InProcessRun(job_dags(job.folder / "config")["small__operate"], what="resume")
     run.execute("plan")
     run.approve()
-    job.master.resume()
+    job.master.lifecycle.resume()
     vetoed(job, VETO | {"detail": "sink table: another rule"})
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.job_state().job_status == "failed"
+    assert job.master.reports.job_state().job_status == "failed"

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.shown_plan import PLAN_DIGEST, digest_of
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -40,11 +40,11 @@ def job(prepared: SparklessJob, tmp_path: Path) -> SparklessJob:
 
 
 def epoch(job: SparklessJob) -> None:
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def table(job: SparklessJob) -> dict[int, int]:
-    return {row["k"]: row["rows"] for row in job.master.read("table").to_pylist()}
+    return {row["k"]: row["rows"] for row in job.master.reports.read("table").to_pylist()}
 
 
 def asked(job: SparklessJob, **form: Any) -> InProcessRun:
@@ -64,7 +64,7 @@ def test_an_approved_plan_is_carried_out_and_emits_asset_events(job: SparklessJo
     (uri, extra) = run.outlets.emitted[0]
     assert uri == f"file://{job.folder}/lake/table"
     assert extra == {"checkpoint_id": 1, "timeline": done["timeline"], "watermark": None, "rows": 1}
-    switch = next(entry for entry in job.master.history() if entry["event"] == "TimelineSwitched")
+    switch = next(entry for entry in job.master.reports.history() if entry["event"] == "TimelineSwitched")
     assert all(value in switch["detail"] for value in ("small__operate/manual__1", "bea", "ann"))
     wording.matches("history", switch["detail"])
     epoch(job)
@@ -84,11 +84,11 @@ def test_a_run_that_only_plans_does_nothing_either_when_its_act_is_cleared(job: 
 
 
 def test_only_planning_changes_nothing_and_skips_what_would(job: SparklessJob) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     run = asked(job, to="2", dry_run=True)
     run.execute("plan")
     assert run.skipped == {"approve", "act", "reconcile"}
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_without_approval_the_plan_is_carried_out_at_once(job: SparklessJob) -> None:
@@ -106,10 +106,10 @@ def test_a_plan_whose_head_has_moved_is_refused_for_good(job: SparklessJob) -> N
     run.execute("plan")
     job.land("d.csv", "k,v\n9,x\n")
     epoch(job)
-    history = job.master.history()
+    history = job.master.reports.history()
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
     job: SparklessJob, edit: dict[str, Any], when: str
 ) -> None:
     """Its digest is what is approved; Airflow keeps it with the parked task, not in an XCom."""
-    history = job.master.history()
+    history = job.master.reports.history()
     run = asked(job, to="1")
     plan = run.execute("plan")
     run.ask()
@@ -130,13 +130,13 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
     run.pushed["plan", "return_value"] = plan | edit
     with wording.raises(AirflowFailException):
         run.execute("act") if when == "after it was approved" else run.answer()
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job: SparklessJob, approve: bool) -> None:
     """Who edits the plan and the approval alike, or a plan that nobody is asked about, still meets the form."""
-    history = job.master.history()
+    history = job.master.reports.history()
     run = asked(job, to="1", approve=approve)
     plan = run.execute("plan")
     edited = run.pushed["plan", "return_value"] = plan | {"checkpoint_id": 2}
@@ -144,7 +144,7 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
         run.pushed["approve", "return_value"] = {PLAN_DIGEST: digest_of(edited)}
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
 )
 def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any]) -> None:
     """Of another version, or of somebody who edits XCom."""
-    history = job.master.history()
+    history = job.master.reports.history()
     run = asked(job, to="1", approve=False)
     run.pushed["plan", "return_value"] = run.execute("plan") | edit
     with wording.raises(AirflowFailException):
         run.execute("act")
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_without_a_recorded_approval_nothing_is_done(job: SparklessJob) -> None:
@@ -175,7 +175,7 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     """Red, not skipped: a person asked for it, and it did not happen."""
     job.land("d.csv")
     other = Session.cli()
-    job.master.trigger(other)
+    job.master.triggers.trigger(other)
     run = asked(job, to="1", approve=False)
     run.execute("plan")
     with wording.raises(AirflowFailException):
@@ -196,11 +196,11 @@ def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job:
     ],
 )
 def test_an_unknown_checkpoint_fails_in_the_first_task_in_one_line(job: SparklessJob, to: str) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     with wording.raises(AirflowFailException) as failed:
         asked(job, to=to).execute("plan")
     assert "\n" not in str(failed.value)
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: SparklessJob) -> None:
@@ -209,10 +209,10 @@ def test_a_retried_rollback_that_had_landed_is_done_even_if_epochs_went_on(job: 
     run.execute("plan")
     first = run.execute("act")
     epoch(job)
-    history = job.master.history()
+    history = job.master.reports.history()
     again = run.execute("act", try_number=2)
     assert (again["checkpoint_id"], again["timeline"]) == (1, first["timeline"])
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
     assert table(job) == TABLES[2]
 
 

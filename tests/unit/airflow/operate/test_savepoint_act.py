@@ -73,11 +73,11 @@ def test_an_impossible_act_is_refused_by_the_plan_in_one_line(
     job: SparklessJob, what: str, form: dict[str, Any]
 ) -> None:
     run(job, "create", name="v1")
-    history = job.master.history()
+    history = job.master.reports.history()
     with wording.raises(AirflowFailException) as failed:
         run(job, what, **form)
     assert "\n" not in str(failed.value)
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_a_savepoint_that_was_replaced_after_the_plan_stays(job: SparklessJob) -> None:

@@ -38,12 +38,12 @@ def damaged(job: SparklessJob) -> None:
     ],
 )
 def test_read_only_acts_need_no_approval_and_change_nothing(job: SparklessJob, what: str, form: dict[str, Any]) -> None:
-    history = job.master.history()
+    history = job.master.reports.history()
     run = asked(job, what, **form)
     assert run.skipped == {"approve"}
     wording.matches(what, run.execute("act")["text"], replace=wording.SIZES)
     assert run.skipped == {"approve", "reconcile"}
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
 
 
 def test_damage_fails_the_run_and_is_listed(job: SparklessJob) -> None:
@@ -57,15 +57,15 @@ def test_garbage_is_listed_in_the_plan_before_it_is_collected(job: SparklessJob)
     first, second = job.context.head().state.checkpoints
     stray = token_prefix(second.checkpoint_id, first.token) + "state/latest/left.parquet"
     job.context.store.put(stray, b"late")
-    history = job.master.history()
+    history = job.master.reports.history()
     assert asked(job, "gc", dry_run=True).skipped == {"approve", "act", "reconcile"}
-    assert job.master.history() == history
+    assert job.master.reports.history() == history
     run = asked(job, "gc")
     wording.matches("gc", run.pushed["plan", "return_value"]["text"], replace=wording.SIZES)
     run.approve()
     wording.matches("gc", run.execute("act")["text"], replace=wording.SIZES)
     assert job.context.store.get(stray) == b"late", "it is listed first, and deleted after the grace"
-    assert job.master.history() != history
+    assert job.master.reports.history() != history
     assert asked(job, "gc").skipped == {"approve", "act", "reconcile"}, "there is nothing more to do"
 
 
@@ -87,7 +87,7 @@ def test_a_table_that_was_moved_shows_the_head_again(job: SparklessJob) -> None:
     assert (done["outcome"], done["checkpoint_id"]) == ("realigned", 2)
     ((_, extra),) = run.outlets.emitted
     assert extra["checkpoint_id"] == 2
-    assert job.master.plan_realign("table").fault is None
+    assert job.master.realignments.plan("table").fault is None
     wording.matches("realign", run.execute("act", try_number=2)["text"])
 
 

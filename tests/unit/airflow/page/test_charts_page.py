@@ -37,7 +37,7 @@ def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkey
     page = client.get(CHARTS).text
     wording.matches("page_charts", page_text(page, "h2", ".legend"), replace=FIGURES)
     assert page.count('role="group"') == 5, "it has no event time"
-    series = job.master.series(60)
+    series = job.master.reports.series(60)
     kept = [one for one in series if one.phases is not None]
     assert 0 < len(kept) < len(series)
     first = first_chart(page)
@@ -87,7 +87,7 @@ def test_of_epochs_whose_log_is_compacted_both_pages_say_that_there_are_no_figur
     assert [len(lines) for lines in after] == [len(lines) + 1 for lines in before]
     wording.matches("page_charts", after[0])
     wording.matches("page_summary", after[1])
-    known = len(job.master.series(60))
+    known = len(job.master.reports.series(60))
     assert 2 <= known < 7 and charts.count("<tr><td") == known
     assert re.findall(r"\d+", after[1][0]) == [str(known)]
 

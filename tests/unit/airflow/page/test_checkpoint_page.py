@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
@@ -64,7 +64,7 @@ def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeyp
     job = CountedJob.with_epochs(tmp_path / "job", 2).small
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")
     assert page.status_code == 200 and not re.search(r"\blevel\b", page.text.lower())
-    report, rows = job.master.show(2), rows_of(page.text)
+    report, rows = job.master.reports.show(2), rows_of(page.text)
     assert isinstance(report, CheckpointDetails) and report.published is not None
     for uid, one in report.operators.items():
         (row,) = [row for row in rows if row[0] == f"{uid} {one.kind}"]
@@ -83,7 +83,7 @@ def test_a_vetoed_checkpoint_shows_the_reason_and_the_remedy(tmp_path: Path, mon
     job = SparklessJob.create(tmp_path, {"checkpointing:": GATE})
     job.land("a.csv", "k,v\n1,a\n99,b\n")
     with wording.raises(Exception):
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
     assert "QUALITY_GATE_FAILED" in page_text(page, ".banner") and '<h2 id="veto">' in page and ["99"] in rows_of(page)
     wording.matches("page_checkpoint", page_text(page, ".banner", "h2", ".empty"))
@@ -95,8 +95,8 @@ def test_an_aborted_checkpoint_has_its_remedy_in_the_document_and_on_the_page(
     job = SparklessJob.create(tmp_path)
     job.land("a.csv", "k,v\nnot a number,a\n")
     with wording.raises(Exception):
-        job.master.run(Session.cli(), SparklessRunner())
-    report = job.master.show(1)
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+    report = job.master.reports.show(1)
     assert report.meaning is not None and report.remedy is not None and "dead_letter" in report.remedy
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
     assert 'href="/runbook/epoch-failed"' in page
@@ -113,7 +113,7 @@ def test_the_page_of_a_damaged_checkpoint_shows_what_the_log_has(
     answer = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/2")
     assert answer.status_code == 200 and 'href="/runbook/state-corrupt"' in answer.text
     assert '<h2 id="operators">' not in answer.text and 'class="empty"' not in answer.text
-    rows_in = job.master.list_checkpoints(limit=1)[0].rows_in
+    rows_in = job.master.reports.list_checkpoints(limit=1)[0].rows_in
     assert rows_in == 3 and f"</dt><dd>{rows_in}<" in answer.text
     wording.matches("page_checkpoint", page_text(answer.text, ".banner"))
 
@@ -126,7 +126,7 @@ def test_requests_and_money_are_those_of_the_document(tmp_path: Path, monkeypatc
     job.epoch(lambda metadata: replace(metadata, requests={"begin": asked}))
     rows = rows_of(client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text)
     assert ["begin", "1", "2", "0", "700 B", "5.0 kB"] in rows
-    report = job.master.show(1)
+    report = job.master.reports.show(1)
     assert isinstance(report, CheckpointDetails) and report.cost is not None
     page = client_of(job, monkeypatch).get("/jobs/small__epoch/checkpoints/1").text
     assert f"</dt><dd>{report.cost.total:g} USD" in page

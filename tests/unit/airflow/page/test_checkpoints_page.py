@@ -9,7 +9,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -91,8 +91,10 @@ def test_filters_by_status_and_timeline_are_in_the_url_of_every_page(
     job.land([9])
     job.run(2)
     job.land([10])
-    job.master.abort(session := Session.cli(), job.master.trigger(session).checkpoint_id, "ABORTED_BY_USER", "no")
-    client, every = client_of(job, monkeypatch), job.master.list_checkpoints()
+    job.master.epochs.abort(
+        session := Session.cli(), job.master.triggers.trigger(session).checkpoint_id, "ABORTED_BY_USER", "no"
+    )
+    client, every = client_of(job, monkeypatch), job.master.reports.list_checkpoints()
     for chosen, wanted in (
         ("status=completed", [one for one in every if one.status == "completed"]),
         ("status=subsumed", [one for one in every if one.status == "subsumed"]),
@@ -123,7 +125,7 @@ def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
 ) -> None:
     job = CountedJob.create(tmp_path / "job")
     job.land([1])
-    job.master.trigger(Session.airflow("small__epoch", "manual__<b>/1", "manual", None))
+    job.master.triggers.trigger(Session.airflow("small__epoch", "manual__<b>/1", "manual", None))
     page = client_of(job, monkeypatch).get(CHECKPOINTS).text
     assert '<a href="/dags/small__epoch/runs/manual__%3Cb%3E%2F1" data-airflow>manual</a>' in page
 
@@ -144,7 +146,7 @@ def test_a_checkpoint_has_a_page_with_its_times(tmp_path: Path, monkeypatch: pyt
     assert f'<a href="{CHECKPOINTS}/3?job=small">3</a>' in client.get(CHECKPOINTS).text
     page = client.get(f"{CHECKPOINTS}/3")
     shown = page.text
-    phases = job.master.show(3).phases
+    phases = job.master.reports.show(3).phases
     assert page.status_code == 200
     for name, spent in phases.items():
         assert (f"<li><span>{name.removesuffix('_ms')}</span>" in shown) is (spent is not None and name != "total_ms")

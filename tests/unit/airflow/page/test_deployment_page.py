@@ -27,11 +27,11 @@ def job_named(folder: Path, name: str, epochs: int = 0) -> SparklessJob:
 
 def run(job: SparklessJob, name: str) -> None:
     """One epoch of a job that is not named `small`, as its command line would run it."""
-    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.jobmaster import JobMaster, Session
     from milepost.jobspec.load.load import load_job
     from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
-    JobMaster(load_job(job.folder / "config" / "small.yaml")).run(Session.cli(), SparklessRunner())
+    JobMaster(load_job(job.folder / "config" / "small.yaml")).epochs.run(Session.cli(), SparklessRunner())
 
 
 def client_of(patch: pytest.MonkeyPatch, *jobs: SparklessJob, readable: list[str] | None = None) -> PageClient:
@@ -80,13 +80,13 @@ def test_jobs_with_problems_come_first(tmp_path: Path, monkeypatch: pytest.Monke
 
 def fail(job: SparklessJob, detail: str) -> None:
     """Let the job's next epoch fail, which it does not tolerate."""
-    from milepost.jobmaster.jobmaster import JobMaster, Session
+    from milepost.jobmaster import JobMaster, Session
     from milepost.jobspec.load.load import load_job
 
     job.land("bad.csv")
     session, master = Session.cli(), JobMaster(load_job(job.folder / "config" / "small.yaml"))
-    pending = master.trigger(session)
-    master.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", detail)
+    pending = master.triggers.trigger(session)
+    master.epochs.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", detail)
 
 
 def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -52,8 +52,8 @@ def job(tmp_path: Path) -> SparklessJob:
 def finish(job: SparklessJob) -> None:
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    job.master.finish(session)
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.lifecycle.finish(session)
 
 
 def test_an_xcom_of_another_shape_is_refused_by_the_next_task(job: SparklessJob) -> None:
@@ -65,7 +65,10 @@ def test_an_xcom_of_another_shape_is_refused_by_the_next_task(job: SparklessJob)
         dag_run.execute(tasks.ValidateOperator, tasks.VALIDATE)
 
 
-ENDS: dict[str, Callable[[SparklessJob], object]] = {"canceled": lambda job: job.master.cancel(), "finished": finish}
+ENDS: dict[str, Callable[[SparklessJob], object]] = {
+    "canceled": lambda job: job.master.savepoints.cancel(),
+    "finished": finish,
+}
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))
@@ -82,7 +85,7 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
     wording.describes(failed.value)
     with wording.raises(AirflowFailException):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
-    job.master.start()
+    job.master.restores.start()
     job.land("c.csv")
     assert DagRun(job, "manual__2").trigger()["epoch"] == len(job.context.head().state.completed_sessions) + 1
 
@@ -90,8 +93,8 @@ def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_com
 @pytest.mark.parametrize(
     ("give_up", "reason"),
     [
-        (lambda job: job.master.cancel(), "CHECKPOINT_COORDINATOR_SHUTDOWN"),
-        (lambda job: job.master.abort_running(), "ABORTED_BY_USER"),
+        (lambda job: job.master.savepoints.cancel(), "CHECKPOINT_COORDINATOR_SHUTDOWN"),
+        (lambda job: job.master.lifecycle.abort_running(), "ABORTED_BY_USER"),
     ],
 )
 def test_a_run_whose_epoch_was_aborted_meanwhile_fails_as_fenced(
@@ -113,7 +116,7 @@ def test_a_run_whose_epoch_was_aborted_meanwhile_fails_as_fenced(
     assert dag_run.pushed[(tasks.RUN, FAILURE_KEY)]["reason"] == "TASK_FAILURE"
     with wording.raises(AirflowFailException):
         dag_run.execute(tasks.AbortCheckpointOperator, tasks.ABORT)
-    shown = job.master.show(2)
+    shown = job.master.reports.show(2)
     assert (shown.status, shown.failure_reason, shown.airflow.run_id) == ("aborted", reason, "manual__1")
     assert job.staged_files(2) == []
 
@@ -124,15 +127,15 @@ def test_a_cleared_run_of_an_ended_job_that_had_completed_is_covered(job: Sparkl
     dag_run.trigger()
     pending = job.rebind(dag_run.session)
     completed = job.complete(dag_run.session, pending)
-    job.master.notify_complete(dag_run.session, completed.checkpoint_id, "table")
-    job.master.cancel()
+    job.master.epochs.notify_complete(dag_run.session, completed.checkpoint_id, "table")
+    job.master.savepoints.cancel()
     with pytest.raises(DownstreamTasksSkipped):
         dag_run.trigger()
     assert dag_run.pushed[(tasks.TRIGGER, tasks.RETURN_VALUE)] == {"nothing_to_do": "covered"}
 
 
 def test_a_scheduled_run_of_an_ended_job_fails_whatever_its_date(job: SparklessJob) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
     dag_run = DagRun(job, "scheduled__1")
     dag_run.run = SimpleNamespace(
         dag_id="small__epoch",

@@ -13,7 +13,7 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import SECTIONS
 from milepost.airflow.page.jobs.job_reader import JobReader
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster
 from milepost.protocol.records.layout import MANIFEST_PREFIX, manifest_key
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client

@@ -13,8 +13,8 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.jobs import job_reader
 from milepost.errors import InvalidRequest, StoreUnavailable
+from milepost.jobmaster import Session
 from milepost.jobmaster.job.input import next_input
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.checkpoint.log_search import ending_entry
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import CheckpointId
@@ -58,17 +58,17 @@ def test_a_healthy_job_shows_freshness_epochs_and_tables(tmp_path: Path, monkeyp
 def failed(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
     job.land("b.csv")
     session = Session.cli()
-    pending = job.master.trigger(session)
-    job.master.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", "<b>line 2</b>")
+    pending = job.master.triggers.trigger(session)
+    job.master.epochs.abort(session, pending.checkpoint_id, "SUBTASK_DECLINED", "<b>line 2</b>")
 
 
 def canceled(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
 
 
 def fenced(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
     job.land("b.csv")
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     later(patch, 3_600_000)
 
 
@@ -87,9 +87,9 @@ def test_the_reason_to_refuse_the_next_epoch_is_shown_once(
 ) -> None:
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     happens(job, monkeypatch)
-    status = job.master.status()
+    status = job.master.reports.status()
     reason = status.spec_refused or status.next_step
     page = overview(job, monkeypatch)
     shown = html.unescape(page)
@@ -122,7 +122,7 @@ def test_a_problem_is_shown_at_the_top_with_its_reason(
     above = page_text(page[: page.index('<dl class="facts">')], "#main")
     assert named in above and "<b>" not in page
     wording.matches("page_overview", above, replace=FIGURES)
-    assert f'href="/runbook/{job.master.status().condition.value}"' in page
+    assert f'href="/runbook/{job.master.reports.status().condition.value}"' in page
     outside = re.sub(r'<details class="shell">.*?</details>', "", page, flags=re.DOTALL)
     assert not re.search(r"milepost \w+ small", outside), "inside Airflow there is no shell"
     assert ('what=resume"' in page) is (happens is failed)

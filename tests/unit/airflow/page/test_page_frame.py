@@ -74,7 +74,7 @@ def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:
     from milepost.airflow.page.frame.rendering import HEADERS
     from milepost.jobspec.load.lint import lint_report
     from milepost.jobspec.load.load import load_job
-    from milepost.jobspec.picture.graph_picture import graph_picture
+    from milepost.jobspec.picture.drawing import graph_picture
     from milepost_testkit.processes.processes import REPOSITORY
 
     picture = graph_picture(lint_report(load_job(str(REPOSITORY / "config" / "flights.yaml"))))

@@ -14,7 +14,7 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, action_after_error, suggested_action
 from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.jobmaster import Condition, Status
+from milepost.jobmaster import Condition, Status
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -29,7 +29,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 @pytest.fixture
 def status(job: SparklessJob) -> Status:
-    return job.master.status()
+    return job.master.reports.status()
 
 
 @pytest.mark.parametrize("condition", Condition)
@@ -41,7 +41,7 @@ def test_each_condition_has_an_action_that_needs_no_shell(
     action = suggested_action(found)
     assert action.text and not names_command(action.text) and action.command == "milepost run small"
     assert action.act in ("", EPOCH, *ACTS) and set(_PURPOSES) <= {EPOCH, *ACTS}
-    acts = offered_acts(JobReading(DagJob("small__epoch", job.loaded()), job.master.job_state(), found))
+    acts = offered_acts(JobReading(DagJob("small__epoch", job.loaded()), job.master.reports.job_state(), found))
     assert [act.what or EPOCH for act in acts if act.is_suggested] == ([action.act] if action.act else [])
     assert acts[0].is_suggested is bool(action.act) and len({act.label for act in acts}) == len(acts)
 
@@ -53,7 +53,7 @@ def test_unread_input_is_a_reason_to_run_an_epoch(status: Status) -> None:
 
 
 def test_a_path_that_never_matched_is_a_reason_to_check_it(tmp_path: Path, status: Status) -> None:
-    missing_input = suggested_action(SparklessJob.create(tmp_path / "missing_input").master.status()).text
+    missing_input = suggested_action(SparklessJob.create(tmp_path / "missing_input").master.reports.status()).text
     assert "../landing/*.csv" in missing_input and "rows" in missing_input
     wording.matches("suggested_action", [suggested_action(status).text, missing_input])
 
@@ -76,6 +76,6 @@ def test_the_action_for_an_error_follows_its_hint() -> None:
 
 def test_a_job_in_a_users_dag_offers_only_that_dag(job: SparklessJob, status: Status) -> None:
     (act,) = offered_acts(
-        JobReading(DagJob("theirs", job.loaded()), job.master.job_state(), replace(status, unread_objects=1))
+        JobReading(DagJob("theirs", job.loaded()), job.master.reports.job_state(), replace(status, unread_objects=1))
     )
     assert (act.dag_id, act.what, act.is_suggested) == ("theirs", "", True)

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from milepost.airflow.page.drawings.timeline_graph import PLANE, TimelineHistory, timeline_graph
-from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
+from milepost.jobmaster import CheckpointReport, TimelineSwitch
 from milepost_testkit import wording
 
 SVG = "{http://www.w3.org/2000/svg}"

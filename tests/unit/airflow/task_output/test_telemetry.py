@@ -20,7 +20,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 from opentelemetry import trace
 from milepost.airflow.task_output.telemetry import telemetry_of_airflow
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 configure_otel(conf)
@@ -30,9 +30,9 @@ with trace.get_tracer("airflow").start_as_current_span("worker.subsume"):
     if telemetry is None:
         sys.exit(3)
     job = SparklessJob(Path(sys.argv[1]))
-    telemetry.completed("small", job.master.run(Session.cli(), SparklessRunner()))
-    job.master.trigger(Session.cli())
-    JobMaster(job.loaded(), telemetry=telemetry_of_airflow).abort_running()
+    telemetry.completed("small", job.master.epochs.run(Session.cli(), SparklessRunner()))
+    job.master.triggers.trigger(Session.cli())
+    JobMaster(job.loaded(), telemetry=telemetry_of_airflow).lifecycle.abort_running()
 """
 """What the tasks' processes do around an epoch's end, good and bad, as Airflow's task runner sets them up."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -19,15 +19,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two jobs that have run, one that never has, and a spec that is none; and what is no job in the storage."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     config = tmp_path / "config"
     for name in ("small0", "new"):
         text = SPEC.replace("name: small", f"name: {name}").replace("lake/table", f"lake/{name}")
         (config / f"{name}.yaml").write_text(text)
     (config / "broken.yaml").write_text("name: broken\nsource: {}\n")
     master = JobMaster(load_job(config / "small0.yaml"))
-    master.run(Session.cli(), SparklessRunner())
-    master.cancel()
+    master.epochs.run(Session.cli(), SparklessRunner())
+    master.savepoints.cancel()
     (tmp_path / "store" / "a-file").write_text("of somebody else")
     (tmp_path / "store" / "neighbour").mkdir()
     (tmp_path / "store" / "neighbour" / "thing").write_text("x")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.terminal.charts import Part, column_width, columns, stacked
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> SparklessJob:
     job = SparklessJob.create(tmp_path)
     for number in range(3):
         job.land(f"{number}.csv", "k,v\n" + "1,a\n" * (number + 1))
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     return job
 
 
@@ -56,8 +56,8 @@ def test_the_newest_epochs_are_drawn_oldest_first(job: SparklessJob, monkeypatch
 
 def test_what_a_rollback_left_is_not_drawn(job: SparklessJob) -> None:
     spec = job.folder / "config" / "small.yaml"
-    job.master.rollback(Session.cli(), 3)
-    job.master.rollback(Session.cli(), 0)
+    job.master.rollbacks.run(Session.cli(), 3)
+    job.master.rollbacks.run(Session.cli(), 0)
     assert milepost("plot", spec, "--json").document()["epochs"] == []
     wording.matches("plot", milepost("plot", spec).stderr)
 

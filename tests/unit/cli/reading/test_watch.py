@@ -14,7 +14,7 @@ import pytest
 from milepost.cli.reading.health import follow
 from milepost.cli.terminal.output import Output
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session, Status
+from milepost.jobmaster import Session, Status
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -49,11 +49,11 @@ def test_without_a_terminal_each_change_is_a_line(tmp_path: Path, capsys: pytest
         nothing,
         lambda: job.land("a.csv"),
         nothing,
-        lambda: job.master.run(Session.cli(), SparklessRunner()),
+        lambda: job.master.epochs.run(Session.cli(), SparklessRunner()),
         nothing,
     )
     with pytest.raises(Ended):
-        follow(master.status, waiting(*steps), Output())
+        follow(master.reports.status, waiting(*steps), Output())
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     wording.matches("status", lines, replace=wording.LAG)
@@ -69,7 +69,7 @@ def test_a_terminal_is_cleared_and_shows_the_newest(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stdout", screen)
     with pytest.raises(Ended):
-        follow(job.master.status, waiting(lambda: job.land("a.csv"), nothing), Output())
+        follow(job.master.reports.status, waiting(lambda: job.land("a.csv"), nothing), Output())
     told = screen.getvalue()
     assert told.count("\x1b[2J") == told.count("job small") == 2
     newest = re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", told.split("\x1b[2J")[-1])
@@ -79,7 +79,7 @@ def test_a_terminal_is_cleared_and_shows_the_newest(tmp_path: Path, monkeypatch:
 def test_a_store_that_does_not_answer_is_said_once_and_asked_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    health = SparklessJob.create(tmp_path).master.status()
+    health = SparklessJob.create(tmp_path).master.reports.status()
     answers: list[Status | StoreUnavailable] = [health, StoreUnavailable("away"), StoreUnavailable("away"), health]
 
     def look() -> Status:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -26,9 +26,9 @@ WAY_OUT = "milepost rollback {job} --to 1"
 def drained(folder: Path, edit: dict[str, str]) -> SparklessJob:
     job = SparklessJob.create(folder, edit)
     job.land("a.csv", "k,v,at\n1,a,2026-01-01T00:30:00Z\n" if edit else "k,v\n1,a\n")
-    job.master.run(Session.cli(), SparklessRunner())
-    job.master.run(Session.cli(), SparklessRunner(), drain=True)
-    assert job.master.job_state().job_status == "finished"
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
+    assert job.master.reports.job_state().job_status == "finished"
     return job
 
 
@@ -43,8 +43,8 @@ def test_a_start_behind_an_ended_event_time_says_that_no_epoch_goes_on_and_what_
     assert_clear_error(milepost("run", spec), 2, WAY_OUT.format(job=spec), golden="run")
     back = milepost("rollback", spec, "--to", "1", "--yes")
     assert back.exit_code == 0, back.stderr
-    job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.read("table")["rows"].to_pylist() == [1]
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.reports.read("table")["rows"].to_pylist() == [1]
 
 
 def test_a_start_in_airflow_says_so_too(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_a_start_where_nothing_has_ended_names_what_its_first_epoch_continues(tm
     job = drained(tmp_path, {}) if drains else SparklessJob.create(tmp_path)
     if not drains:
         job.land("a.csv")
-        job.master.run(Session.cli(), SparklessRunner())
-        job.master.cancel()
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+        job.master.savepoints.cancel()
     started = milepost("start", tmp_path / "config" / "small.yaml")
     wording.matches("start", started.stdout)
     job.land("b.csv")
-    job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.read("table")["rows"].to_pylist() == [2]
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.reports.read("table")["rows"].to_pylist() == [2]

@@ -52,7 +52,7 @@ def run(
 
 
 def statuses(job: SparklessJob) -> list[str]:
-    return [document.status for document in reversed(job.master.list_checkpoints())]
+    return [document.status for document in reversed(job.master.reports.list_checkpoints())]
 
 
 def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
@@ -63,8 +63,8 @@ def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
     assert outcome.exit_code == 0, outcome.stderr
     wording.matches("run", outcome.stderr)
     assert statuses(job) == ["aborted", "aborted", "subsumed", "completed"]
-    assert job.master.status().job_status == "running"
-    assert sorted(job.master.read("table").to_pylist(), key=lambda row: row["k"]) == [
+    assert job.master.reports.status().job_status == "running"
+    assert sorted(job.master.reports.read("table").to_pylist(), key=lambda row: row["k"]) == [
         {"k": 1, "rows": 2},
         {"k": 2, "rows": 1},
     ]
@@ -79,7 +79,7 @@ def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job
     assert DOWN in outcome.stderr and "milepost resume" in outcome.stderr
     wording.matches("run", outcome.stderr)
     assert statuses(job) == ["aborted", "aborted"]
-    assert job.master.status().job_status == "failed"
+    assert job.master.reports.status().job_status == "failed"
 
 
 @pytest.mark.long
@@ -145,7 +145,7 @@ def test_a_sink_that_is_down_after_the_commit_point_is_no_failed_epoch(
     assert statuses(job) == ["completed"]
     assert run(job, monkeypatch, 0, Down).exit_code == 0
     assert statuses(job) == ["subsumed", "completed"]
-    assert job.master.read("table").num_rows == 2
+    assert job.master.reports.read("table").num_rows == 2
 
 
 def test_a_person_who_stops_the_wait_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,4 +161,4 @@ def test_a_person_who_stops_the_wait_stops_the_run(tmp_path: Path, monkeypatch: 
     assert outcome.exit_code == 130
     wording.matches("run", outcome.stderr)
     assert statuses(job) == ["aborted"]
-    assert job.master.status().job_status == "running"
+    assert job.master.reports.status().job_status == "running"

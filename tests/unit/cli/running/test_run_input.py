@@ -46,7 +46,7 @@ def run(job: SparklessJob, *words: str) -> Outcome:
 
 
 def rows(job: SparklessJob) -> list[dict[str, Any]]:
-    return job.master.read("table").to_pylist()
+    return job.master.reports.read("table").to_pylist()
 
 
 def test_until_caught_up_waits_for_what_has_just_landed(
@@ -119,7 +119,7 @@ def test_a_path_that_matches_nothing_is_said_by_run_status_and_doctor(
 ) -> None:
     small = SparklessJob.create(tmp_path, {"../landing/*.csv": "../landnig/*.csv"})
     spec = tmp_path / "config" / "small.yaml"
-    words = small.master.status().sources["rows"].no_match
+    words = small.master.reports.status().sources["rows"].no_match
     assert words is not None and "../landnig/*.csv" in words
     ran = run(small).stdout
     assert words in ran
@@ -154,10 +154,10 @@ def test_an_object_left_out_for_its_name_is_named_by_run_status_and_doctor(
     outcome = run(small)
     assert outcome.exit_code == 0 and rows(small) == [{"k": 1, "rows": 1}]
     wording.matches("run", [line for line in outcome.stderr.splitlines() if r"b\xff.csv" in line])
-    (name,) = small.master.show(1).sources["rows"].bad_names
+    (name,) = small.master.reports.show(1).sources["rows"].bad_names
     assert name.startswith(r"b\xff.csv: ")
     wording.matches("run", name)
-    assert small.master.show(1).sources["rows"].skipped["bad_names"] == 1
+    assert small.master.reports.show(1).sources["rows"].skipped["bad_names"] == 1
     wording.matches("status", milepost("status", spec).stdout, replace=wording.LAG)
     doctor = milepost("doctor", spec).stdout
     wording.matches("doctor", [line for line in doctor.splitlines() if r"b\xff.csv" in line])

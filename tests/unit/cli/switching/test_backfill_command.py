@@ -9,7 +9,7 @@ import pytest
 
 from milepost.cli.running import epochs
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import FreezeRequest, ThawRequest
 from milepost.spark.driver import runner as spark_runner
 from milepost_testkit import wording

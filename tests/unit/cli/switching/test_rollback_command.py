@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_on_terminal
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -69,7 +69,7 @@ def test_exit_codes_say_why_not(job: CountedJob) -> None:
     missing = milepost("rollback", job.spec_path)
     assert missing.exit_code == 2 and "--to" in missing.stderr
     job.land([5])
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     assert_clear_error(milepost("rollback", job.spec_path, "--to", "2", "--yes"), 4, "--take-over", golden="rollback")
     done = milepost("rollback", job.spec_path, "--to", "2", "--yes", "--take-over")
     assert done.exit_code == 0

@@ -74,7 +74,7 @@ def test_a_job_begins_with_tables(job: CountedJob, tmp_path: Path) -> None:
         wording.matches("bootstrap", refused.stderr, replace=wording.SIZES)
     done = ok(milepost("bootstrap", third.spec_path, *both))
     wording.matches("bootstrap", done.stdout, replace=wording.SIZES)
-    assert third.master.state("latest").num_rows == 5
+    assert third.master.reports.state("latest").num_rows == 5
 
 
 def test_a_savepoint_that_another_job_has_claimed_is_taken_off_the_list(job: CountedJob) -> None:

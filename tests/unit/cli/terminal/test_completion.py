@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from milepost.cli.main import app
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -19,8 +19,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     job = SparklessJob.create(tmp_path, {"retained: {last: 1}": "retained: {last: 5}"})
     for name in ("a", "b"):
         job.land(f"{name}.csv")
-        job.master.run(Session.cli(), SparklessRunner())
-    job.master.create_savepoint("kept")
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+    job.master.savepoints.create("kept")
     (tmp_path / "config" / "broken.yaml").write_text("name: [")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -11,7 +11,7 @@ import pytest
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
 from milepost.cli.terminal.output import Output, show_bytes, show_time, terminal_width
 from milepost.epoch.quantities import counted
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -127,12 +127,12 @@ def test_what_commands_print_of_a_job_is_at_most_80_wide(tmp_path: Path, monkeyp
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     spec = job.folder / "config" / "small.yaml"
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("b.csv", "k,v\n" + "1,x\n" * 20)
     pending = job.trigger(Session.cli())
-    job.master.abort_running()
+    job.master.lifecycle.abort_running()
     assert pending.checkpoint_id == 2
-    job.master.create_savepoint("before-the-change", at=1)
+    job.master.savepoints.create("before-the-change", at=1)
     for words in (["list"], ["history"], ["show", "1"], ["show", "1", "--tasks"], ["show", "2"], ["state"], ["diff"]):
         verb, *rest = words
         more = {"state": ["latest"], "diff": ["0", "1"]}.get(verb, rest)
@@ -150,10 +150,10 @@ def test_show_without_an_id_is_of_the_head(tmp_path: Path) -> None:
     spec = job.folder / "config" / "small.yaml"
     job.land("a.csv")
     job.trigger(Session.cli())
-    job.master.abort_running()
+    job.master.lifecycle.abort_running()
     none = milepost("show", spec)
     assert_clear_error(none, 3, golden="show")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     told = milepost("show", spec)
     assert "{" not in told.stdout
     wording.matches("show", told.stdout.splitlines()[0])

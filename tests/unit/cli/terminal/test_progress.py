@@ -16,7 +16,7 @@ from milepost.cli.terminal import progress as module
 from milepost.cli.terminal.progress import EpochProgress
 from milepost.epoch.timing.task_times import JOB_PHASES
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -28,7 +28,7 @@ def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) ->
     job = SparklessJob.create(tmp_path)
     job.land("a.csv", "k,v\n1,a\n2,b\n2,c\n")
     told: list[str] = []
-    job.master.run(Session.cli(), SparklessRunner(), progress=told.append)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), progress=told.append)
     wording.matches("run", told)
 
 
@@ -38,7 +38,7 @@ def test_what_an_epoch_leaves_is_told_with_what_it_reads(tmp_path: Path) -> None
     for name in ("a.csv", "b.csv"):
         job.land(name, "k,v\n1,a\n")
     told: list[str] = []
-    job.master.run(Session.cli(), SparklessRunner(), progress=told.append)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), progress=told.append)
     wording.matches("run", told)
 
 
@@ -71,9 +71,9 @@ def test_an_epoch_that_reads_as_much_as_the_one_before_is_expected_to_take_as_lo
     small, large = "1,a\n", "1,a\n" * 260_000
     for number, text in enumerate((small, small, large, large, large * 2)):
         job.land(f"{number}.csv", "k,v\n" + text)
-        job.master.run(Session.cli(), SparklessRunner(), progress=progress)
+        job.master.epochs.run(Session.cli(), SparklessRunner(), progress=progress)
     wording.matches("run", progress.steps, replace=wording.SIZES)
-    took = [job.master.show(number).phases for number in (1, 2, 3, 4)]
+    took = [job.master.reports.show(number).phases for number in (1, 2, 3, 4)]
     job_ms = [sum(one[f"{name}_ms"] or 0 for name in JOB_PHASES) for one in took]
     first, second, third, fourth, fifth = progress.expected
     assert first is None, "nothing is known yet"

@@ -25,6 +25,7 @@ from milepost.errors import (
     SourceChanged,
     SubtaskDeclined,
 )
+from milepost.jobmaster import Session
 from milepost.jobmaster.backfill.backfill_run import check_equal
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
@@ -36,7 +37,6 @@ from milepost.jobmaster.backfill.replay import (
     recorded_ranges,
     replay_record,
 )
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.reports.health.status import Status
 from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
@@ -88,7 +88,7 @@ def at_epoch(number: int, act: Callable[[], object]) -> SparklessRunner:
 def test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle(job: BackfillJob) -> None:
     """DESIGN 6: replay in recorded order with today's code; fast-forward is one transition that the sinks follow."""
     runner = SparklessRunner(after=lambda plan: job.assert_table(DAYS, fixed=False))
-    plan = job.master.plan_backfill("2026-03-03")
+    plan = job.master.backfills.plan("2026-03-03")
     assert (plan.fork_point, plan.head, plan.epochs, plan.objects) == (2, 5, 3, 3)
     assert plan.sinks["table"].rows_now == 5 and plan.sinks["table"].rows_at_fork_point == 2
     assert job.state.version == plan_version(job), "a plan changes nothing"
@@ -117,7 +117,7 @@ def plan_version(job: BackfillJob) -> int:
 def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
     """The timeline that it left is still there, tables included."""
     job.backfill()
-    job.master.rollback(Session.cli(), DAYS)
+    job.master.rollbacks.run(Session.cli(), DAYS)
     job.assert_table(DAYS, fixed=False)
     assert job.next_day(6) == 9
 
@@ -131,12 +131,12 @@ def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_
     assert [job.next_day(6), job.next_day(7)] == [11, 12]
     assert {DAYS, 10, 11, 12} <= retained(job)
 
-    job.master.rollback(Session.cli(), DAYS)
+    job.master.rollbacks.run(Session.cli(), DAYS)
     job.assert_table(DAYS, fixed=False)
     assert job.epoch().checkpoint_id == 13
     job.assert_table(6, fixed=False, fixed_from=6)
 
-    job.master.rollback(Session.cli(), 12)
+    job.master.rollbacks.run(Session.cli(), 12)
     job.assert_table(7, fixed=True)
     for day in (8, 9, 10):
         job.next_day(day)
@@ -153,7 +153,7 @@ def retained(job: BackfillJob) -> set[int]:
 )
 def test_the_fork_point_has_consumed_no_row_of_the_range(job: BackfillJob, from_: str, fork_point: int) -> None:
     """Checkpoint 2 read a row of 23:00; its watermark of 21:00 does not say so, its watermark delay does."""
-    assert job.master.plan_backfill(from_).fork_point == fork_point
+    assert job.master.backfills.plan(from_).fork_point == fork_point
 
 
 @pytest.mark.long
@@ -165,11 +165,11 @@ def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_re
     job.epoch()
     for day in range(3, 6):
         job.next_day(day)
-    plan = job.master.plan_backfill("2026-03-04")
+    plan = job.master.backfills.plan("2026-03-04")
     assert plan.fork_point >= 2
     assert plan.kept_ahead == (KeptAhead("rows", "2099-01-01T00:00:00+00:00", since_checkpoint=2, from_checkpoint=1),)
     wording.matches("plan", [line for line in plan.text if "--from-checkpoint 1" in line])
-    before = job.master.plan_backfill("2026-01-01")
+    before = job.master.backfills.plan("2026-01-01")
     assert (before.fork_point, before.kept_ahead) == (0, ())
     job.fix()
     job.backfill(from_=None, from_checkpoint=1)
@@ -191,19 +191,21 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
 
 def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob) -> None:
     """No state depends on it, so it stops nothing, and what was read with the old one stays as it is."""
-    (told,) = [row for row in job.master.compatibility() if row["detail"] != UNCHANGED]
+    (told,) = [row for row in job.master.reports.compatibility() if row["detail"] != UNCHANGED]
     assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
     wording.matches("compatibility", told["detail"])
-    wording.matches("plan", [line for line in job.master.plan_backfill("2026-03-03").text if "source rows" in line])
+    wording.matches("plan", [line for line in job.master.backfills.plan("2026-03-03").text if "source rows" in line])
     job.next_day(6)
-    assert {row["detail"] for row in job.master.compatibility()} == {UNCHANGED}, "the newest epoch was made with it"
+    assert {row["detail"] for row in job.master.reports.compatibility()} == {UNCHANGED}, (
+        "the newest epoch was made with it"
+    )
 
 
 def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
     sink = "  - {name: extra, input: rows, format: parquet, path: ../lake/extra, mode: append}\n"
     job = BackfillJob.create(tmp_path, 2, {"sinks:\n": f"sinks:\n{sink}"})
     job.edit(sink, "")
-    plan = job.master.plan_backfill(from_checkpoint=1)
+    plan = job.master.backfills.plan(from_checkpoint=1)
     assert plan.skipped_sinks == ("extra",)
     wording.matches("plan", [line for line in plan.text if "sink extra" in line])
 
@@ -217,7 +219,7 @@ def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(
     assert "milepost backfill small --from-checkpoint 0" in str(refused.value.hint)
     job.backfill(from_=None, from_checkpoint=0)
     job.assert_table(DAYS, fixed=True)
-    assert job.master.read("table").column_names == ["k", "rows", "total", "most"]
+    assert job.master.reports.read("table").column_names == ["k", "rows", "total", "most"]
     assert job.next_day(6) == 11
     job.assert_table(6, fixed=True)
 
@@ -243,7 +245,7 @@ def test_a_request_that_makes_no_sense_is_refused(
 ) -> None:
     before = plan_version(job)
     with wording.raises(kind):
-        job.master.plan_backfill(**options)  # type: ignore[arg-type]
+        job.master.backfills.plan(**options)  # type: ignore[arg-type]
     assert plan_version(job) == before
 
 
@@ -282,12 +284,12 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
 
     def end_it(seconds: float) -> None:
         waited.append(seconds)
-        job.master.run_epoch(session, pending.checkpoint_id, SparklessRunner())
-        job.master.complete(session, pending.checkpoint_id)  # not published: the sinks follow the fork instead
+        job.master.epochs.run_epoch(session, pending.checkpoint_id, SparklessRunner())
+        job.master.epochs.complete(session, pending.checkpoint_id)  # not published: the sinks follow the fork instead
 
     told: list[str] = []
     monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.sleep", end_it)
-    job.master.backfill(Session.cli(), SparklessRunner(), "2026-03-03", progress=told.append)
+    job.master.backfills.run(Session.cli(), SparklessRunner(), "2026-03-03", progress=told.append)
     assert len(waited) == 1
     wording.matches("backfill", told)
     job.assert_table(6, fixed=True)
@@ -354,7 +356,7 @@ def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothin
     assert state.timeline().frozen is None
     assert job.next_day(6) == 8, "ids are never reused: 6 was the fork's, 7 was aborted"
     job.assert_table(6, fixed=False, fixed_from=6)
-    plan = job.master.plan_backfill("2026-03-03")
+    plan = job.master.backfills.plan("2026-03-03")
     assert plan.continues == failed.value.details["fork"] and plan.replayed_ranges == 1
     job.backfill()
     job.assert_table(6, fixed=True)
@@ -381,7 +383,7 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
         job.backfill(at_epoch(2, interrupt), session=session)
     left = open_forks(job.state)[0].timeline_id
     job.edit('["99"]', '["99", "NA"]')
-    told = job.master.plan_backfill("2026-03-03")
+    told = job.master.backfills.plan("2026-03-03")
     assert told.gives_up == (left,) and told.continues is None
     wording.matches("plan", [line for line in told.text if left in line])
     runner = SparklessRunner()
@@ -404,7 +406,7 @@ def test_of_two_forks_of_one_backfill_the_one_that_got_further_goes_on(job: Back
             with pytest.raises(SubtaskDeclined) as failed:
                 job.backfill(at_epoch(2, decline), session=session)
             assert failed.value.details["fork"] in forks
-    shown = job.master.plan_backfill("2026-03-03")
+    shown = job.master.backfills.plan("2026-03-03")
     assert (shown.continues, shown.replayed_ranges) == (failed.value.details["fork"], 2)
     job.backfill()
     job.assert_table(DAYS, fixed=True)
@@ -452,7 +454,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     runner = SparklessRunner()
 
     def die(plan: EpochPlan) -> None:
-        told.append(job.master.status())
+        told.append(job.master.reports.status())
         if len(runner.plans) == 2:
             raise KeyboardInterrupt
 
@@ -465,7 +467,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     wording.matches("status", running.next_step)
     assert running.session_id == session.session_id
     assert told[0].frozen is None
-    status = job.master.status()
+    status = job.master.reports.status()
     (left,) = status.unfinished_backfills
     assert (left.working, left.head, left.pending) == (False, 6, None)
     assert "milepost backfill small --from-checkpoint 2" in left.next_step
@@ -480,7 +482,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     ran = SparklessRunner()
     assert job.backfill(ran, None, from_checkpoint=2).timeline == fork
     assert len(ran.plans) == 2, "the range that was replayed is not replayed again"
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.unfinished_backfills == ()
     assert (status.job_status, status.waits_for) == ("running", None)
     told = milepost("status", job.small.folder / "config" / "small.yaml").stdout
@@ -499,7 +501,7 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
         job.backfill(at_epoch(2, interrupt), session=session)
     job.next_day(6)
     job.next_day(7)
-    (left,) = job.master.status().unfinished_backfills
+    (left,) = job.master.reports.status().unfinished_backfills
     ran = SparklessRunner()
     assert job.backfill(ran).timeline == left.fork
     assert len(ran.plans) == 4
@@ -512,9 +514,9 @@ def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     """Else nobody knows why every trigger is busy."""
     session = Session.cli()
     told: list[Status] = []
-    job.backfill(at_epoch(3, lambda: told.append(job.master.status())), session=session)
+    job.backfill(at_epoch(3, lambda: told.append(job.master.reports.status())), session=session)
     assert told[0].frozen.session_id == session.session_id
-    assert job.master.status().frozen is None
+    assert job.master.reports.status().frozen is None
 
 
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
@@ -522,7 +524,7 @@ def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refus
         job.backfill(at_epoch(2, lambda: job.backfill(ranges_per_epoch=3)))
     job.assert_table(DAYS, fixed=True)
     assert len(open_forks(job.state)) == 1
-    job.master.dispose_backfills()
+    job.master.backfills.dispose()
     assert open_forks(job.state) == ()
     assert job.next_day(6) == 9
 
@@ -530,23 +532,23 @@ def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refus
 def test_a_rollback_meanwhile_refuses_the_fast_forward(job: BackfillJob) -> None:
     """The live timeline is another one: the tables stay where the rollback put them."""
     with wording.raises(CommitConflict) as refused:
-        job.backfill(at_epoch(3, lambda: job.master.rollback(Session.cli(), 4)))
+        job.backfill(at_epoch(3, lambda: job.master.rollbacks.run(Session.cli(), 4)))
     assert refused.value.exit_code == 4
     job.assert_table(4, fixed=False)
 
 
 def test_a_fork_that_is_disposed_of_meanwhile_fences_its_backfill(job: BackfillJob) -> None:
     with pytest.raises(Fenced):
-        job.backfill(at_epoch(2, job.master.dispose_backfills))
+        job.backfill(at_epoch(2, job.master.backfills.dispose))
     assert open_forks(job.state) == ()
     job.assert_table(DAYS, fixed=False)
     assert job.next_day(6) == 8
 
 
 def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
     with wording.raises(JobNotRunnable):
-        job.master.plan_backfill("2026-03-03")
+        job.master.backfills.plan("2026-03-03")
 
 
 def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables(job: BackfillJob) -> None:
@@ -554,13 +556,13 @@ def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables
 
     def cancel_before(step: str) -> None:
         if step == "fast-forward":
-            job.master.cancel(savepoint=True)
+            job.master.savepoints.cancel(savepoint=True)
 
     with wording.raises(JobNotRunnable):
         job.backfill(progress=cancel_before)
     assert job.state.timeline().head == DAYS
     job.assert_table(DAYS, fixed=False)
-    job.master.start()
+    job.master.restores.start()
     ran = SparklessRunner()
     assert job.backfill(ran).outcome == "fast_forwarded"
     assert ran.plans == [], "nothing is replayed twice"
@@ -569,10 +571,10 @@ def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables
 
 def test_the_last_epoch_of_a_drained_job_is_not_replayed_past(job: BackfillJob) -> None:
     """It ended event time; what is to be done instead is said."""
-    job.master.run(Session.cli(), SparklessRunner(), drain=True)
-    job.master.start()
+    job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
+    job.master.restores.start()
     with wording.raises(InvalidRequest) as refused:
-        job.master.plan_backfill("2026-03-03")
+        job.master.backfills.plan("2026-03-03")
     assert "milepost rollback small --to 5" in refused.value.hint
 
 
@@ -580,7 +582,7 @@ def test_a_source_that_the_spec_dropped_is_not_left_out_silently(job: BackfillJo
     job.edit("  rows:\n", "  others:\n")
     job.edit("inputs: [rows]", "inputs: [others]")
     with wording.raises(InvalidRequest):
-        job.master.plan_backfill("2026-01-01")
+        job.master.backfills.plan("2026-01-01")
 
 
 def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(job: BackfillJob) -> None:
@@ -609,16 +611,16 @@ def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(jo
 @pytest.mark.long
 def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: BackfillJob) -> None:
     """No recorded input leads to a restored or bootstrapped checkpoint: a replay from before it would lose it."""
-    job.master.create_savepoint("second", at=2)
-    job.master.cancel()
-    restored = job.master.start("second").head
+    job.master.savepoints.create("second", at=2)
+    job.master.savepoints.cancel()
+    restored = job.master.restores.start("second").head
     job.edit('["99"]', "[]")
     for _ in range(3):
         job.epoch()
     job.assert_table(DAYS, fixed=False)
     job.fix()
     with wording.raises(InvalidRequest) as refused:
-        job.master.plan_backfill("2026-03-01")
+        job.master.backfills.plan("2026-03-01")
     assert str(restored) in str(refused.value)
     assert refused.value.hint.endswith(f"--from-checkpoint {restored}")
     assert job.backfill().fork_point == restored
@@ -686,8 +688,8 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     result = job.backfill(runner)
     read = [[obj.key for obj in plan.inputs[0].objects] for plan in runner.plans]
     assert read == [["day-03.csv"], [], ["day-04.csv"], ["day-05.csv"]]
-    assert job.master.show(result.epochs[0].checkpoint_id).unaligned is True
-    shown = job.master.show(result.epochs[1].checkpoint_id)
+    assert job.master.reports.show(result.epochs[0].checkpoint_id).unaligned is True
+    shown = job.master.reports.show(result.epochs[1].checkpoint_id)
     assert shown.held_back is not None and str(NO_ROWS.size) in shown.held_back
     wording.matches("input", shown.held_back, replace=wording.SIZES)
     job.assert_table(DAYS, fixed=True)
@@ -703,7 +705,7 @@ def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_
     job.fix()
     job.edit("v: int64", "v: int32")
     with wording.raises(InvalidRequest) as refused:
-        job.master.plan_backfill("2026-03-03")
+        job.master.backfills.plan("2026-03-03")
     assert str(NO_ROWS.size) in str(refused.value)
     job.backfill(from_=None, from_checkpoint=1)
     job.assert_table(3, fixed=True)

@@ -86,7 +86,7 @@ def test_killed_after_any_write_the_schedule_goes_on_and_the_same_command_finish
         assert open_forks(job.state) == ()
         assert job.next_day(days + 1) > 0
         job.assert_table(days + 1, fixed=True)
-        assert job.master.fsck().exit_code == 0
+        assert job.master.reports.fsck().exit_code == 0
 
 
 def test_a_schedule_that_completes_an_epoch_before_any_write_is_caught_up_with(
@@ -103,7 +103,7 @@ def test_a_schedule_that_completes_an_epoch_before_any_write_is_caught_up_with(
         job.assert_table(DAYS + 1, fixed=True)
         roles = sorted(one.role.value for one in job.state.timelines)
         assert roles == [TimelineRole.ABANDONED.value, TimelineRole.LIVE.value]
-        assert job.master.fsck().exit_code == 0
+        assert job.master.reports.fsck().exit_code == 0
     assert outcomes.count("busy") >= 2 and outcomes.count("completed") >= 2
 
 

@@ -8,13 +8,13 @@ from typing import get_args
 
 import pytest
 
+from milepost.jobmaster import Session
 from milepost.jobmaster.compatibility.non_restored_state import LOST_STATE, renamed_operators
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobspec.job.spec import StatefulSpec
 from milepost.protocol.manifest.timelines.timelines import MAX_FORKS
 from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import CheckpointId
-from milepost.spark.driver import open_runner
+from milepost.spark import driver
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -33,7 +33,7 @@ TYPED = {
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The commands run their epochs in this process."""
-    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    monkeypatch.setattr(driver, "spark_runner", SparklessRunner)
     return
 
 
@@ -67,7 +67,7 @@ def test_renamed_from_is_suggested_first_for_a_renamed_operator_and_keeps_its_st
     job.edit("{uid: distinct,", "{uid: distinct, renamed_from: unique,")
     job.small.land("again.csv", "k,v\n0,1\n")
     assert milepost("run", job.spec_path).exit_code == 0
-    assert job.master.read("seen").num_rows == 6, "the row of the new object was seen before"
+    assert job.master.reports.read("seen").num_rows == 6, "the row of the new object was seen before"
 
 
 def test_the_flag_names_the_discarded_state_in_the_hint_and_when_it_is_used(job: CountedJob) -> None:
@@ -79,7 +79,7 @@ def test_the_flag_names_the_discarded_state_in_the_hint_and_when_it_is_used(job:
     typed = milepost("run", job.spec_path, "--allow-non-restored-state")
     assert typed.exit_code == 0
     wording.matches("run", [line for line in typed.stderr.splitlines() if "unique" in line or "--allow" in line])
-    assert job.master.read("seen").num_rows == 7
+    assert job.master.reports.read("seen").num_rows == 7
 
 
 def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_both_work(job: CountedJob) -> None:
@@ -94,7 +94,7 @@ def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_bot
     job.land([3])
     assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
     assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
-    assert job.master.read("newest").num_rows == 3
+    assert job.master.reports.read("newest").num_rows == 3
 
 
 def test_state_is_discarded_by_the_next_run_even_without_new_input(job: CountedJob) -> None:
@@ -104,7 +104,7 @@ def test_state_is_discarded_by_the_next_run_even_without_new_input(job: CountedJ
     assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
     again = milepost("run", job.spec_path, "--allow-non-restored-state")
     wording.matches("run", again.stdout)
-    assert job.master.status().head == 3
+    assert job.master.reports.status().head == 3
 
 
 def test_every_kind_of_operator_has_a_text_for_its_lost_state() -> None:
@@ -138,7 +138,7 @@ def test_the_suggested_backfill_for_a_changed_key_works(job: CountedJob) -> None
     done = milepost("backfill", job.spec_path, *AFRESH, "--yes")
     assert done.exit_code == 0, done.stderr
     assert milepost("lint", job.spec_path).exit_code == milepost("status", job.spec_path).exit_code == 0
-    assert job.master.read("by_both").num_rows == 6
+    assert job.master.reports.read("by_both").num_rows == 6
 
 
 def test_a_changed_key_starts_empty_under_a_new_uid_as_suggested(job: CountedJob) -> None:
@@ -152,7 +152,7 @@ def test_a_changed_key_starts_empty_under_a_new_uid_as_suggested(job: CountedJob
     job.land([3])
     assert milepost("run", job.spec_path, "--allow-non-restored-state").exit_code == 0
     assert milepost("lint", job.spec_path).exit_code == 0
-    assert job.master.read("by_both").num_rows == 3
+    assert job.master.reports.read("by_both").num_rows == 3
 
 
 def test_a_dry_run_refuses_a_backfill_into_a_table_with_another_key(job: CountedJob) -> None:
@@ -180,7 +180,7 @@ def test_a_dry_run_refuses_a_backfill_whose_rows_do_not_fit_the_table(tmp_path: 
     wording.matches("backfill", planned.error)
     edit_spec(spec, {"name: table": "name: means", "lake/table": "lake/means"})
     assert milepost("backfill", spec, *AFRESH, "--yes").exit_code == 0
-    assert job.master.read("means").to_pylist() == [{"k": 1, "rows": 1, "total": 2.0}]
+    assert job.master.reports.read("means").to_pylist() == [{"k": 1, "rows": 1, "total": 2.0}]
 
 
 def test_a_type_that_only_spark_can_resolve_is_refused_before_the_switch(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
+from milepost.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.jobspec.graph.compatibility import NEW_UID
 from milepost.jobspec.load.load import LoadedJob, hash_spec, load_job
-from milepost.jobspec.load.sorted_spec import sorted_spec
+from milepost.jobspec.load.spec_order import sorted_spec
 from milepost_testkit import wording
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec, edited
@@ -88,15 +88,15 @@ class OrderedJob:
     def epoch(self, *rows: dict[str, Any], source: str = "rows") -> CheckpointDetails:
         folder = self.folder / "landing" / source
         (folder / f"{len(list(folder.iterdir()))}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        report = self.master.run(Session.cli(), SparklessRunner(clock=ticking()))
+        report = self.master.epochs.run(Session.cli(), SparklessRunner(clock=ticking()))
         assert isinstance(report, CheckpointDetails), report
         return report
 
     def report(self) -> dict[str, dict[str, str]]:
-        return {row["uid"]: row for row in self.master.compatibility()}
+        return {row["uid"]: row for row in self.master.reports.compatibility()}
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.master.read("out").to_pylist()
+        return self.master.reports.read("out").to_pylist()
 
 
 def row(z: int, a: int, t: Any = 1) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))
     edit_spec(job.path, SWAPPED)
-    job.master.backfill(Session.cli(), SparklessRunner(clock=ticking()), from_checkpoint=0)
+    job.master.backfills.run(Session.cli(), SparklessRunner(clock=ticking()), from_checkpoint=0)
     assert job.report()["it"]["outcome"] == "restored"
     job.epoch(row(3, 1, t))
-    (stored,) = job.master.state_values("it.right" if edits is ASOF else "it").to_pylist()
+    (stored,) = job.master.reports.state_values("it.right" if edits is ASOF else "it").to_pylist()
     assert (stored["a"], stored["z"]) == ((1, 2) if edits is TOP else (2, 1)), "the first row of a key, or the last"
 
 
@@ -174,7 +174,7 @@ def test_a_column_order_that_breaks_no_ties_continues_the_state_with_a_note(
     job.epoch(row(2, 1, t))
     edit_spec(job.path, SWAPPED)
     assert job.report()["it"]["outcome"] == "restored"
-    notices = [one for one in job.master.compatibility() if one["outcome"] == "changed"]
+    notices = [one for one in job.master.reports.compatibility() if one["outcome"] == "changed"]
     assert [one["uid"] for one in notices] == ["source rows"]
     wording.matches("compatibility", notices[0]["detail"])
     assert job.epoch(row(3, 3, t)).checkpoint_id == 2
@@ -211,9 +211,9 @@ def test_a_lookup_whose_ties_were_broken_by_another_column_order_is_reported(tmp
     job.is_sorted = True
     job.epoch(row(0, 0))
     job.is_sorted = False
-    notice = job.master.compatibility()[-1]
+    notice = job.master.reports.compatibility()[-1]
     assert (notice["uid"], notice["outcome"]) == ("source names", "changed")
     wording.matches("compatibility", notice["detail"])
     job.epoch(row(1, 1))
     assert [(one["z"], one["y"], one["b"]) for one in job.rows()] == [(0, 2, 1), (1, 1, 2)]
-    assert job.master.compatibility()[-1]["outcome"] != "changed"
+    assert job.master.reports.compatibility()[-1]["outcome"] != "changed"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.jobspec.graph.compatibility import NEW_UID
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -71,13 +71,13 @@ def edit(job: SparklessJob, edits: dict[str, str]) -> None:
 def epoch(job: SparklessJob, **options: Any) -> CheckpointDetails:
     number = len(list((job.folder / "landing").iterdir()))
     job.land(f"{number}.csv", f"k,v,at\n1,{number},{1_767_434_700 + number}\n")
-    report = job.master.run(Session.cli(), SparklessRunner(), **options)
+    report = job.master.epochs.run(Session.cli(), SparklessRunner(), **options)
     assert isinstance(report, CheckpointDetails), report
     return report
 
 
 def reported(job: SparklessJob, uid: str) -> list[dict[str, str]]:
-    return [row for row in job.master.compatibility() if row["uid"] == uid]
+    return [row for row in job.master.reports.compatibility() if row["uid"] == uid]
 
 
 @pytest.mark.parametrize("operator", TIMED.values(), ids=TIMED)
@@ -109,8 +109,8 @@ def test_a_backfill_rebuilds_the_state_with_the_new_event_times(tmp_path: Path) 
     job = created(tmp_path, TIMED["window"])
     edit(job, {"column: at": "column: v"})
     wording.matches("compatibility", reported(job, "it")[0]["detail"])
-    job.master.backfill(Session.cli(), SparklessRunner(), from_checkpoint=0)
-    assert [row["outcome"] for row in job.master.compatibility() if row["kind"] != "job"] == ["restored"] * 3
+    job.master.backfills.run(Session.cli(), SparklessRunner(), from_checkpoint=0)
+    assert [row["outcome"] for row in job.master.reports.compatibility() if row["kind"] != "job"] == ["restored"] * 3
     epoch(job)
 
 
@@ -121,4 +121,4 @@ def test_a_new_uid_starts_with_the_new_event_times(tmp_path: Path, operators: st
     edit(job, {"unit: s": "unit: ms", "uid: it": "uid: anew", "input: it": "input: anew"})
     report = epoch(job, allow_non_restored_state=True)
     assert report.sources["rows"].watermark == "1970-01-21T10:57:14.701000+00:00"
-    assert job.master.state("anew").num_rows == 1
+    assert job.master.reports.state("anew").num_rows == 1

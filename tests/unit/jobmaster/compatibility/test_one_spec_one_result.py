@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from milepost.airflow.spec_cache import parsed_spec
 from milepost.epoch.metadata import CheckpointMetadata
+from milepost.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.jobmaster.savepoints.reader import read_savepoint
 from milepost.jobspec.load.load import LoadedJob, from_text, load_job
 from milepost.protocol.records.object_store import StoreConfig
@@ -128,7 +128,7 @@ class OneJob:
             (place / "0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(self, job: LoadedJob) -> CheckpointMetadata:
-        report = JobMaster(job).run(Session.cli(), SparklessRunner(sql=True))
+        report = JobMaster(job).epochs.run(Session.cli(), SparklessRunner(sql=True))
         assert isinstance(report, CheckpointDetails), report
         return self.head(job)
 
@@ -142,10 +142,10 @@ class OneJob:
     def made(self, job: LoadedJob) -> dict[str, Any]:
         """Return the plan that the spec made, and the rows: every mapping in its order."""
         metadata = self.head(job)
-        tables = {name: JobMaster(job).read(name) for name in SINKS}
+        tables = {name: JobMaster(job).reports.read(name) for name in SINKS}
         return {
             "spec": [(name, *source.columns, *source.partitions) for name, source in job.spec.sources.items()],
-            "goes on": [(row["uid"], row["outcome"], row["detail"]) for row in JobMaster(job).compatibility()],
+            "goes on": [(row["uid"], row["outcome"], row["detail"]) for row in JobMaster(job).reports.compatibility()],
             "graph": repr(job.graph()),
             "signatures": json.dumps(metadata.signatures),
             "read_as": metadata.dimensions["names"].read_as,
@@ -174,7 +174,7 @@ def test_every_path_of_a_spec_to_an_epoch_makes_the_same_plan_and_rows(
         pinned = typed.run(job).spec_text
         expected = typed.made(job)
         assert {outcome for _, outcome, _ in expected["goes on"]} == {"restored"}
-        saved = read_savepoint(open_store(StoreConfig(JobMaster(job).create_savepoint("one").location)))
+        saved = read_savepoint(open_store(StoreConfig(JobMaster(job).savepoints.create("one").location)))
         paths: dict[str, Callable[[Path], LoadedJob]] = {
             "kept": lambda path: (parsed_spec(path), parsed_spec(path))[1],
             "pinned": lambda path: from_text(pinned, path),
@@ -185,7 +185,7 @@ def test_every_path_of_a_spec_to_an_epoch_makes_the_same_plan_and_rows(
             loaded = load(other.path)
             other.run(loaded)
             assert (loaded.spec_hash, other.made(loaded)) == (job.spec_hash, expected), name
-        JobMaster(loaded).backfill(Session.cli(), SparklessRunner(sql=True), from_checkpoint=0)
+        JobMaster(loaded).backfills.run(Session.cli(), SparklessRunner(sql=True), from_checkpoint=0)
         assert other.made(loaded) == expected, "backfill"
         tested = OneJob(folder / "tested", text)
         case = under_test(load_job(tested.path), tested.folder, job.spec.spark.parallelism, ())

@@ -24,7 +24,7 @@ def job(tmp_path: Path) -> ChangingJob:
 
 
 def state_of(job: ChangingJob, uid: str = "lasts", at: int | None = None) -> list[dict[str, Any]]:
-    return sorted(job.master.state(uid, at).to_pylist(), key=lambda row: int(row["k"]))
+    return sorted(job.master.reports.state(uid, at).to_pylist(), key=lambda row: int(row["k"]))
 
 
 def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(job: ChangingJob) -> None:
@@ -81,7 +81,7 @@ def test_a_type_that_does_not_hold_every_value_is_refused_before_anything_is_pla
     job.next({"a": "int32", "b": "int64"})
     with wording.raises(InvalidRequest):
         job.next(state)
-    assert [row.checkpoint_id for row in job.master.list_checkpoints()] == [1]
+    assert [row.checkpoint_id for row in job.master.reports.list_checkpoints()] == [1]
     job.next({"a": "int32", "b": "int64"})
 
 
@@ -162,7 +162,7 @@ def test_a_table_that_cannot_hold_the_new_rows_is_refused_before_the_epoch_runs(
         with wording.raises(InvalidRequest):
             job.next({"a": "int32"}, changed(old, new, SPEC + SINK))
     job.next({"a": "int32"}, changed("worst: max(v)", "worst: max(v), mean: avg(v)", SPEC + SINK))
-    rows = {row["k"]: row["mean"] for row in job.master.read("sums").to_pylist()}
+    rows = {row["k"]: row["mean"] for row in job.master.reports.read("sums").to_pylist()}
     assert rows[0] is not None
 
 
@@ -182,7 +182,7 @@ def test_run_reports_continued_state_only_if_spec_or_code_changed(job: ChangingJ
 def test_lint_states_what_it_cannot_check_without_loading_a_class(job: ChangingJob) -> None:
     job.next({"a": "int32"})
     job.write({"a": "string"}, changed(", worst: max(v)", ""))
-    rows = {row["uid"]: row for row in job.master.compatibility()}
+    rows = {row["uid"]: row for row in job.master.reports.compatibility()}
     assert rows["lasts"]["outcome"] == "restored"
     wording.matches("compatibility", rows["lasts"]["detail"])
     assert rows["sums"]["outcome"] == "converted"
@@ -213,18 +213,18 @@ def test_lint_does_not_check_operators_downstream_of_an_unloaded_class(job: Chan
 def test_show_pins_spec_and_code_and_names_what_differs(job: ChangingJob) -> None:
     """Each checkpoint has the text of its spec and the hash of every module that ran."""
     job.next({"a": "int32"})
-    first = job.master.show(1)
+    first = job.master.reports.show(1)
     assert first.spec == SPEC and first.code_differs == ()
     assert first.code.keys() == {"milepost", "lasts: ops"} and len(first.code_hash) == 64
     job.next({"a": "int64"}, SPEC + SINK)
-    wording.matches("show", job.master.show(1).code_differs)
-    assert job.master.show(1).spec == SPEC and job.master.show(2).spec == SPEC + SINK
+    wording.matches("show", job.master.reports.show(1).code_differs)
+    assert job.master.reports.show(1).spec == SPEC and job.master.reports.show(2).spec == SPEC + SINK
     helped = (job.folder / "config" / "ops.py").read_text()
     (job.folder / "config" / "helper.py").write_text("ONE = 1\n")
     (job.folder / "config" / "ops.py").write_text("import helper\n" + helped)
-    wording.matches("show", job.master.show(2).code_differs)
+    wording.matches("show", job.master.reports.show(2).code_differs)
     (job.folder / "config" / "ops.py").unlink()
-    wording.matches("show", job.master.show(2).code_differs)
+    wording.matches("show", job.master.reports.show(2).code_differs)
 
 
 def test_timestamps_are_compared_with_the_units_of_spark_and_of_process_classes(job: ChangingJob) -> None:
@@ -275,7 +275,7 @@ def test_emitted_rows_of_a_function_are_discarded_if_no_operator_reads_them(job:
     read = alone.replace("sinks:\n", reader + "sinks:\n").replace("input: lasts", "input: per_text")
     job.next({"a": "int32"}, read)
     job.next({"a": "int32"}, read)
-    assert job.master.state("lasts.output").sort_by("k").to_pylist() == [
+    assert job.master.reports.state("lasts.output").sort_by("k").to_pylist() == [
         {"k": 0, "seen": "{'a': 0}"}, {"k": 1, "seen": "{'a': None}"},
     ]  # fmt: skip
     job.write(

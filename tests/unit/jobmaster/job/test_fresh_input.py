@@ -8,7 +8,7 @@ from pathlib import Path
 
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.health.sources import BadNames
 from milepost.storage.object_handles import read_handle
 from milepost_testkit import wording
@@ -37,7 +37,7 @@ def record_of(job: SparklessJob) -> InputRecord:
 
 
 def planned(job: SparklessJob) -> list[str]:
-    assert isinstance(job.master.trigger(Session.cli()), Triggered)
+    assert isinstance(job.master.triggers.trigger(Session.cli()), Triggered)
     return [obj.key for item in record_of(job).sources for obj in item.objects]
 
 
@@ -45,11 +45,11 @@ def test_a_young_file_is_left_for_the_next_plan_and_counts_as_unread(tmp_path: P
     """Its writer may still be writing, and half of it would be consumed as the whole."""
     job = SparklessJob.create(tmp_path, SETTLES)
     path = job.land("a.csv")
-    answer = job.master.trigger(Session.cli())
+    answer = job.master.triggers.trigger(Session.cli())
     assert isinstance(answer, NothingToDo) and answer.status == "empty"
     assert answer.settles_in_ms is not None and 3_500_000 < answer.settles_in_ms <= 3_600_000
     wording.matches("input", answer.message, replace={r"\b3,?[56]\d\d\b": "{time}"})
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.unread_objects, status.sources["rows"].settling) == (1, 1)
     aged(path, 1.1)
     assert planned(job) == ["a.csv"]
@@ -86,8 +86,8 @@ def test_a_drain_does_not_end_a_job_that_waits_for_a_young_file(tmp_path: Path) 
     aged(job.land("a.csv"), 2)
     job.epoch()
     job.land("b.csv")
-    assert isinstance(job.master.trigger(Session.cli(), drain=True), NothingToDo)
-    assert job.master.status().job_status == "running"
+    assert isinstance(job.master.triggers.trigger(Session.cli(), drain=True), NothingToDo)
+    assert job.master.reports.status().job_status == "running"
 
 
 def test_a_young_file_at_the_first_epoch_of_a_source_that_starts_at_the_latest_lands_after_it(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ def test_a_name_that_cannot_be_used_stops_the_plan_and_says_what_skips_it(tmp_pa
     job = SparklessJob.create(tmp_path, DATED)
     land_dated(job, "dt=2026-01-01/a.csv", BAD_DATE)
     with wording.raises(InvalidRequest) as raised:
-        job.master.trigger(Session.cli())
+        job.master.triggers.trigger(Session.cli())
     assert BAD_DATE in raised.value.message
     assert raised.value.details["names"] == [BAD_DATE]
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.exit_code, status.unread_objects, status.healthy) == (1, None, False)
     assert BAD_DATE in status.next_step
     wording.matches("status", status.next_step)
@@ -122,5 +122,5 @@ def test_a_name_that_cannot_be_used_is_left_out_counted_and_named(tmp_path: Path
     (source,) = record_of(job).sources
     assert source.skipped["bad_names"] == 3
     assert [name.split(": ")[0] for name in source.bad_names] == [r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"]
-    told = job.master.status().sources["rows"].bad_names
+    told = job.master.reports.status().sources["rows"].bad_names
     assert told == BadNames(3, (r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"))

@@ -212,7 +212,7 @@ def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -
     with pytest.raises(StateCorrupt):
         context.stored_metadata(checkpoint)
     with pytest.raises(StateCorrupt):
-        job.master.verify()
+        job.master.reports.verify()
 
 
 @pytest.mark.parametrize("object_", ["_metadata", "consumed/"])
@@ -224,5 +224,8 @@ def test_an_outage_is_not_reported_as_damage(tmp_path: Path, monkeypatch: pytest
     outage = Fault(lambda operation, key: operation == "get" and f"/{object_}" in key, Effect.UNAVAILABLE)
     break_store(monkeypatch, job.context.store_config.url, outage)
     with pytest.raises(StoreUnavailable):
-        job.master.verify(deep=True)
-    assert outage.reached.is_set() and (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+        job.master.reports.verify(deep=True)
+    assert (
+        outage.reached.is_set()
+        and (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
+    )

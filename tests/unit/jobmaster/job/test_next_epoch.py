@@ -15,9 +15,9 @@ from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateT
 from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record, encode_input_record
 from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.errors import InvalidRequest, JobNotRunnable, StateCorrupt
+from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.input.next_input import has_due_timer, plan_epoch, plan_sources
-from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.manifest_state import JobStatus
@@ -116,7 +116,7 @@ def test_an_epoch_is_empty_iff_nothing_is_new_and_nothing_is_in_flight(tmp_path:
     assert record is not None and objects(record) == [] and not record.final
     small.epoch(with_operators({"latest": snapshot(small)}))
     assert planned(small) is None
-    answer = small.master.trigger(Session.cli())
+    answer = small.master.triggers.trigger(Session.cli())
     assert isinstance(answer, NothingToDo) and answer.status == "empty"
 
 
@@ -133,10 +133,10 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     assert record is not None and objects(record) == []
     wording.matches("input", record.held_back)
     assert (record.sources[0].pending_objects, record.sources[0].pending_bytes) == (1, len("k,v\n1,a\n"))
-    shown = small.master.show(small.epoch(with_operators({"latest": snapshot(small)})))
+    shown = small.master.reports.show(small.epoch(with_operators({"latest": snapshot(small)})))
     assert shown.held_back == record.held_back and shown.objects == 0
-    assert small.master.show(2).in_flight_bytes == 1_001 and small.master.show(2).unaligned is True
-    assert small.master.status().in_flight_bytes == 0
+    assert small.master.reports.show(2).in_flight_bytes == 1_001 and small.master.reports.show(2).unaligned is True
+    assert small.master.reports.status().in_flight_bytes == 0
     assert objects(planned(small)) == ["c.csv"]
 
 
@@ -229,11 +229,11 @@ def test_rows_in_flight_are_refused_by_a_spec_that_makes_them_differently(tmp_pa
         )
     )
     with wording.raises(InvalidRequest) as told:
-        small.master.trigger(Session.cli())
+        small.master.triggers.trigger(Session.cli())
     assert "--until-caught-up" in told.value.hint
     assert small.context.head().state.timeline().pending is None
     file.write_text(text)
-    assert isinstance(small.master.trigger(Session.cli()), Triggered)
+    assert isinstance(small.master.triggers.trigger(Session.cli()), Triggered)
 
 
 def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp_path: Path) -> None:
@@ -245,21 +245,21 @@ def test_a_drain_ends_with_one_epoch_that_reads_nothing_and_finishes_the_job(tmp
     assert record is not None and not record.final, "rows in flight come first"
     small.epoch(with_operators({"latest": snapshot(small)}))
     session = Session.cli()
-    assert isinstance(small.master.trigger(session, drain=True), Triggered)
+    assert isinstance(small.master.triggers.trigger(session, drain=True), Triggered)
     pending = small.rebind(session)
     completed = small.complete(
         session, pending, with_operators({"latest": replace(snapshot(small), firing=(END_OF_TIME_US,))})
     )
-    shown = small.master.show(completed.checkpoint_id)
+    shown = small.master.reports.show(completed.checkpoint_id)
     assert shown.final and shown.watermark == "end" and shown.sources["rows"].finished
     assert shown.operators["latest"].firing_watermark == "end"
-    assert not small.master.show(first).final
+    assert not small.master.reports.show(first).final
     # Its session dies here. What a start finds undone after the commit point, it does first.
-    answer = small.master.trigger(Session.cli())
+    answer = small.master.triggers.trigger(Session.cli())
     assert isinstance(answer, NothingToDo) and answer.status == "drained"
     assert small.context.head().state.status is JobStatus.FINISHED
     with pytest.raises(JobNotRunnable):
-        small.master.trigger(Session.cli(), drain=True)
+        small.master.triggers.trigger(Session.cli(), drain=True)
 
 
 def drained(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
@@ -267,14 +267,14 @@ def drained(folder: Path, *edits: Mapping[str, str]) -> SparklessJob:
     small.land("a.csv")
     small.epoch()
     session = Session.cli()
-    small.master.trigger(session, drain=True)
+    small.master.triggers.trigger(session, drain=True)
     ended = {
         uid: replace(snapshot(small, uid), firing=(END_OF_TIME_US,))
         for uid in [node.uid for node in small.context.graph.stateful]
     }
     small.complete(session, small.rebind(session), with_operators(ended))
-    small.master.trigger(Session.cli())
-    small.master.start()
+    small.master.triggers.trigger(Session.cli())
+    small.master.restores.start()
     return small
 
 
@@ -283,7 +283,7 @@ def test_a_restarted_drained_job_continues_operators_without_event_time(tmp_path
     small = drained(tmp_path)
     assert planned(small) is None and planned(small, drain=True) is None
     small.land("b.csv")
-    assert isinstance(small.master.trigger(Session.cli()), Triggered)
+    assert isinstance(small.master.triggers.trigger(Session.cli()), Triggered)
     assert restored_firing(base_of(small), "latest") == (None,)
 
 
@@ -293,7 +293,7 @@ def test_what_has_event_time_is_not_continued_once_it_is_drained(tmp_path: Path,
     small = drained(tmp_path, timed)
     small.land("b.csv")
     with wording.raises(InvalidRequest):
-        small.master.trigger(Session.cli())
+        small.master.triggers.trigger(Session.cli())
 
 
 def test_an_input_record_is_read_as_it_was_written_and_another_format_is_refused() -> None:
@@ -318,7 +318,7 @@ def test_an_input_record_says_what_leaves_and_one_from_before_says_nothing() -> 
 
 def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
     """Without a checkpoint there is no state that could fire."""
-    answer = JobMaster(job(tmp_path).loaded()).trigger(Session.cli(), drain=True)
+    answer = JobMaster(job(tmp_path).loaded()).triggers.trigger(Session.cli(), drain=True)
     assert isinstance(answer, NothingToDo) and answer.status == "empty"
 
 
@@ -340,8 +340,8 @@ def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytes
     assert again.exit_code == 1
     wording.matches("run", again.stderr)
     # Started again, an aggregate goes on: its firing watermark begins anew.
-    small.master.start()
+    small.master.restores.start()
     small.land("c.csv")
     assert milepost("run", spec).exit_code == 0
     assert runner.plans[-1].firing == {"latest": (None, None)}
-    assert small.master.read("table").to_pylist() == [{"k": 1, "rows": 3}]
+    assert small.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 3}]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import EnvironmentUnusable, NotFound, StoreUnavailable
+from milepost.jobmaster import Session
 from milepost.jobmaster.job.pins import HOLD_MS, pin_for_read
-from milepost.jobmaster.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.stores.faulty_store import Effect, Fault, at
@@ -34,8 +34,8 @@ def retained_after_an_epoch(job: SparklessJob, landed: str) -> list[int]:
     session = Session.cli()
     job.land(landed)
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    job.master.subsume(session)
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.subsume(session)
     return [int(checkpoint.checkpoint_id) for checkpoint in job.context.head().state.checkpoints]
 
 
@@ -50,28 +50,28 @@ def test_an_epoch_that_subsumes_leaves_what_is_being_read(job: SparklessJob) -> 
 @pytest.mark.parametrize("read", ["read", "verify"])
 def test_reading_an_old_checkpoint_pins_and_unpins_it(job: SparklessJob, read: str) -> None:
     if read == "read":
-        assert job.master.read("table", 1).num_rows == 1
+        assert job.master.reports.read("table", 1).num_rows == 1
     else:
-        assert job.master.verify(1).checkpoints == (1,)
-    assert [event["event"] for event in job.master.history(2)] == ["CheckpointUnpinned", "CheckpointPinned"]
+        assert job.master.reports.verify(1).checkpoints == (1,)
+    assert [event["event"] for event in job.master.reports.history(2)] == ["CheckpointUnpinned", "CheckpointPinned"]
     assert pins(job) == []
 
 
 def test_reading_the_head_writes_nothing(job: SparklessJob) -> None:
     version = job.context.head().version
-    job.master.read("table")
-    job.master.read("table", 2)
-    job.master.verify(2)
-    job.master.verify()
+    job.master.reports.read("table")
+    job.master.reports.read("table", 2)
+    job.master.reports.verify(2)
+    job.master.reports.verify()
     assert job.context.head().version == version
 
 
 def test_a_pin_is_removed_if_the_reader_fails_or_requests_something_unknown(job: SparklessJob) -> None:
     with wording.raises(NotFound):
-        job.master.state("nobody", 1)
+        job.master.reports.state("nobody", 1)
     assert pins(job) == []
     with wording.raises(NotFound):
-        job.master.read("table", 9)
+        job.master.reports.read("table", 9)
 
 
 def test_a_reader_that_died_holds_its_checkpoint_for_a_limited_time(job: SparklessJob) -> None:
@@ -89,7 +89,7 @@ def test_a_reader_without_write_access_reads_without_a_pin_and_is_warned(
     url = job.context.store_config.url
     break_store(monkeypatch, url, Fault(at("create"), Effect.UNAVAILABLE, times=99, error=denied))
     with caplog.at_level(logging.WARNING):
-        assert job.master.read("table", 1).num_rows == 1
+        assert job.master.reports.read("table", 1).num_rows == 1
     wording.matches("log", caplog.messages)
 
 
@@ -100,6 +100,6 @@ def test_a_read_succeeds_even_if_its_pin_cannot_be_removed(
     gone = StoreUnavailable("no answer")
     break_store(monkeypatch, url, Fault(at("create"), Effect.UNAVAILABLE, skip=1, times=99, error=gone))
     with caplog.at_level(logging.WARNING):
-        assert job.master.read("table", 1).num_rows == 1
+        assert job.master.reports.read("table", 1).num_rows == 1
     wording.matches("log", caplog.messages)
     assert pins(job) == [1]

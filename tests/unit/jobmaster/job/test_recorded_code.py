@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import Fenced, StoreUnavailable, SubtaskDeclined
+from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.code import read_recorded_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.transactions import BegunTransaction
-from milepost.jobmaster.jobmaster import JobMaster, Session, Triggered
 from milepost.protocol.manifest.decisions import Request
 from milepost.protocol.manifest.transaction.requests import RebindRequest, TriggerRequest
 from milepost.protocol.records.ids import CheckpointId
@@ -35,7 +35,7 @@ def assert_declined(master: JobMaster, session: Session, checkpoint_id: int) -> 
     """Try to run the epoch. The data plane must not be called."""
     runner = SparklessRunner()
     with wording.raises(SubtaskDeclined) as raised:
-        master.run_epoch(session, checkpoint_id, runner)
+        master.epochs.run_epoch(session, checkpoint_id, runner)
     assert runner.plans == []
     assert raised.value.details["reason"] == "CODE_MISMATCH"
 
@@ -45,7 +45,7 @@ def test_a_spec_that_changes_between_trigger_and_run_declines_the_epoch(tmp_path
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
     spec = tmp_path / "config" / "small.yaml"
     before = spec.read_text()
@@ -53,7 +53,7 @@ def test_a_spec_that_changes_between_trigger_and_run_declines_the_epoch(tmp_path
     assert_declined(job.master, session, triggered.checkpoint_id)
     spec.write_text(before)
     runner = SparklessRunner()
-    job.master.run_epoch(session, triggered.checkpoint_id, runner)
+    job.master.epochs.run_epoch(session, triggered.checkpoint_id, runner)
     assert len(runner.plans) == 1
 
 
@@ -64,7 +64,7 @@ def test_code_that_changes_between_trigger_and_run_declines_the_epoch(tmp_path: 
     module = tmp_path / "config" / "counting.py"
     module.write_text(MODULE)
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
     module.write_text(MODULE.replace('"rows": 1}', '"rows": 2}'))
     assert_declined(job.master, session, triggered.checkpoint_id)
@@ -82,13 +82,13 @@ def test_one_process_runs_an_epoch_under_the_token_of_its_trigger_and_loads_its_
     job.land("a.csv")
     (tmp_path / "config" / "counting.py").write_text('print("loaded")\n' + MODULE)
     session, runner = Session.cli(), SparklessRunner()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered) and triggered.opened is not None
-    report = job.master.run_epoch(session, triggered.checkpoint_id, runner, opened=triggered.opened)
+    report = job.master.epochs.run_epoch(session, triggered.checkpoint_id, runner, opened=triggered.opened)
     assert report.metadata.token == runner.plans[0].token == triggered.token
     assert capfd.readouterr().err.count("loaded") == 1
     assert job.context.head().state.version == triggered.token
-    assert job.master.complete(session, triggered.checkpoint_id, report).token == triggered.token
+    assert job.master.epochs.complete(session, triggered.checkpoint_id, report).token == triggered.token
 
 
 def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commit_point(tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ def test_a_try_that_another_one_of_its_session_superseded_is_fenced_at_the_commi
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()
-    first, again = job.master.trigger(session), job.master.trigger(session)
+    first, again = job.master.triggers.trigger(session), job.master.triggers.trigger(session)
     assert isinstance(first, Triggered) and isinstance(again, Triggered)
     assert first.opened is not None and again.opened is None
-    stale = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner(), opened=first.opened)
+    stale = job.master.epochs.run_epoch(session, first.checkpoint_id, SparklessRunner(), opened=first.opened)
     staged = job.staged_files(1)
-    newer = job.master.run_epoch(session, first.checkpoint_id, SparklessRunner())
+    newer = job.master.epochs.run_epoch(session, first.checkpoint_id, SparklessRunner())
     with pytest.raises(Fenced):
-        job.master.complete(session, first.checkpoint_id, stale)
-    assert job.master.complete(session, first.checkpoint_id, newer).token == newer.metadata.token > first.token
+        job.master.epochs.complete(session, first.checkpoint_id, stale)
+    assert job.master.epochs.complete(session, first.checkpoint_id, newer).token == newer.metadata.token > first.token
     assert len(staged) == 1 and not set(staged) & set(job.staged_files(1)), "what the fenced try staged is deleted"
 
 
@@ -128,7 +128,7 @@ def test_a_trigger_that_another_try_of_its_session_has_rebound_at_once_runs_noth
     monkeypatch.setattr(JobContext, "begin", rebound_before_it_looks)
     runner = SparklessRunner()
     with wording.raises(Fenced):
-        job.master.run(session, runner)
+        job.master.epochs.run(session, runner)
     assert runner.plans == []
     assert job.pending.checkpoint_id == 1, "what the other try runs is left alone"
 
@@ -147,5 +147,5 @@ def test_a_try_that_fails_leaves_a_later_try_of_its_session_alone(
 
     monkeypatch.setattr(JobContext, "reserve", away)
     with pytest.raises(StoreUnavailable):
-        job.master.run(session, SparklessRunner())
+        job.master.epochs.run(session, SparklessRunner())
     assert (job.pending.checkpoint_id, len(job.pending.prefixes)) == (1, 2)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster import Session
 from milepost.jobmaster.job import session as sessions
 from milepost.jobmaster.job.session import is_provably_dead
-from milepost.jobmaster.jobmaster import Session
 
 HOLDER = Session.cli().holder
 GONE = replace(HOLDER, create_time_ms=HOLDER.create_time_ms - 3_600_000)

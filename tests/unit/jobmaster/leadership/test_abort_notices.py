@@ -21,19 +21,19 @@ Reason = CheckpointFailureReason
 
 
 def by_its_session(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
-    job.master.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
+    job.master.epochs.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
 
 
 def by_a_person(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
-    job.master.abort_running()
+    job.master.lifecycle.abort_running()
 
 
 def by_the_end_of_the_job(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
 
 
 def by_a_new_session(job: SparklessJob, session: Session, pending: PendingCheckpoint) -> None:
-    job.master.trigger(Session.cli(), take_over=True)
+    job.master.triggers.trigger(Session.cli(), take_over=True)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_subtasks_of_a_completed_epoch_are_told_nothing(tmp_path: Path) -> N
     session = Session.cli()
     pending = job.trigger(session)
     job.complete(session, pending)
-    answer = job.master.abort(session, pending.checkpoint_id, "INTERRUPTED", "too late")
+    answer = job.master.epochs.abort(session, pending.checkpoint_id, "INTERRUPTED", "too late")
     assert answer.outcome == "already_completed"
     assert [read_notice(job.context.store, pending.checkpoint_id, token) for token in pending.prefixes] == [None, None]
 
@@ -87,7 +87,7 @@ def test_a_store_that_takes_no_notice_does_not_keep_an_epoch_from_being_given_up
     pending = job.trigger(session)
     outage = Fault(at("put", "chk-"), Effect.UNAVAILABLE)
     break_store(monkeypatch, job.context.store_config.url, outage)
-    answer = job.master.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
+    answer = job.master.epochs.abort(session, pending.checkpoint_id, "CHECKPOINT_EXPIRED", "too slow")
     assert answer.outcome == "aborted"
     assert outage.reached.is_set()
     wording.matches("log", caplog.messages)

@@ -16,7 +16,7 @@ from milepost.errors import (
     StoreUnavailable,
     SubtaskDeclined,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.protocol.records.layout import heartbeat_key
 from milepost_testkit import wording
@@ -37,10 +37,10 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 REVOKED: dict[str, Callable[[SparklessJob, Session], object]] = {
-    "aborted": lambda job, session: job.master.abort_running(),
-    "canceled": lambda job, session: job.master.cancel(),
+    "aborted": lambda job, session: job.master.lifecycle.abort_running(),
+    "canceled": lambda job, session: job.master.savepoints.cancel(),
     "rebound": lambda job, session: job.rebind(session),
-    "taken over": lambda job, session: job.master.trigger(Session.cli(), take_over=True),
+    "taken over": lambda job, session: job.master.triggers.trigger(Session.cli(), take_over=True),
 }
 
 
@@ -75,7 +75,7 @@ def test_it_is_told_to_stop_until_it_has(job: SparklessJob) -> None:
             twice.set()
 
     with Heartbeat(job.context, pending, stop, SOON_S):
-        job.master.abort_running()
+        job.master.lifecycle.abort_running()
         assert twice.wait(LONG_S)
 
 
@@ -137,7 +137,7 @@ def test_an_epoch_given_up_between_two_signs_of_life_ends_as_fenced(job: Sparkle
         wording.raises(Fenced) as fenced,
         Heartbeat(job.context, pending, lambda: pytest.fail("there was no time to"), LONG_S),
     ):
-        job.master.abort_running()
+        job.master.lifecycle.abort_running()
         raise StateCorrupt("staged file is missing")
     assert isinstance(fenced.value.__cause__, StateCorrupt)
 

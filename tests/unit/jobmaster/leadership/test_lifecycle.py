@@ -10,7 +10,7 @@ import pytest
 
 from milepost.codec.records import to_json
 from milepost.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
-from milepost.jobmaster.jobmaster import JobMaster, NothingToDo, Session
+from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.leadership import lifecycle
 from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
@@ -51,7 +51,7 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
     session = Session.cli()
     pending = job.trigger(session)
     job.stage(pending)
-    answer = job.master.cancel()
+    answer = job.master.savepoints.cancel()
     assert answer.outcome == "canceled" and answer.aborted_checkpoint == 2 and answer.head == 1
     state = job.context.head().state
     assert state.status is JobStatus.CANCELED and state.timeline().leader is None
@@ -60,35 +60,35 @@ def test_a_cancel_aborts_the_running_epoch_and_fences_its_session(job: Sparkless
     assert job.staged_files(2) == [], "what was staged is discarded"
     for step in (
         lambda: job.rebind_of(session, 2),
-        lambda: job.master.validate(session, 2),
-        lambda: job.master.complete(session, 2),
+        lambda: job.master.epochs.validate(session, 2),
+        lambda: job.master.epochs.complete(session, 2),
     ):
         with pytest.raises(Fenced):
             step()
-    shown = job.master.show(2)
+    shown = job.master.reports.show(2)
     assert (shown.status, shown.failure_reason) == ("aborted", "CHECKPOINT_COORDINATOR_SHUTDOWN")
-    assert job.master.read("table").num_rows == 1, "what was published stays"
+    assert job.master.reports.read("table").num_rows == 1, "what was published stays"
 
 
 def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_head(job: SparklessJob) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
     with wording.raises(JobNotRunnable):
-        job.master.trigger(Session.cli(), take_over=True)
+        job.master.triggers.trigger(Session.cli(), take_over=True)
     with wording.raises(JobNotRunnable):
-        job.master.resume()
-    started = job.master.start()
+        job.master.lifecycle.resume()
+    started = job.master.restores.start()
     assert (started.outcome, started.incarnation, started.head) == ("started", 2, 1)
     assert job.epoch() == 2
     completed = job.context.head().state.checkpoint(2)  # type: ignore[arg-type]
     assert completed is not None and completed.parent == 1
-    assert job.master.start().outcome == "already_running"
+    assert job.master.restores.start().outcome == "already_running"
 
 
 def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: SparklessJob) -> None:
     """Published data is never lost: the clean-up commits what a sink has not confirmed."""
     session = Session.cli()
     job.complete(session, job.trigger(session))
-    answer = job.master.cancel()
+    answer = job.master.savepoints.cancel()
     wording.matches("cancel", answer.published)
     assert answer.aborted_checkpoint is None and answer.head == 2
     state = job.context.head().state
@@ -98,18 +98,18 @@ def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: Spar
 
 def refused_to_resume(master: JobMaster) -> None:
     with wording.raises(JobNotRunnable):
-        master.resume()
+        master.lifecycle.resume()
 
 
 def refused_to_run(master: JobMaster) -> None:
     with wording.raises(JobNotRunnable):
-        master.trigger(Session.cli())
+        master.triggers.trigger(Session.cli())
 
 
 NEXT: dict[str, Callable[[JobMaster], object]] = {
-    "start": lambda master: master.start(),
-    "cancel": lambda master: master.cancel(),
-    "abort": lambda master: master.abort_running(),
+    "start": lambda master: master.restores.start(),
+    "cancel": lambda master: master.savepoints.cancel(),
+    "abort": lambda master: master.lifecycle.abort_running(),
     "resume": refused_to_resume,
     "run": refused_to_run,
 }
@@ -129,9 +129,9 @@ def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(
         job.stage(pending)
     restart = cleanup_dies(at)
     with pytest.raises(KeyboardInterrupt):
-        job.master.cancel()
+        job.master.savepoints.cancel()
     restart()
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.job_status, status.result.clean_up, status.exit_code) == ("cancelling", "dirty", 4)
     wording.matches("status", status.next_step)
     NEXT[command](job.master)
@@ -152,12 +152,12 @@ def test_a_sink_that_is_down_keeps_the_job_dirty_and_loses_nothing(job: Sparkles
 
     down.setattr(SinkCommits, "commit", unavailable)
     with wording.raises(StoreUnavailable):
-        job.master.cancel()
+        job.master.savepoints.cancel()
     with pytest.raises(StoreUnavailable):
-        job.master.start()
+        job.master.restores.start()
     down.undo()
-    wording.matches("cancel", job.master.cancel().published)
-    assert job.master.status().job_status == "canceled"
+    wording.matches("cancel", job.master.savepoints.cancel().published)
+    assert job.master.reports.status().job_status == "canceled"
 
 
 def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +171,9 @@ def test_a_commit_that_fails_is_confirmed_by_nobody(job: SparklessJob, monkeypat
     with monkeypatch.context() as down:
         down.setattr(TableSink, "move", unavailable)
         with pytest.raises(StoreUnavailable):
-            job.master.notify_complete(session, completed.checkpoint_id, "table")
+            job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     assert [one.checkpoint_id for one in job.context.head().state.unconfirmed()] == [completed.checkpoint_id]
-    assert job.master.notify_complete(session, completed.checkpoint_id, "table").published is True
+    assert job.master.epochs.notify_complete(session, completed.checkpoint_id, "table").published is True
 
 
 def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless(job: SparklessJob) -> None:
@@ -182,22 +182,22 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
     spec = spec_of(job)
     edit_spec(spec, {"name: table,": "name: other,"})
     with wording.raises(CheckpointError):
-        job.master.cancel()
+        job.master.savepoints.cancel()
     edit_spec(spec, {"name: other,": "name: table,"})
-    assert job.master.cancel().outcome == "already_canceled"
-    assert job.master.status().result.clean_up == "clean"
+    assert job.master.savepoints.cancel().outcome == "already_canceled"
+    assert job.master.reports.status().result.clean_up == "clean"
 
 
 def test_an_abort_takes_the_epoch_from_whoever_runs_it(job: SparklessJob) -> None:
     session = Session.cli()
     job.stage(job.trigger(session))
-    answer = job.master.abort_running()
+    answer = job.master.lifecycle.abort_running()
     assert (answer.outcome, answer.checkpoint_id, answer.reason) == ("aborted", 2, "ABORTED_BY_USER")
     assert answer.job_status == "running" and answer.counted is False
     with pytest.raises(Fenced):
-        job.master.complete(session, 2)
+        job.master.epochs.complete(session, 2)
     assert job.staged_files(2) == []
-    assert job.master.abort_running().outcome == "nothing_pending"
+    assert job.master.lifecycle.abort_running().outcome == "nothing_pending"
     assert job.epoch() == 3
 
 
@@ -215,7 +215,7 @@ def test_an_abort_means_the_try_that_began_meanwhile_too(job: SparklessJob, monk
         return abort(self, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lifecycle.Leadership, "abort", late)
-    assert job.master.abort_running().outcome == "aborted"
+    assert job.master.lifecycle.abort_running().outcome == "aborted"
     assert len(tries) == 2
 
 
@@ -230,19 +230,19 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
         return abort(self, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(lifecycle.Leadership, "abort", late)
-    assert job.master.abort_running().outcome == "already_completed"
-    assert job.master.show(2).status == "completed"
+    assert job.master.lifecycle.abort_running().outcome == "already_completed"
+    assert job.master.reports.show(2).status == "completed"
 
 
 def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
     with wording.raises(JobNotRunnable):
-        job.master.finish(session)
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    answer = job.master.finish(session)
+        job.master.lifecycle.finish(session)
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    answer = job.master.lifecycle.finish(session)
     assert (answer.outcome, answer.status, answer.head) == ("finished", "finished", 2)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.job_status, status.exit_code) == ("finished", 4)
     assert to_json(status.result) | {"at": None, "detail": None} == {
         "incarnation": 1,
@@ -254,33 +254,33 @@ def test_a_finished_job_is_never_run_again(job: SparklessJob) -> None:
     }
     wording.matches("status", status.result.detail)
     with wording.raises(JobNotRunnable):
-        job.master.trigger(Session.cli())
-    assert job.master.cancel().outcome == "already_finished"
-    assert job.master.finish(session).outcome == "finished", "asked again after a lost reply"
+        job.master.triggers.trigger(Session.cli())
+    assert job.master.savepoints.cancel().outcome == "already_finished"
+    assert job.master.lifecycle.finish(session).outcome == "finished", "asked again after a lost reply"
     with wording.raises(Fenced):
-        job.master.finish(Session.cli())
+        job.master.lifecycle.finish(Session.cli())
 
 
 def test_the_run_of_an_outdated_leader_does_not_finish_the_job(job: SparklessJob) -> None:
     """An outdated leader's result is ignored: the head has moved on, or another epoch runs."""
     outdated = Session.cli()
     completed = job.complete(outdated, job.trigger(outdated))
-    job.master.notify_complete(outdated, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(outdated, completed.checkpoint_id, "table")
     job.land("c.csv")
     job.epoch()
     with wording.raises(Fenced):
-        job.master.finish(outdated)
-    assert job.master.status().job_status == "running"
+        job.master.lifecycle.finish(outdated)
+    assert job.master.reports.status().job_status == "running"
 
 
 def test_a_run_that_is_already_covered_succeeds_also_when_the_job_has_ended(job: SparklessJob) -> None:
     """A cleared Airflow run of a completed checkpoint is done; it does not ask for another epoch."""
     session = Session.airflow("small__epoch", "manual__1", "manual", None)
     completed = job.complete(session, job.trigger(session))
-    job.master.cancel()
-    answer = job.master.trigger(session)
+    job.master.savepoints.cancel()
+    answer = job.master.triggers.trigger(session)
     assert isinstance(answer, NothingToDo) and answer.status == "covered"
-    assert job.master.complete(session, completed.checkpoint_id) == job.context.head().state.head()
+    assert job.master.epochs.complete(session, completed.checkpoint_id) == job.context.head().state.head()
 
 
 def test_a_run_that_is_already_covered_publishes_what_waits(job: SparklessJob) -> None:
@@ -288,7 +288,7 @@ def test_a_run_that_is_already_covered_publishes_what_waits(job: SparklessJob) -
     session = Session.airflow("small__epoch", "manual__1", "manual", None)
     job.complete(session, job.trigger(session))
     assert job.context.head().state.unconfirmed()
-    answer = job.master.trigger(session)
+    answer = job.master.triggers.trigger(session)
     assert isinstance(answer, NothingToDo) and answer.status == "covered"
     wording.matches("answers", answer.message)
     assert not job.context.head().state.unconfirmed()
@@ -301,8 +301,8 @@ def test_a_job_that_has_never_run_has_nothing_to_end(tmp_path: Path, command: st
     assert outcome.exit_code == 3
     assert "milepost run" in outcome.stderr
     with pytest.raises(NotFound):
-        job.master.cancel()
-    status = job.master.status()
+        job.master.savepoints.cancel()
+    status = job.master.reports.status()
     assert (status.job_status, status.incarnation, status.leader, status.exit_code) == (
         "initializing",
         None,

@@ -10,7 +10,7 @@ import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import Busy
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -46,7 +46,7 @@ def test_a_holder_that_comes_back_is_judged_again(job: SparklessJob, monkeypatch
     job.trigger(session)
     between_judgement_and_transition(monkeypatch, "abort", lambda: job.rebind(session))
     Leadership(job.context).sweep(Session.cli(), take_over=True)
-    shown = job.master.show(1)
+    shown = job.master.reports.show(1)
     assert (shown.status, shown.failure_reason, shown.leader.token) == ("aborted", "LEADER_TAKEN_OVER", 4)
 
 
@@ -57,9 +57,9 @@ def test_an_epoch_that_is_given_up_while_it_is_adopted_stays_given_up(
     session = Session.cli()
     pending = job.trigger(session)
     finish_without_complete(job, session, monkeypatch)
-    between_judgement_and_transition(monkeypatch, "complete", job.master.abort_running)
+    between_judgement_and_transition(monkeypatch, "complete", job.master.lifecycle.abort_running)
     Leadership(job.context).sweep(Session.cli(), take_over=True)
-    assert job.master.show(int(pending.checkpoint_id)).failure_reason == "ABORTED_BY_USER"
+    assert job.master.reports.show(int(pending.checkpoint_id)).failure_reason == "ABORTED_BY_USER"
     assert job.context.head().state.timeline().pending is None
 
 
@@ -67,13 +67,13 @@ def test_a_living_newcomer_makes_a_second_one_wait(job: SparklessJob, monkeypatc
     """Two newcomers sweep the same dead epoch: the slower one finds the faster one's lease."""
     job.trigger(Session.cli())
     faster = Session.cli()
-    between_judgement_and_transition(monkeypatch, "abort", lambda: job.master.trigger(faster, take_over=True))
+    between_judgement_and_transition(monkeypatch, "abort", lambda: job.master.triggers.trigger(faster, take_over=True))
     slower = Leadership(job.context)
     slower.sweep(Session.cli(), take_over=True)
     leader = job.context.head().state.timeline().leader
     assert leader is not None and leader.session_id == faster.session_id and job.pending.checkpoint_id == 2
     with pytest.raises(Busy):
-        job.master.trigger(Session.cli())
+        job.master.triggers.trigger(Session.cli())
 
 
 def finish_without_complete(
@@ -99,5 +99,5 @@ def test_an_epoch_that_its_gate_refused_is_given_up_and_not_adopted(
     refused = GateVerdict.of((Verdict("table", VerdictStatus.FAILED, 1, ()),))
     finish_without_complete(job, session, monkeypatch, lambda made: replace(made, verdict=refused))
     Leadership(job.context).sweep(Session.cli(), take_over=True)
-    shown = job.master.show(int(pending.checkpoint_id))
+    shown = job.master.reports.show(int(pending.checkpoint_id))
     assert (shown.status, shown.failure_reason) == ("aborted", "QUALITY_GATE_FAILED")

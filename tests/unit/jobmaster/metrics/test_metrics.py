@@ -40,7 +40,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 def documents(job: CountedJob) -> dict[str, Any]:
     """What the commands print with `--json`, as if the job were in S3 and its last epoch had failed."""
-    status, shown = to_json(job.master.status()), to_json(job.master.show())
+    status, shown = to_json(job.master.reports.status()), to_json(job.master.reports.show())
     asked = {"plan": to_json(StoreRequests(1, 2, 3, 4, 5))}
     return {
         "status": status | {"last_failure": "bad_record"},

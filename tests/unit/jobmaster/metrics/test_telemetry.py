@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from milepost.errors import QualityGateFailed, SubtaskDeclined
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.metrics.open_telemetry import MeteredInstruments, telemetry_from_environment
 from milepost.jobmaster.metrics.telemetry import Telemetry
 from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails
@@ -90,7 +90,7 @@ def job(tmp_path: Path) -> SparklessJob:
 
 
 def epoch(job: SparklessJob) -> CheckpointDetails:
-    report = job.master.run(Session.cli(), SparklessRunner())
+    report = job.master.epochs.run(Session.cli(), SparklessRunner())
     assert isinstance(report, CheckpointDetails)
     return report
 
@@ -115,7 +115,7 @@ def test_a_declined_epoch_is_counted_and_its_trace_has_the_reason(job: Sparkless
     master = heard.master(job, tolerable=9)
     for _ in range(2):
         with pytest.raises(SubtaskDeclined):
-            master.run(Session.cli(), SparklessRunner())
+            master.epochs.run(Session.cli(), SparklessRunner())
     assert heard.values() == {("milepost.job.num_epochs_failed", "small", "BAD_RECORD"): 2}
     first, second = heard.traces()
     root = first["epoch"]
@@ -136,7 +136,7 @@ def test_a_vetoed_epoch_has_a_trace_with_what_the_gate_says_and_no_value(tmp_pat
     job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
     job.land("a.csv", "k,v\n4711,secret-a\n4711,secret-b\n")
     with pytest.raises(QualityGateFailed):
-        heard.master(job).run(Session.cli(), SparklessRunner())
+        heard.master(job).epochs.run(Session.cli(), SparklessRunner())
     (trace,) = heard.traces()
     root = trace["epoch"]
     assert root.attributes is not None and root.attributes["error.type"] == "QualityGateFailed"
@@ -151,8 +151,8 @@ def test_a_vetoed_epoch_has_a_trace_with_what_the_gate_says_and_no_value(tmp_pat
 def test_an_epoch_stopped_by_another_command_is_traced_by_that_command(job: SparklessJob) -> None:
     """One trace per epoch, exported by the process that aborted it. Times of the other process are unknown."""
     heard = RecordedTelemetry()
-    job.master.trigger(Session.cli())
-    heard.master(job).abort_running()
+    job.master.triggers.trigger(Session.cli())
+    heard.master(job).lifecycle.abort_running()
     (trace,) = heard.traces()
     root = trace["epoch"]
     assert trace.keys() == {"epoch"} and root.status.status_code is StatusCode.ERROR
@@ -168,7 +168,7 @@ def test_a_run_that_is_interrupted_has_a_trace_too(job: SparklessJob) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        heard.master(job).run(Session.cli(), SparklessRunner(before=interrupt))
+        heard.master(job).epochs.run(Session.cli(), SparklessRunner(before=interrupt))
     (trace,) = heard.traces()
     assert trace["epoch"].attributes is not None
     assert trace["epoch"].attributes["error.type"] == "KeyboardInterrupt"
@@ -250,8 +250,8 @@ def test_a_failing_exporter_does_not_fail_the_epoch(job: SparklessJob, caplog: p
 
     report = epoch(job)
     Telemetry(Broken(), None).completed("small", report)
-    job.master.trigger(Session.cli())
-    JobMaster(job.loaded(), telemetry=lambda: Telemetry(Broken(), None)).abort_running()
+    job.master.triggers.trigger(Session.cli())
+    JobMaster(job.loaded(), telemetry=lambda: Telemetry(Broken(), None)).lifecycle.abort_running()
     lines = [line for line in caplog.messages if "the collector is away" in line]
     assert len(lines) == 2
     wording.matches("log", lines)
@@ -268,14 +268,14 @@ _RUN = """
 import json, sys
 from itertools import pairwise
 from pathlib import Path
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 job = SparklessJob(Path(sys.argv[1]))
 master = job.master
-master.telemetry().completed("small", master.run(Session.cli(), SparklessRunner()))
-job.master.trigger(Session.cli())
-job.master.abort_running()
+master.telemetry().completed("small", master.epochs.run(Session.cli(), SparklessRunner()))
+job.master.triggers.trigger(Session.cli())
+job.master.lifecycle.abort_running()
 """
 
 
@@ -312,7 +312,7 @@ def test_a_collector_that_never_answers_does_not_block_process_exit(job: Sparkle
             "NO_PROXY": "127.0.0.1",
         }
         subprocess.run([sys.executable, "-c", _RUN, str(job.folder)], env=environ, check=True, timeout=60)
-    assert [one.status for one in job.master.list_checkpoints("completed")][:1] == ["completed"]
+    assert [one.status for one in job.master.reports.list_checkpoints("completed")][:1] == ["completed"]
 
 
 @pytest.mark.long

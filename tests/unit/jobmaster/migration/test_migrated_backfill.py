@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.records.table_address import TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
@@ -23,7 +23,7 @@ THERE = TableAddress("delta", "../lake/open")
 def job(tmp_path: Path) -> BackfillJob:
     """Two days, a migration, and three more days with the wrong rule."""
     job = BackfillJob.create(tmp_path / "job", 2)
-    job.master.migrate_table(job.master.plan_migration("table", THERE))
+    job.master.migrations.run(job.master.migrations.plan("table", THERE))
     job.edit("format: parquet, path: ../lake/table", "format: delta, path: ../lake/open")
     for day in (3, 4, 5):
         job.next_day(day)
@@ -47,12 +47,12 @@ def test_a_backfill_from_after_a_migration_writes_the_new_table(
     job.next_day(6)
     job.assert_table(6, fixed=True, fixed_from=3)
     assert_engines_agree(job, reading_engines)
-    assert job.master.fsck().exit_code == 0
-    job.master.rollback(Session.cli(), 2)
+    assert job.master.reports.fsck().exit_code == 0
+    job.master.rollbacks.run(Session.cli(), 2)
     job.assert_table(2, fixed=False)
     job.edit("format: delta, path: ../lake/open", "format: parquet, path: ../lake/table")
     job.epoch()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_a_backfill_to_before_a_migration_is_refused_and_says_where_to_begin(job: BackfillJob) -> None:

@@ -111,7 +111,7 @@ def test_after_a_rollback_beyond_it_the_new_table_is_emptied_and_collected(
 def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also files that the old table itself had replaced before it was left."""
     at_hour(monkeypatch, HOURS * 4)
-    job.master.create_savepoint("before")
+    job.master.savepoints.create("before")
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     run_later(job, monkeypatch, 4, 1)
     for sink in SINKS:
@@ -129,7 +129,7 @@ def test_what_a_savepoint_is_of_stays_a_root(job: MigratingJob, monkeypatch: pyt
 def test_the_mark_of_a_table_that_did_not_answer_stays(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows which one it carries; without it a rollback could not move that table."""
     at_hour(monkeypatch, HOURS * 4)
-    job.master.create_savepoint("before")
+    job.master.savepoints.create("before")
     job.migrate("seen")
     job.say("seen")
 

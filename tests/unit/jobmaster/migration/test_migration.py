@@ -10,8 +10,8 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
+from milepost.jobmaster import Session
 from milepost.jobmaster.compatibility.advice import advice
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.rollback.plan import SinkRollback
 from milepost.sinks.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit import wording
@@ -86,7 +86,7 @@ def test_an_epoch_with_the_old_lines_in_the_spec_is_refused_with_the_lines_to_wr
         job.run_one()
     assert "migrate-table" not in told.value.hint, "a table in Delta does not become one of our own"
     assert job.small.context.head().state.version == version, "nothing was planned"
-    refused = {row["name"]: row for row in job.master.compatibility() if row["outcome"] == "refused"}
+    refused = {row["name"]: row for row in job.master.reports.compatibility() if row["outcome"] == "refused"}
     assert list(refused) == ["seen"]
     wording.matches("compatibility", refused["seen"]["detail"])
 
@@ -103,7 +103,7 @@ def test_a_spec_that_runs_ahead_of_a_migration_is_refused_with_steps_that_work_w
         job.run_one()
     assert str(there.format) in str(refused.value)
     command = refused.value.hint[refused.value.hint.index("milepost migrate-table") :]
-    rows = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
+    rows = [row for row in job.master.reports.compatibility() if row["outcome"] == "refused"]
     assert (
         command in advice(job.small.context.spec, job.small.context.graph, rows)
         and "milepost migrate-table" in rows[0]["verdict"]
@@ -125,8 +125,8 @@ def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: 
     for _ in range(2):
         job.assert_whole()
         assert job.rows_at("seen", 3).num_rows == 9
-        assert job.master.diff(5, 6, ("sink", "seen"))[0].changes.table.num_rows == 0
-        assert job.master.plan_realign("seen").fault is None
+        assert job.master.reports.diff(5, 6, ("sink", "seen"))[0].changes.table.num_rows == 0
+        assert job.master.realignments.plan("seen").fault is None
         job.say("seen")
 
 
@@ -137,7 +137,7 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
         job.migrate(sink)
         job.say(sink)
     job.run(2)
-    plan = job.master.plan_rollback(3)
+    plan = job.master.rollbacks.plan(3)
     rows = plan.sinks["seen"]
     assert isinstance(rows, SinkRollback) and (rows.rows_now, rows.rows_then) == (21, 9), "of the table that is left"
     undone = plan.other_tables["seen"]
@@ -153,7 +153,7 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
     job.run(2)
     job.assert_whole()
 
-    assert not job.master.plan_rollback(8).other_tables["seen"].undoes_migration
+    assert not job.master.rollbacks.plan(8).other_tables["seen"].undoes_migration
     job.rollback(8)
     job.assert_engines_agree(reading_engines)
     for sink in SINKS:
@@ -202,17 +202,17 @@ def test_going_back_to_the_empty_state_begins_the_table_that_the_spec_names(
 
 @pytest.mark.deep
 def test_savepoints_from_before_and_after_a_migration_start_another_job(job: MigratingJob, tmp_path: Path) -> None:
-    before = job.master.create_savepoint("before")
+    before = job.master.savepoints.create("before")
     for sink in SINKS:
         job.migrate(sink)
-    after = job.master.create_savepoint("after")
+    after = job.master.savepoints.create("after")
     old = OtherJob.beside(job)
-    old.master.start(before.location or "before")
+    old.master.restores.start(before.location or "before")
     old.assert_equals(job)
     for sink in SINKS:
         job.say(sink)
     new = OtherJob.beside(job, {"name: small": "name: newer", "../lake/": "../lake/newer-"})
-    new.master.start(after.location or "after")
+    new.master.restores.start(after.location or "after")
     new.assert_equals(job)
     job.assert_whole()
 
@@ -228,10 +228,10 @@ def test_a_sink_that_is_down_follows_before_the_next_epoch(job: MigratingJob, mo
         hook_stores(outage, before=down)
         with wording.raises(StoreUnavailable):
             job.migrate("seen")
-    assert job.master.status().reconciling == ("seen",)
-    plan = job.master.plan_migration("seen", delta("seen"))
-    assert plan.done and job.master.migrate_table(plan).outcome == "nothing_to_migrate"
-    assert job.master.status().reconciling == ()
+    assert job.master.reports.status().reconciling == ("seen",)
+    plan = job.master.migrations.plan("seen", delta("seen"))
+    assert plan.done and job.master.migrations.run(plan).outcome == "nothing_to_migrate"
+    assert job.master.reports.status().reconciling == ()
     job.say("seen")
     job.run()
     job.assert_whole()
@@ -240,24 +240,24 @@ def test_a_sink_that_is_down_follows_before_the_next_epoch(job: MigratingJob, mo
 def test_a_table_that_was_moved_after_a_migration_is_realigned_whatever_the_spec_says(job: MigratingJob) -> None:
     job.migrate("seen")
     DeltaTable(str(job.lake("seen"))).delete("k = 0")
-    plan = job.master.plan_realign("seen")
+    plan = job.master.realignments.plan("seen")
     assert plan.fault is not None
-    assert job.master.realign(Session.cli(), plan).outcome == "realigned"
+    assert job.master.realignments.run(Session.cli(), plan).outcome == "realigned"
     job.assert_tables_equal_the_oracle()
 
 
 def test_rows_in_flight_and_state_go_on(job: MigratingJob) -> None:
     """The checkpoint of a migration differs from the head in one table alone."""
-    state = job.master.state("latest")
+    state = job.master.reports.state("latest")
     done = job.migrate("table")
-    assert job.master.state("latest").equals(state)
+    assert job.master.reports.state("latest").equals(state)
     context = job.small.context
     kept = {int(one.checkpoint_id): context.metadata(one) for one in context.head().state.checkpoints}
     now, then = kept[done.checkpoint_id], kept[EPOCHS]
     assert now.tables["seen"] == then.tables["seen"]
     assert now.operators["latest"].handles == then.operators["latest"].handles
     assert [name for name in then.tables if now.tables[name] != then.tables[name]] == ["table"]
-    switches = [one["detail"] for one in job.master.history() if one["event"] == "TimelineSwitched"]
+    switches = [one["detail"] for one in job.master.reports.history() if one["event"] == "TimelineSwitched"]
     assert len(switches) == 1 and "a test" in switches[0]
     wording.matches("history", switches)
 
@@ -266,18 +266,18 @@ def test_a_changelog_keeps_its_rows_as_they_are(tmp_path: Path, reading_engines:
     job = MigratingJob.with_epochs(
         tmp_path / "job", 3, {"path: ../lake/table, mode: upsert": "path: ../lake/table, mode: changelog"}
     )
-    before = job.master.read("table")
+    before = job.master.reports.read("table")
     assert {"_op", "_checkpoint"} <= set(before.schema.names)
     job.migrate("table")
-    assert_same_rows(job.master.read("table"), before, "table")
+    assert_same_rows(job.master.reports.read("table"), before, "table")
     assert_same_rows(reading_engines.read("polars", job.lake("table")), before, "table")
 
 
 def test_a_plan_of_an_older_head_is_refused(job: MigratingJob) -> None:
-    plan = job.master.plan_migration("seen", delta("seen"))
+    plan = job.master.migrations.plan("seen", delta("seen"))
     job.migrate("seen", delta("seen", "second"))
     with wording.raises(PlanOutdated):
-        job.master.migrate_table(plan)
+        job.master.migrations.run(plan)
     job.assert_whole()
 
 
@@ -288,7 +288,7 @@ def test_epochs_wait_while_a_table_is_written(job: MigratingJob, monkeypatch: py
         if operation == "put" and key.startswith("_milepost/data/") and not seen:
             seen.append(key)
             with wording.raises(Busy):
-                job.master.run(Session.cli(), SparklessRunner())
+                job.master.epochs.run(Session.cli(), SparklessRunner())
 
     hook_stores(monkeypatch, after=meanwhile)
     job.migrate("seen")

@@ -73,12 +73,12 @@ def test_killed_at_any_of_its_writes_it_is_done_again_or_the_old_table_goes_on(
         job = prepared[1].copy_to(tmp_path / f"{count}")
         writes_of(lambda job=job: job.migrate(sink), die_after=count, before=before)  # type: ignore[misc]
         switched = address(job, sink).format == "delta"
-        job.assert_tables_equal_the_oracle() if not job.master.status().reconciling else None
+        job.assert_tables_equal_the_oracle() if not job.master.reports.status().reconciling else None
         again = count % 2 == 0
         if again or switched:
-            plan = job.master.plan_migration(sink, delta(sink))
+            plan = job.master.migrations.plan(sink, delta(sink))
             assert plan.done is switched
-            job.master.migrate_table(plan)
+            job.master.migrations.run(plan)
             job.say(sink)
         else:  # nobody tries again: the freeze that is left ends by itself
             job.small.context.transact(ThawRequest(SessionId("migrate-table")))

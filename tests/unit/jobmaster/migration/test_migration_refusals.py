@@ -16,7 +16,7 @@ from milepost.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT
 from milepost.sinks.records.table_address import CatalogAddress, TableAddress
@@ -95,13 +95,13 @@ def test_while_an_epoch_is_pending_or_a_fork_is_open_nothing_is_migrated(job: Mi
     with wording.raises(Busy) as told:
         job.migrate("seen")
     assert "--dispose" in told.value.hint
-    job.master.trigger(session)
+    job.master.triggers.trigger(session)
     with wording.raises(Busy):
         job.migrate("seen")
 
 
 def test_a_job_that_has_failed_or_ended_is_not_migrated(job: MigratingJob) -> None:
-    job.master.cancel()
+    job.master.savepoints.cancel()
     with wording.raises(JobNotRunnable):
         job.migrate("seen")
 
@@ -141,7 +141,7 @@ def test_there_is_nothing_to_migrate_before_the_first_checkpoint(tmp_path: Path)
 def test_a_table_of_which_a_file_is_gone_is_refused_by_the_plan(job: MigratingJob) -> None:
     next((job.small.folder / "lake" / "seen" / "_milepost" / "data").rglob("*.parquet")).unlink()
     with wording.raises(StateCorrupt):
-        job.master.plan_migration("seen", delta("seen"))
+        job.master.migrations.plan("seen", delta("seen"))
 
 
 def test_another_mode_or_key_in_the_spec_is_undone_first(job: MigratingJob) -> None:

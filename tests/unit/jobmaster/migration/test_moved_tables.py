@@ -83,7 +83,7 @@ def test_a_table_goes_on_elsewhere_and_back_and_forward_again(
     job.run()
     assert_engines_agree(job, reading_engines, second, "two")
     moved = job.live_ids[-1]
-    plan = job.master.plan_rollback(left)
+    plan = job.master.rollbacks.plan(left)
     for sink in SINKS:
         wording.matches("plan", [line for line in plan.text if f"-{sink}" in line])
     job.rollback(left, approved=plan.approved)
@@ -156,5 +156,5 @@ def test_another_path_in_the_spec_is_refused_with_the_command_that_takes_the_tab
         job.run_one()
     command = "milepost migrate-table small seen --to delta --path ../lake/two-seen"
     assert command in told.value.hint
-    refused = [row for row in job.master.compatibility() if row["outcome"] == "refused"]
+    refused = [row for row in job.master.reports.compatibility() if row["outcome"] == "refused"]
     assert command in advice(job.small.context.spec, job.small.context.graph, refused)

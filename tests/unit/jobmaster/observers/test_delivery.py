@@ -21,7 +21,7 @@ def test_an_observer_that_always_fails_is_warned_about_once(caplog: pytest.LogCa
     delivery = Delivery(fail, "OpenLineage")
     for transition in landed(1, 2, 3):
         delivery(transition)
-    assert delivery.wait_after(lambda: "done")() == "done"
+    delivery.wait()
     assert len(caplog.records) == 1 and "no route" in caplog.text
     wording.matches("log", caplog.messages)
 
@@ -32,19 +32,14 @@ def test_a_warning_contains_no_credentials_of_a_url(caplog: pytest.LogCaptureFix
 
     delivery = Delivery(refuse, "OpenLineage")
     delivery(*landed(1))
-    delivery.wait_after(lambda: "done")()
+    delivery.wait()
     assert "401" in caplog.text and "https://lineage.example/api" in caplog.text and "s3cret" not in caplog.text
 
 
-def test_a_use_case_ends_after_its_transitions_are_delivered_even_if_it_raises() -> None:
-    sent: list[Any] = []
-    delivery = Delivery(sent.append, "OpenLineage")
-
-    def fail() -> None:
-        for transition in landed(1, 2, 3):
-            delivery(transition)
-        raise ValueError("failed")
-
-    with wording.raises(ValueError):
-        delivery.wait_after(fail)()
-    assert sent == [1, 2, 3]
+def test_waiting_ends_when_all_transitions_are_delivered_in_their_order() -> None:
+    delivered: list[Any] = []
+    delivery = Delivery(delivered.append, "OpenLineage")
+    for number in landed(1, 2, 3):
+        delivery(number)
+    delivery.wait()
+    assert delivered == [1, 2, 3]

@@ -64,10 +64,10 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def test_the_cost_of_a_month_is_that_of_scheduled_epochs_and_of_storage(job: CountedJob) -> None:
-    month = job.master.month_cost()
+    month = job.master.reports.month_cost()
     assert month is not None and month.by_schedule and month.measured == EPOCHS
     assert month.epochs == pytest.approx(24 * DAYS_OF_MONTH)
-    figures = job.master.series(10)
+    figures = job.master.reports.series(10)
     mean = sum(one.cost.compute for one in figures if one.cost is not None and one.cost.compute) / EPOCHS
     assert month.compute == pytest.approx(mean * month.epochs)
     assert (month.requests, month.transfer) == (None, None), "they have no price"
@@ -83,14 +83,14 @@ def test_stored_bytes_count_each_object_of_retained_checkpoints_once(job: Counte
         state |= {(handle.key, handle.size) for handle in metadata.handles()}
         for name, contents in metadata.tables.items():
             table |= {(name, file.key, file.size) for file in context.sink(name).files(contents)}
-    month = job.master.month_cost()
+    month = job.master.reports.month_cost()
     assert month is not None
     assert month.stored_bytes == sum(size for _, size in state) + sum(size for *_, size in table)
 
 
 def test_the_cost_of_a_month_is_only_storage_if_the_pace_is_unknown(job: CountedJob) -> None:
     job.edit("schedule: {cron: '@hourly'}\n", "")
-    month = job.master.month_cost()
+    month = job.master.reports.month_cost()
     assert month is not None
     assert (month.epochs, month.compute, month.total) == (None, None, month.storage)
     told = milepost("status", job.spec_path).stdout
@@ -115,6 +115,6 @@ def test_show_status_and_plot_report_costs_as_text_and_json(job: CountedJob) -> 
 
 
 def test_a_job_without_prices_reports_no_costs(prepared: CountedJob) -> None:
-    assert prepared.master.month_cost() is None
+    assert prepared.master.reports.month_cost() is None
     assert not {"cost", "month"} & json.loads(milepost("show", prepared.spec_path, "--json").stdout)["data"].keys()
     assert "month" not in json.loads(milepost("status", prepared.spec_path, "--json").stdout)["data"]

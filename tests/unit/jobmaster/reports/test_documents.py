@@ -17,7 +17,7 @@ from milepost.codec.records import to_json
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster.jobmaster import NothingToDo, Session, Triggered
+from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.tables.diff import Difference
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -98,11 +98,11 @@ def _told(folder: Path) -> dict[str, Any]:
     told, runner, session = _Told(folder), SparklessRunner(), Session.cli()
 
     def epoch() -> Any:
-        return job.master.run(session, runner)
+        return job.master.epochs.run(session, runner)
 
     def read(step: str, *more: str) -> None:
         for name in ("status", *more):
-            told.note(f"{step}: {name}", getattr(job.master, name))
+            told.note(f"{step}: {name}", getattr(job.master.reports, name))
 
     told.note("nothing landed: run", epoch)
     read("nothing landed")
@@ -112,49 +112,49 @@ def _told(folder: Path) -> dict[str, Any]:
     job.land("c.csv", _rows((4, "2024-01-04 08:00:00")))
     told.note("second epoch: run", epoch)
     read("one object unread")
-    told.note("second epoch: show", lambda: job.master.show(2))
-    told.note("what it read: diff", lambda: [_difference(one) for one in job.master.diff(1, 2)])
+    told.note("second epoch: show", lambda: job.master.reports.show(2))
+    told.note("what it read: diff", lambda: [_difference(one) for one in job.master.reports.diff(1, 2)])
 
     def lost(plan: EpochPlan) -> None:
         raise StoreUnavailable("the store is away", hint="bring it back")
 
-    told.note("a failed epoch: run", lambda: job.master.run(session, SparklessRunner(before=lost)))
+    told.note("a failed epoch: run", lambda: job.master.epochs.run(session, SparklessRunner(before=lost)))
     read("after a failed epoch", "list_checkpoints", "history")
-    told.note("a failed epoch: show", lambda: job.master.show(3))
+    told.note("a failed epoch: show", lambda: job.master.reports.show(3))
     told.note("a failed job: run", epoch)
-    told.note("a failed job: resume", job.master.resume)
+    told.note("a failed job: resume", job.master.lifecycle.resume)
     told.note("third epoch: run", epoch)
-    told.note("verify", job.master.verify)
-    told.note("fsck", job.master.fsck)
-    told.note("savepoint: create", lambda: job.master.create_savepoint("kept"))
+    told.note("verify", job.master.reports.verify)
+    told.note("fsck", job.master.reports.fsck)
+    told.note("savepoint: create", lambda: job.master.savepoints.create("kept"))
     told.note("savepoint: list", job.master.list_savepoints)
-    told.note("rollback: plan", lambda: job.master.plan_rollback(2))
-    told.note("rollback", lambda: job.master.rollback(session, 2))
+    told.note("rollback: plan", lambda: job.master.rollbacks.plan(2))
+    told.note("rollback", lambda: job.master.rollbacks.run(session, 2))
     read("rolled back")
-    told.note("rolled back: show the left one", lambda: job.master.show(4))
+    told.note("rolled back: show the left one", lambda: job.master.reports.show(4))
     told.note("fourth epoch: run", epoch)
-    told.note("nothing pending: abort", lambda: job.master.abort(session, None, "ABORTED_BY_USER", "asked for"))
+    told.note("nothing pending: abort", lambda: job.master.epochs.abort(session, None, "ABORTED_BY_USER", "asked for"))
     job.land("d.csv", _rows((5, "2024-01-05 08:00:00")))
-    told.note("fifth epoch: trigger", lambda: _triggered(job.master.trigger(session)))
-    told.note("fifth epoch: run_epoch", lambda: _reported(job.master.run_epoch(session, 6, runner)))
+    told.note("fifth epoch: trigger", lambda: _triggered(job.master.triggers.trigger(session)))
+    told.note("fifth epoch: run_epoch", lambda: _reported(job.master.epochs.run_epoch(session, 6, runner)))
     read("running")
-    told.note("fifth epoch: validate", lambda: asdict(job.master.validate(session, 6)))
-    told.note("fifth epoch: complete", lambda: asdict(job.master.complete(session, 6)))
+    told.note("fifth epoch: validate", lambda: asdict(job.master.epochs.validate(session, 6)))
+    told.note("fifth epoch: complete", lambda: asdict(job.master.epochs.complete(session, 6)))
     read("unpublished")
     for sink in ("table", "days"):
-        told.note(f"fifth epoch: notify {sink}", partial(job.master.notify_complete, session, 6, sink))
-    told.note("fifth epoch: subsume", lambda: job.master.subsume(session))
-    told.note("backfill: plan", lambda: job.master.plan_backfill(from_checkpoint=2))
-    told.note("backfill", lambda: job.master.backfill(session, runner, from_checkpoint=2))
+        told.note(f"fifth epoch: notify {sink}", partial(job.master.epochs.notify_complete, session, 6, sink))
+    told.note("fifth epoch: subsume", lambda: job.master.epochs.subsume(session))
+    told.note("backfill: plan", lambda: job.master.backfills.plan(from_checkpoint=2))
+    told.note("backfill", lambda: job.master.backfills.run(session, runner, from_checkpoint=2))
     read("backfilled")
-    told.note("savepoint: dispose", lambda: job.master.dispose_savepoint("kept"))
+    told.note("savepoint: dispose", lambda: job.master.savepoints.dispose("kept"))
     told.note("gc", lambda: job.master.collect_garbage(dry_run=True))
-    told.note("cancel", job.master.cancel)
+    told.note("cancel", job.master.savepoints.cancel)
     read("canceled", "list_checkpoints", "history")
-    told.note("start", job.master.start)
-    told.note("started: job_state", job.master.job_state)
-    told.note("compatibility", job.master.compatibility)
-    told.note("show of what never was", lambda: job.master.show(99))
+    told.note("start", job.master.restores.start)
+    told.note("started: job_state", job.master.reports.job_state)
+    told.note("compatibility", job.master.reports.compatibility)
+    told.note("show of what never was", lambda: job.master.reports.show(99))
     return told.steps
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.sources.planning import splits
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -34,8 +34,8 @@ def test_large_objects_read_by_one_task_are_counted_by_reason(
     job.land("a.csv", rows)
     job.land("small.csv", "k,v\n1,a\n")
     (tmp_path / "landing" / "b.csv.gz").write_bytes(gzip.compress(rows.encode()))
-    job.master.run(Session.cli(), SparklessRunner())
-    report = job.master.show(1)
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    report = job.master.reports.show(1)
     assert isinstance(report, CheckpointDetails)
     source = report.sources["rows"]
     assert source.read is not None and dict(source.read.whole) == found
@@ -65,13 +65,13 @@ def test_dead_letters_of_a_large_object_are_counted_once_and_have_its_lines(
         )
         lines = [f"{'none' if number % 40 == 39 else number},x\n" for number in range(200)]
         job.land("a.csv", "k,v\n" + "".join(lines))
-        job.master.run(Session.cli(), SparklessRunner())
-        report = job.master.show(1)
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+        report = job.master.reports.show(1)
         assert isinstance(report, CheckpointDetails)
         source = report.sources["rows"]
         assert (source.rows, source.objects, source.bad.records) == (195, 1, 5)
         assert len(source.subtasks) == (3 if whole_bytes == 100 else 1)
-        tables.append([job.master.read(name).to_pylist() for name in ("unread", "table")])
+        tables.append([job.master.reports.read(name).to_pylist() for name in ("unread", "table")])
         assert [row["line"] for row in tables[-1][0]] == [41, 81, 121, 161, 201]
     cut, alone = ([sorted(map(str, table)) for table in pair] for pair in tables)
     assert cut == alone

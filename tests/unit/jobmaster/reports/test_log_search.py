@@ -77,7 +77,7 @@ def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_
     log.rollback(A, 0)
     assert all(timeline.timeline_id != "main" for timeline in log.state.timelines)
     log.store_in(job.context.store)
-    shown = job.master.show(1)
+    shown = job.master.reports.show(1)
     assert (shown.status, shown.live) == ("subsumed", False)
 
 
@@ -96,11 +96,11 @@ def test_an_aborted_checkpoint_between_many_retained_ones_is_found(tmp_path: Pat
         log.abort(A)
         log.resume(A)
     log.store_in(job.context.store)
-    walked = {one.checkpoint_id: one for one in job.master.list_checkpoints()}
+    walked = {one.checkpoint_id: one for one in job.master.reports.list_checkpoints()}
     assert len(log.state.checkpoints) == MANY - len(given_up) and len(given_up) == MANY // 10
     for number in given_up:
         with counting() as read:
-            shown = job.master.show(number)
+            shown = job.master.reports.show(number)
         assert shown == replace(walked[number], savepoints=()) and shown.status == "aborted"
         assert len(read) <= 10, "the head among them"
     newest = log.state.version
@@ -122,16 +122,16 @@ def compact(context: JobContext, up_to: int) -> None:
 
 def test_every_checkpoint_is_found_by_a_few_reads_and_equals_that_of_the_walk(old: SparklessJob) -> None:
     master, versions = old.master, old.context.head().version
-    walked = {one.checkpoint_id: one for one in master.list_checkpoints()}
+    walked = {one.checkpoint_id: one for one in master.reports.list_checkpoints()}
     assert sorted(walked) == list(range(1, EPOCHS + 1)) and versions > 4 * EPOCHS
     for checkpoint_id in (1, 2, 17, EPOCHS - 10):
         with counting() as read:
-            shown = master.show(checkpoint_id)
+            shown = master.reports.show(checkpoint_id)
         assert shown == replace(walked[checkpoint_id], savepoints=())
         assert len(read) <= 12 + 10
     for unknown in (EPOCHS + 1, 10**6):
         with pytest.raises(NotFound):
-            master.show(unknown)
+            master.reports.show(unknown)
 
 
 @pytest.mark.long
@@ -139,22 +139,22 @@ def test_a_compacted_checkpoint_shows_its_remaining_facts_and_that_it_is_compact
     old: SparklessJob, tmp_path: Path
 ) -> None:
     job = copied(old, tmp_path / "job")
-    before = {number: job.master.show(number) for number in (1, 5)}
+    before = {number: job.master.reports.show(number) for number in (1, 5)}
     context = job.context
     ends = [ending_entry(context.log, context.head().version, CheckpointId(number)) for number in (5, 20)]
     assert ends[0] is not None and ends[1] is not None
     compact(context, ends[1].version - 1)
     for number, full in before.items():
-        shown = job.master.show(number)
+        shown = job.master.reports.show(number)
         assert shown.compacted is True and full.compacted is None
         for name in ("checkpoint_id", "epoch", "status", "watermark"):
             assert getattr(shown, name) == getattr(full, name)
         assert (full.rows_in, shown.rows_in, shown.live) == (10, None, None), "not known, and not made up"
-    assert job.master.show(20).rows_in is not None
+    assert job.master.reports.show(20).rows_in is not None
     spec = str(job.folder / "config" / "small.yaml")
     wording.matches("list", milepost("list", spec, "--all").stdout.splitlines()[-4:])
     assert milepost("show", spec, "5").exit_code == 0
-    walked = {one.checkpoint_id: one.live for one in job.master.list_checkpoints()}
+    walked = {one.checkpoint_id: one.live for one in job.master.reports.list_checkpoints()}
     assert walked == dict.fromkeys(range(1, EPOCHS + 1), True), "the walk from parent to parent goes on through them"
 
 

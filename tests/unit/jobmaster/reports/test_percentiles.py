@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.codec.records import to_json
-from milepost.jobmaster.jobmaster import EpochFigures, Session, percentiles_of
+from milepost.jobmaster import EpochFigures, Session, percentiles_of
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -50,9 +50,9 @@ def test_plot_prints_percentiles_of_the_epochs_that_it_draws(tmp_path: Path) -> 
     job = SparklessJob.create(tmp_path, {"last: 1": "last: 9"})
     for number in range(4):
         job.land(f"{number}.csv", "k,v\n" + "1,a\n" * (number + 1))
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     document = milepost("plot", job.folder / "config" / "small.yaml", "--limit", "3", "--json").document()
     rows = document["percentiles"]["rows_in"]
     assert (rows["epochs"], rows["min"], rows["p50"], rows["max"]) == (3, 2, 3, 4)
     assert {"duration_ms", "state_bytes", "checkpointed_bytes", "total_ms"} <= document["percentiles"].keys()
-    assert document["percentiles"] == to_json(percentiles_of(job.master.series(3)))
+    assert document["percentiles"] == to_json(percentiles_of(job.master.reports.series(3)))

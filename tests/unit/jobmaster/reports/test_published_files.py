@@ -10,7 +10,7 @@ import pytest
 
 from milepost.errors import StateCorrupt
 from milepost.sinks.staging import compaction
-from milepost.spark.driver import open_runner
+from milepost.spark import driver
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, milepost
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
@@ -114,7 +114,7 @@ def test_an_epoch_that_needs_the_file_names_the_rollback(
 
 def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """`run` ends well, as its rows are published; the table cannot be read whole, and the way back is named."""
-    monkeypatch.setattr(open_runner, "open_runner", SparklessRunner)
+    monkeypatch.setattr(driver, "spark_runner", SparklessRunner)
     delete_published(job, 2)
     ran = milepost("run", job.spec_path)
     assert ran.exit_code == 0
@@ -140,4 +140,4 @@ def test_an_unavailable_sink_does_not_count_as_a_missing_file(job: CountedJob, m
     url = job.small.context.sink("seen").store.config.url
     delete_published(job, 2)
     break_store(monkeypatch, url, Fault(at("list", "_milepost/data/"), Effect.UNAVAILABLE))
-    job.master.begin_published_check()()
+    job.master.reports.begin_published_check()()

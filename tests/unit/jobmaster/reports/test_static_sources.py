@@ -12,7 +12,7 @@ import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.epoch.iso_times import iso_ms
-from milepost.jobmaster.jobmaster import CheckpointDetails, CheckpointReport, Session
+from milepost.jobmaster import CheckpointDetails, CheckpointReport, Session
 from milepost.jobmaster.reports.checkpoint.static_sources import PinnedObject
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
@@ -53,9 +53,9 @@ def name(job: SparklessJob, file: str, text: str, *, hours: float) -> Path:
 
 def run(job: SparklessJob, file: str) -> CheckpointDetails:
     job.land(file, "k,v\n1,a\n2,b\n")
-    report = job.master.run(Session.cli(), SparklessRunner())
+    report = job.master.epochs.run(Session.cli(), SparklessRunner())
     assert isinstance(report, CheckpointReport)
-    shown = job.master.show(report.checkpoint_id)
+    shown = job.master.reports.show(report.checkpoint_id)
     assert isinstance(shown, CheckpointDetails)
     return shown
 
@@ -77,14 +77,14 @@ def test_a_checkpoint_says_which_versions_were_pinned_and_which_one_has_their_co
 
 def test_status_reports_the_age_of_a_static_source_and_whether_it_changed(job: SparklessJob) -> None:
     name(job, "a.csv", "1,one\n", hours=5)
-    before = job.master.status().static_sources["names"]
+    before = job.master.reports.status().static_sources["names"]
     assert (before.held, before.age_ms, before.changed, before.refused) == (None, None, False, None)
     details = run(job, "a.csv").static_sources["names"]
-    health = job.master.status().static_sources["names"]
+    health = job.master.reports.status().static_sources["names"]
     assert (health.held, health.changed, health.refused) == (details, False, None)
     assert health.age_ms is not None and 5 * HOUR_S * 1000 <= health.age_ms < 6 * HOUR_S * 1000
     name(job, "b.csv", "2,two\n", hours=1)
-    changed = job.master.status()
+    changed = job.master.reports.status()
     assert changed.static_sources["names"].changed and changed.static_sources["names"].held == details
     assert changed.exit_code == 0, "a new version alone is no reason to look"
     assert run(job, "b.csv").static_sources["names"].copied_by == 2
@@ -94,7 +94,7 @@ def test_a_deleted_static_source_is_not_healthy_although_nothing_is_unread(job: 
     path = name(job, "a.csv", "1,one\n", hours=5)
     run(job, "a.csv")
     path.unlink()
-    status = job.master.status()
+    status = job.master.reports.status()
     said = "source names: no object matches ../names/*.csv, so nothing could be looked up."
     assert status.exit_code == 1 and status.next_step.startswith(said)
     assert status.static_sources["names"].held is not None

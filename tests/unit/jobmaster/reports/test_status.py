@@ -14,7 +14,7 @@ import pytest
 from milepost.epoch.iso_times import iso_ms
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Condition, JobMaster, Session
+from milepost.jobmaster import Condition, JobMaster, Session
 from milepost.jobmaster.reports.health.sources import stale
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.failure.abort_reasons import reason_for
@@ -43,7 +43,7 @@ def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_
     job = SparklessJob.create(tmp_path)
     age(job.land("a.csv"), 1)
     age(job.land("z.csv"), 9)
-    status = job.master.status(5 * HOUR_MS)
+    status = job.master.reports.status(5 * HOUR_MS)
     assert 9 * HOUR_MS <= status.lag_ms < 10 * HOUR_MS
     assert (status.unread_objects, status.exit_code) == (2, 6)
 
@@ -51,28 +51,28 @@ def test_the_lag_is_that_of_the_oldest_new_object_also_when_the_limits_leave_it_
 def test_a_job_is_not_healthy_before_its_first_success(tmp_path: Path) -> None:
     """It is unknown whether it can succeed."""
     job = SparklessJob.create(tmp_path)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.exit_code, status.healthy) == (1, False)
     wording.matches("status", status.sources["rows"].no_match)
     job.land("a.csv")
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.exit_code == 1
     wording.matches("status", status.next_step)
     job.epoch()
-    assert job.master.status().exit_code == 0
+    assert job.master.reports.status().exit_code == 0
 
 
 def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emptied_is_not(tmp_path: Path) -> None:
     """Its path may be mistyped, which nothing else would report. Objects that were read may be moved away."""
     job = SparklessJob.create(tmp_path)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.sources["rows"].never_any
     wording.matches("status", status.next_step)
     path = job.land("a.csv")
     job.epoch()
-    wording.matches("status", job.master.status().next_step)
+    wording.matches("status", job.master.reports.status().next_step)
     path.unlink()
-    status = job.master.status()
+    status = job.master.reports.status()
     assert not status.sources["rows"].never_any
     wording.matches("status", status.next_step)
     assert status.sources["rows"].no_match is not None
@@ -82,36 +82,36 @@ def test_a_path_that_never_matched_is_not_healthy_although_an_epoch_completed(tm
     """An epoch without rows records the start of `start: latest`. That must not count as input."""
     job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
     spec = job.folder / "config" / "small.yaml"
-    assert job.master.status(HOUR_MS).exit_code == 6, "also before the first epoch"
-    job.master.run(Session.cli(), SparklessRunner())
-    status = job.master.status()
+    assert job.master.reports.status(HOUR_MS).exit_code == 6, "also before the first epoch"
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    status = job.master.reports.status()
     assert (status.head, status.condition, status.exit_code) == (1, Condition.NO_INPUT, 0)
-    bounded = job.master.status(HOUR_MS)
+    bounded = job.master.reports.status(HOUR_MS)
     assert (bounded.condition, bounded.exit_code) == (Condition.NO_INPUT, 6)
     wording.matches("status", bounded.next_step)
     told = milepost("status", spec, "--max-lag", "1h")
     assert told.exit_code == 6 and bounded.next_step in told.stdout
     wording.matches("status", told.stdout.splitlines()[0])
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.status(HOUR_MS).condition is Condition.HEALTHY
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.reports.status(HOUR_MS).condition is Condition.HEALTHY
 
 
 def test_a_job_whose_spec_cannot_continue_its_head_is_not_healthy(tmp_path: Path) -> None:
     """The next run would be refused, after an edit or after a rollback to a checkpoint of another spec."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
-    assert job.master.status().spec_refused is None
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    assert job.master.reports.status().spec_refused is None
     edited = SparklessJob.create(tmp_path / "edited", {"key: [k]": "key: [v]"})
     spec = job.folder / "config" / "small.yaml"
     spec.write_text((edited.folder / "config" / "small.yaml").read_text())
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.exit_code, status.healthy) == (1, False)
     wording.matches("status", status.next_step)
     wording.matches("status", status.spec_refused)
     with wording.raises(InvalidRequest) as refused:
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
     assert address(page_of(refused.value)) == status.runbook == "milepost runbook spec-refused"
 
@@ -120,17 +120,17 @@ def test_a_moved_and_edited_spec_is_told_what_each_recorded_path_resolves_to(tmp
     """A relative path resolves to another location from another folder. Its text is recorded."""
     job = SparklessJob.create(tmp_path / "project")
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     away = tmp_path / "away" / "specs"
     away.mkdir(parents=True)
     text = (job.folder / "config" / "small.yaml").read_text()
     moved = away / "small.yaml"
     moved.write_text(text.replace("../", f"{job.folder}/"))
     with wording.raises(InvalidRequest) as refused:
-        JobMaster(load_job(moved)).run(Session.cli(), SparklessRunner())
+        JobMaster(load_job(moved)).epochs.run(Session.cli(), SparklessRunner())
     assert str(tmp_path) in refused.value.hint
     assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
-    rows = {row["uid"]: row["detail"] for row in JobMaster(load_job(moved)).compatibility()}
+    rows = {row["uid"]: row["detail"] for row in JobMaster(load_job(moved)).reports.compatibility()}
     for uid, path in (("source rows", "landing"), ("sink table", "lake/table")):
         assert f"file://{tmp_path}/away/{path}" in rows[uid]
         wording.matches("compatibility", rows[uid])
@@ -141,7 +141,7 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
     for name in (".a.csv", "_b.csv", "\x01.csv"):
         job.land(name)
     job.land("c.csv", "")
-    told = job.master.status().sources["rows"].no_match
+    told = job.master.reports.status().sources["rows"].no_match
     wording.matches("status", told)
 
 
@@ -151,7 +151,7 @@ def test_what_matches_but_cannot_be_read_is_no_match(tmp_path: Path) -> None:
 def test_a_path_without_a_supported_wildcard_is_reported_with_the_supported_ones(tmp_path: Path, path: str) -> None:
     job = SparklessJob.create(tmp_path, {"path: ../landing/*.csv": f'path: "../{path}"'})
     job.land("a.csv")
-    told = job.master.status().sources["rows"].no_match
+    told = job.master.reports.status().sources["rows"].no_match
     assert told is not None and f"../{path}" in told
     wording.matches("status", told)
 
@@ -160,8 +160,8 @@ def test_a_job_whose_input_has_stopped_is_beyond_the_lag_although_nothing_is_unr
     job = SparklessJob.create(tmp_path)
     path = age(job.land("a.csv"), 3)
     job.epoch()
-    assert job.master.status(4 * HOUR_MS).exit_code == 0
-    status = job.master.status(2 * HOUR_MS)
+    assert job.master.reports.status(4 * HOUR_MS).exit_code == 0
+    status = job.master.reports.status(2 * HOUR_MS)
     assert (status.exit_code, status.lag_ms, status.unread_objects) == (6, 0, 0)
     landed = status.sources["rows"].newest_object
     wording.matches("status", status.next_step, replace=wording.TIMES)
@@ -177,8 +177,8 @@ def test_a_job_whose_newest_event_is_old_is_beyond_the_lag_although_objects_land
         return lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=newest_us)})
 
     job.epoch(delivered(now_us - 3 * HOUR_US))
-    assert job.master.status(4 * HOUR_MS).exit_code == 0
-    status = job.master.status(2 * HOUR_MS)
+    assert job.master.reports.status(4 * HOUR_MS).exit_code == 0
+    status = job.master.reports.status(2 * HOUR_MS)
     assert status.exit_code == 6
     wording.matches("status", status.next_step, replace=wording.TIMES)
 
@@ -188,7 +188,7 @@ def test_an_event_a_few_seconds_in_the_future_has_age_zero(tmp_path: Path) -> No
     job.land("a.csv", "k,v,t\n1,a,2026-01-01T00:00:00Z\n")
     soon_us = time.time_ns() // 1000 + HOUR_US
     job.epoch(lambda made: replace(made, sources={"rows": replace(made.sources["rows"], newest_event_us=soon_us)}))
-    assert job.master.status().sources["rows"].event_time_age_ms == 0
+    assert job.master.reports.status().sources["rows"].event_time_age_ms == 0
 
 
 def test_a_source_without_event_time_is_not_checked_if_another_one_has_it(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_source_without_event_time_is_not_checked_if_another_one_has_it(tmp_pa
     (tmp_path / "codes").mkdir()
     (tmp_path / "codes" / "a.csv").write_text("k\n1\n")
     age(tmp_path / "codes" / "a.csv", 2000)
-    sources = job.master.status().sources
+    sources = job.master.reports.status().sources
     assert sources["codes"].newest_object_age_ms > 1900 * HOUR_MS
     assert stale("small", 0, sources, HOUR_MS) is None
     assert stale("small", 0, {"codes": sources["codes"]}, HOUR_MS) is not None
@@ -209,11 +209,11 @@ def test_a_completed_checkpoint_that_waits_for_its_sink_is_not_healthy(tmp_path:
     job.land("a.csv")
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.exit_code, status.healthy, status.unconfirmed) == (1, False, ("table",))
     wording.matches("status", status.next_step)
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.status().exit_code == 0
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.reports.status().exit_code == 0
 
 
 def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_an_object_that_changed_after_it_was_consumed_is_reported_and_not_raised
     path = job.land("a.csv")
     job.epoch()
     path.write_text("k,v\n1,changed\n")
-    status = job.master.status(HOUR_MS)
+    status = job.master.reports.status(HOUR_MS)
     assert status.exit_code == 1
     wording.matches("status", status.next_step)
     assert (status.unread_objects, status.lag_ms, status.head) == (None, None, 1)
@@ -233,12 +233,12 @@ def test_a_local_file_is_restored_with_the_modification_time_in_the_message(tmp_
     path = job.land("a.csv")
     job.epoch()
     path.write_text(path.read_text())
-    told = job.master.status().next_step
+    told = job.master.reports.status().next_step
     wording.matches("status", told)
     consumed = re.search(r"\b\d+-(\d{19})\b", told)
     assert consumed is not None
     os.utime(path, ns=(int(consumed[1]), int(consumed[1])))
-    assert job.master.status().healthy
+    assert job.master.reports.status().healthy
 
 
 def test_a_pending_checkpoint_with_an_expired_lease_is_reported(tmp_path: Path) -> None:
@@ -247,12 +247,12 @@ def test_a_pending_checkpoint_with_an_expired_lease_is_reported(tmp_path: Path) 
     job.land("a.csv")
     living = Session.cli()
     job.trigger(living)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert (status.exit_code, status.pending, status.lease_over) == (1, 1, None), "nothing has succeeded yet"
     assert status.leader.session_id == living.session_id and status.job_status == "running"
     wording.matches("status", status.next_step)
     dead = replace(living, holder=replace(living.holder, create_time_ms=living.holder.create_time_ms - HOUR_MS))
     job.rebind(dead)
-    status = job.master.status()
+    status = job.master.reports.status()
     assert status.exit_code == 1
     wording.matches("status", status.next_step)

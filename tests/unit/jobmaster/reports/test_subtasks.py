@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from milepost.codec.records import to_json
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session, SubtaskDetails
+from milepost.jobmaster import CheckpointDetails, Session, SubtaskDetails
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -39,12 +39,12 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SparklessJob:
         for part in range(3):
             rows = "".join(f"{k},x,2024-01-01 {hour:02d}:{part:02d}:00\n" for k in range(50))
             job.land(f"{epoch}-{part}.csv", f"k,v,at\n{rows}" + "none,x,2024-01-01 00:00:00\n" * (part == 1))
-        job.master.run(Session.cli(), SparklessRunner(sql=True))
+        job.master.epochs.run(Session.cli(), SparklessRunner(sql=True))
     return job
 
 
 def shown(job: SparklessJob, checkpoint_id: int) -> CheckpointDetails:
-    report = job.master.show(checkpoint_id)
+    report = job.master.reports.show(checkpoint_id)
     assert isinstance(report, CheckpointDetails)
     return report
 
@@ -100,7 +100,7 @@ def test_late_rows_are_those_of_the_late_output(job: SparklessJob) -> None:
     """All of the second epoch below 30 are older than the first one's watermark; their sink has each."""
     counts = [shown(job, epoch).operators["hourly"].late_rows for epoch in range(1, EPOCHS + 1)]
     assert counts == [0, landed(job, 2, "k < 30"), 0]
-    assert job.master.read("late").num_rows == counts[1]
+    assert job.master.reports.read("late").num_rows == counts[1]
 
 
 def test_bytes_of_state_are_those_of_the_files_that_it_refers_to(job: SparklessJob) -> None:
@@ -158,8 +158,8 @@ def test_a_spread_is_minimum_median_and_maximum(job: SparklessJob) -> None:
 def test_the_report_of_an_epoch_that_has_just_run_reads_no_store(job: SparklessJob) -> None:
     """The output of a run omits what would need reads. The rest of the document is the same."""
     job.land("3-0.csv", "k,v,at\n1,x,2024-01-01 12:30:00\n")
-    ran = to_json(job.master.run(Session.cli(), SparklessRunner(sql=True)))
-    read = to_json(job.master.show(EPOCHS + 1))
+    ran = to_json(job.master.epochs.run(Session.cli(), SparklessRunner(sql=True)))
+    read = to_json(job.master.reports.show(EPOCHS + 1))
     assert "published" not in ran and "published" in read
     assert {uid: one["rows_in"] for uid, one in ran["operators"].items()} == {
         uid: one["rows_in"] for uid, one in read["operators"].items()

@@ -14,8 +14,8 @@ from milepost.epoch.metadata import decode_metadata
 from milepost.epoch.timing.step_clock import StepClock
 from milepost.epoch.timing.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.errors import StateCorrupt
+from milepost.jobmaster import Session, Triggered
 from milepost.jobmaster.job.measurements import PostCommitTimes, decode_post_commit_times, read_post_commit_times
-from milepost.jobmaster.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.timings import phases_of
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
@@ -98,7 +98,7 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     job.land("a.csv")
     clock = StepClock()
     clock("all")
-    document = job.master.run(Session.cli(), SparklessRunner())
+    document = job.master.epochs.run(Session.cli(), SparklessRunner())
     clock.end()
     phases = document.phases
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
@@ -106,7 +106,7 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     named = ("plan", "begin", "session", *JOB_PHASES, "gate", "prepare", "commit", "notify", "subsume", "other")
     assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
     assert phases["other_ms"] <= max(50, 0.1 * phases["total_ms"])  # a whole epoch of one file takes about as long
-    shown = job.master.show(1)
+    shown = job.master.reports.show(1)
     assert (shown.phases, shown.notified_ms) == (phases, document.notified_ms)
     assert document.notified_ms["table"] <= phases["notify_ms"], "the confirmation is not the sink's"
     told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
@@ -121,10 +121,10 @@ def test_times_that_cannot_be_stored_do_not_fail_the_epoch(tmp_path: Path, monke
     job.land("a.csv")
     fault = Fault(lambda operation, key: operation == "put" and "/after-" in key, Effect.UNAVAILABLE)
     break_store(monkeypatch, job.loaded().job_store.url, fault)
-    document = job.master.run(Session.cli(), SparklessRunner())
+    document = job.master.epochs.run(Session.cli(), SparklessRunner())
     assert fault.reached.is_set()
     assert document.status == "completed" and document.phases["notify_ms"] is not None
-    shown = job.master.show(1)
+    shown = job.master.reports.show(1)
     assert (shown.phases["notify_ms"], shown.phases["total_ms"]) == (None, None)
     assert shown.phases["plan_ms"] == document.phases["plan_ms"]
 
@@ -134,21 +134,21 @@ def test_each_airflow_task_of_a_run_stores_its_measurements(tmp_path: Path) -> N
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session, clocks = Session.cli(), dict[str, StepClock]()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
-    report = job.master.run_epoch(session, 1, SparklessRunner(), planned=triggered.times)
+    report = job.master.epochs.run_epoch(session, 1, SparklessRunner(), planned=triggered.times)
     steps = {
-        "complete": lambda: job.master.complete(session, 1),
-        "notify table": lambda: job.master.notify_complete(session, 1, "table"),
-        "subsume": lambda: job.master.subsume(session),
+        "complete": lambda: job.master.epochs.complete(session, 1),
+        "notify table": lambda: job.master.epochs.notify_complete(session, 1, "table"),
+        "subsume": lambda: job.master.epochs.subsume(session),
     }
     for again in (False, True):
         for step, act in steps.items():
             clocks[step] = StepClock()
             clocks[step](step)
             act()
-            job.master.keep_times(1, report.metadata.token, clocks[step])
-        shown = job.master.show(1)
+            job.master.epochs.keep_times(1, report.metadata.token, clocks[step])
+        shown = job.master.reports.show(1)
         phases, notified = shown.phases, {"table": clocks["notify table"].ms("notify table")}
         assert (phases["commit_ms"], phases["subsume_ms"], shown.notified_ms) == (
             clocks["complete"].ms("complete"),
@@ -163,7 +163,7 @@ def test_unreadable_stored_times_are_left_out(tmp_path: Path) -> None:
     """Nothing read from the store is trusted (DESIGN 9), and nothing depends on a measurement."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     (done,) = job.context.head().state.checkpoints
     where = (done.checkpoint_id, done.token)
     job.context.store.put(after_commit_key(*where, "subsume"), b'{"format": "milepost.times/2"}')
@@ -172,13 +172,13 @@ def test_unreadable_stored_times_are_left_out(tmp_path: Path) -> None:
     assert len(read_post_commit_times(job.context, *where)) == 1
     with wording.raises(StateCorrupt):
         decode_post_commit_times(later, "key")
-    assert job.master.show(1).phases["commit_ms"] is not None
+    assert job.master.reports.show(1).phases["commit_ms"] is not None
 
 
 def test_bytes_of_a_reply_that_arrives_in_a_later_step_are_counted(tmp_path: Path) -> None:
     """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
-    job.master.run(Session.cli(), SparklessRunner(before=lambda plan: REQUEST_COUNTER.received(7)))
+    job.master.epochs.run(Session.cli(), SparklessRunner(before=lambda plan: REQUEST_COUNTER.received(7)))
     (done,) = job.context.head().state.checkpoints
     assert job.context.stored_metadata(done).requests["job"] == StoreRequests(received_bytes=7)

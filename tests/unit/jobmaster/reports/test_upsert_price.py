@@ -33,7 +33,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def price_of(job: CountedJob) -> UpsertPrice:
-    (price,) = job.master.upsert_prices()
+    (price,) = job.master.reports.upsert_prices()
     return price
 
 
@@ -124,7 +124,7 @@ def test_lint_and_show_report_the_upsert_cost_as_text_and_json(job: CountedJob) 
 def test_a_table_of_one_epoch_and_a_job_that_never_ran_have_no_upsert_cost(tmp_path: Path) -> None:
     job = CountedJob.create(tmp_path / "job", BUCKETS)
     job.land([1])
-    assert job.master.upsert_prices() == ()
+    assert job.master.reports.upsert_prices() == ()
     job.run()
     assert price_of(job).epochs == 0 and price_of(job).written_bytes_per_day is None
     text = milepost("show", job.spec_path).stdout

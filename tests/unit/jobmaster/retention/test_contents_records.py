@@ -22,8 +22,8 @@ def test_retained_checkpoints_stay_readable_whatever_is_subsumed_between_them(
     monkeypatch.setattr(contents, "MAX_RECORDS", max_records)
     epochs = 2 * max_records + 3
     job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 20": "last: 1"})
-    job.master.create_savepoint("old")
-    before = job.master.read("seen", at=3)
+    job.master.savepoints.create("old")
+    before = job.master.reports.read("seen", at=3)
     job.land(range(4, epochs + 1))
     job.run(epochs - 3)
     context = job.small.context
@@ -39,10 +39,10 @@ def test_retained_checkpoints_stay_readable_whatever_is_subsumed_between_them(
     stored = {stat.key for stat in context.store.list("chk-") if "/contents/seen-" in stat.key}
     assert stored == kept, "of the epochs between nothing is left but what these two need"
     assert (
-        verified := job.master.verify(deep=True)
-    ).unasked == verified.discarded == () and job.master.fsck().exit_code == 0
-    assert job.master.read("seen", at=3).equals(before)
-    (changed,) = [one for one in job.master.diff(3, epochs) if (one.kind, one.name) == ("sink", "seen")]
+        verified := job.master.reports.verify(deep=True)
+    ).unasked == verified.discarded == () and job.master.reports.fsck().exit_code == 0
+    assert job.master.reports.read("seen", at=3).equals(before)
+    (changed,) = [one for one in job.master.reports.diff(3, epochs) if (one.kind, one.name) == ("sink", "seen")]
     assert changed.changes.table.num_rows == 3 * (epochs - 3)
     job.rollback(3)
     job.assert_tables_equal_the_oracle()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from milepost.jobmaster import Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import table_target
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.subsumption import (
     confirm_and_subsume,
@@ -53,8 +53,8 @@ def test_staged_files_of_a_fenced_attempt_are_deleted_at_the_commit_point(tmp_pa
     assert [name.split("/")[0] for name in job.staged_files(1)] == [f"t{loser.token}"]
     job.complete(session, winner)
     assert [name.split("/")[0] for name in job.staged_files(1)] == [f"t{winner.token}"]
-    job.master.notify_complete(session, 1, "table")
-    assert job.master.read("table").num_rows == 1
+    job.master.epochs.notify_complete(session, 1, "table")
+    assert job.master.reports.read("table").num_rows == 1
 
 
 def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None
     session = Session.cli()
     job.complete(session, job.trigger(session))
     staged = job.staged_files(1)
-    assert job.master.abort(session, 1, "LEADER_LOST", "too late").outcome == "already_completed"
+    assert job.master.epochs.abort(session, 1, "LEADER_LOST", "too late").outcome == "already_completed"
     assert job.staged_files(1) == staged != []
-    job.master.notify_complete(session, 1, "table")
-    assert job.master.read("table").num_rows == 1
+    job.master.epochs.notify_complete(session, 1, "table")
+    assert job.master.reports.read("table").num_rows == 1
 
 
 def test_files_staged_late_for_an_aborted_epoch_are_deleted_with_its_garbage(tmp_path: Path) -> None:
@@ -76,12 +76,12 @@ def test_files_staged_late_for_an_aborted_epoch_are_deleted_with_its_garbage(tmp
     job.land("a.csv")
     session = Session.cli()
     pending = job.trigger(session)
-    job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
+    job.master.epochs.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
     job.stage(pending)
     assert job.staged_files(1)
     later = Session.cli()
     job.complete(later, job.trigger(later))
-    job.master.notify_complete(later, 2, "table")
+    job.master.epochs.notify_complete(later, 2, "table")
     published = job.staged_files(2)
     notices = 2  # below each token lies only what tells its worker; what it staged lies at the sink
     assert delete_garbage(_in_a_day(job), later.session_id, TIMEOUT_MS) == notices
@@ -103,10 +103,10 @@ def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_later_checkpoints_use
     session = Session.cli()
     job.land("last.csv")
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     before = listed_garbage(job.context.store, job.context.head().state).keys
     old = job.context.head().state.checkpoints
-    assert job.master.subsume(session).subsumed == (1, 2)
+    assert job.master.epochs.subsume(session).subsumed == (1, 2)
     listed = listed_garbage(job.context.store, job.context.head().state).keys - before
     expected = {entry for one in old[:2] for entry in (one.metadata.key, metrics_prefix(one.checkpoint_id, one.token))}
     carried = {key for key in listed if "/contents/" in key}
@@ -164,7 +164,7 @@ def test_commits_are_confirmed_even_if_the_subsumption_in_the_same_transition_is
         session = Session.cli()
         completed = job.complete(session, job.trigger(session))
         if completed.checkpoint_id == 1:
-            job.master.notify_complete(session, 1, "table")
+            job.master.epochs.notify_complete(session, 1, "table")
     state = job.context.head().state
     sink = job.context.sink("table")
     contents = job.context.metadata(completed).tables["table"]
@@ -188,14 +188,14 @@ def test_no_subsumption_is_planned_alongside_commits_while_an_older_checkpoint_w
         session = Session.cli()
         completed = job.complete(session, job.trigger(session))
         if number < 4:
-            job.master.notify_complete(session, number, "table")
+            job.master.epochs.notify_complete(session, number, "table")
     state = job.context.head().state
     waits = [replace(one, unconfirmed=("table",)) if one.checkpoint_id >= 3 else one for one in state.checkpoints]
     plan = plan_during_commits(job.context, session.session_id, replace(state, checkpoints=tuple(waits)), completed)
-    assert (plan.request, plan.is_whole) == (None, False)
+    assert (plan.request, plan.is_final) == (None, False)
     alone = plan_during_commits(job.context, session.session_id, state, completed)
     assert alone.request is not None and alone.request.checkpoint_ids == (1, 2, 3)
-    job.master.notify_complete(session, 4, "table")
+    job.master.epochs.notify_complete(session, 4, "table")
     assert subsume_old(job.context, session.session_id, plan) == (1, 2, 3)
 
 
@@ -220,11 +220,11 @@ def test_a_dead_backfill_does_not_block_newer_garbage_permanently(
     session = Session.cli()
     job.land("5.csv")
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert job.master.subsume(session).subsumed == (), "the replay may be alive"
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    assert job.master.epochs.subsume(session).subsumed == (), "the replay may be alive"
     clock_ms = LocalStore.clock_ms
     monkeypatch.setattr(LocalStore, "clock_ms", lambda store: clock_ms(store) + TIMEOUT_MS)
-    assert job.master.subsume(session).subsumed == (3, 4, 5)
+    assert job.master.epochs.subsume(session).subsumed == (3, 4, 5)
     left = job.context.head().state.timeline(timeline)
     assert (left.role, left.pending, left.head) == (TimelineRole.FORK, None, 1), "its fork may be gone on with"
 

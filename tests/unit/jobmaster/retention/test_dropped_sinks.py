@@ -53,7 +53,7 @@ def needed(job: CountedJob) -> set[str]:
 
 
 def assert_sound(job: CountedJob) -> None:
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
 
@@ -122,7 +122,7 @@ def test_missing_files_of_a_dropped_sink_are_damage(job: CountedJob) -> None:
     """No rollback could bring its table back."""
     gone = sorted(needed(job))[0]
     job.small.context.store.delete([staged_files_prefix("table") + gone])
-    broken = job.master.fsck()
+    broken = job.master.reports.fsck()
     assert broken.exit_code == 7
     (missing,) = broken.missing
     assert missing.key == gone
@@ -147,7 +147,7 @@ def test_gc_lists_and_deletes_unneeded_files_of_a_dropped_sink(
         at_hour(monkeypatch, hour)
         job.master.collect_garbage()
     assert files(job) == kept
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert [(one.where, one.key) for one in report.foreign] == [(f"sink {found.sink}", "notes.txt")]
 
 
@@ -157,7 +157,7 @@ def test_a_sink_of_the_same_name_in_files_takes_nothing_of_them(
     """The checkpoints say which table they are of, not the name."""
     kept = needed(job)
     job.edit("sinks:\n", "sinks:\n  - {name: table, input: latest, format: parquet, path: ../lake/t, mode: upsert}\n")
-    assert job.master.fsck().foreign == ()
+    assert job.master.reports.fsck().foreign == ()
     for hour in (7, 9, 11):
         at_hour(monkeypatch, hour)
         job.master.collect_garbage()

@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.layout import metadata_key, token_prefix
 from milepost.sinks.records.table_keys import DATA
 from milepost_testkit import wording
@@ -44,7 +44,7 @@ def spec(job: SparklessJob) -> str:
 
 def test_a_sound_job_has_nothing_missing_and_nothing_unreachable(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 3)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 0
     assert report.complete
     assert (report.damaged, report.missing, report.unreachable, report.foreign) == ((), (), (), ())
@@ -61,7 +61,7 @@ def test_a_missing_run_is_reported_with_the_chain_that_needs_it(tmp_path: Path) 
     newest = job.context.head().state.checkpoints[-1]
     run = job.context.metadata(newest).sources["rows"].consumed[0]
     job.context.store.delete([run.key])
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     (missing,) = report.missing
     assert (missing.key, missing.where) == (run.key, "job small")
@@ -75,7 +75,7 @@ def test_the_input_record_of_a_running_epoch_is_needed_by_it(tmp_path: Path) -> 
     job.land("running.csv")
     plan = job.trigger(Session.cli()).plan
     job.context.store.delete([plan.key])
-    (missing,) = job.master.fsck().missing
+    (missing,) = job.master.reports.fsck().missing
     assert missing.key == plan.key and str(job.context.head().version) in missing.chain[0]
     wording.matches("fsck", missing.chain)
 
@@ -84,7 +84,7 @@ def test_an_object_of_another_size_is_damage(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1)
     plan = job.context.head().state.checkpoints[0].plan
     job.context.store.put(plan.key, b"short")
-    (missing,) = job.master.fsck().missing
+    (missing,) = job.master.reports.fsck().missing
     assert missing.key == plan.key and str(plan.size) in missing.problem
     wording.matches("fsck", missing.problem, replace={str(plan.size): "{size}"})
 
@@ -95,12 +95,12 @@ def test_the_input_record_of_a_subsumed_epoch_is_still_needed(tmp_path: Path) ->
     session = Session.cli()
     job.land("last.csv")
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
     first = job.context.head().state.checkpoints[0]
-    job.master.subsume(session)
+    job.master.epochs.subsume(session)
     assert job.context.head().state.checkpoint(first.checkpoint_id) is None
     job.context.store.delete([first.plan.key])
-    (missing,) = job.master.fsck().missing
+    (missing,) = job.master.reports.fsck().missing
     assert missing.key == first.plan.key
     wording.matches("fsck", missing.chain)
 
@@ -110,7 +110,7 @@ def test_a_damaged_metadata_object_is_damage_and_nothing_is_called_unreachable(t
     job = job_with_epochs(tmp_path, 2)
     newest = job.context.head().state.checkpoints[-1]
     job.context.store.put(newest.metadata.key, b"x" * newest.metadata.size)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     assert not report.complete
     assert report.unreachable == ()
@@ -122,7 +122,7 @@ def test_a_gap_in_the_manifest_log_is_damage(tmp_path: Path) -> None:
     job = job_with_epochs(tmp_path, 1)
     second = next(stat.key for index, stat in enumerate(job.context.store.list("manifest/")) if index == 2)
     job.context.store.delete([second])
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     wording.matches("fsck", report.damaged)
 
@@ -132,7 +132,7 @@ def test_a_missing_published_file_is_reported_with_the_mark_that_names_it(tmp_pa
     file = next(path for path in (tmp_path / "lake").rglob("*.parquet"))
     key = str(file.relative_to(tmp_path / "lake" / "table"))
     file.unlink()
-    (missing,) = job.master.fsck().missing
+    (missing,) = job.master.reports.fsck().missing
     assert (missing.where, missing.key) == ("sink table", key)
     wording.matches("fsck", missing.chain)
 
@@ -143,10 +143,10 @@ def test_a_staged_file_that_waits_for_its_commit_is_needed(tmp_path: Path) -> No
     job.land("last.csv")
     session = Session.cli()
     job.complete(session, job.trigger(session))
-    assert job.master.fsck().unreachable == ()
+    assert job.master.reports.fsck().unreachable == ()
     (file,) = (tmp_path / "lake" / "table" / DATA / f"chk-{2:020d}").rglob("*.parquet")
     file.unlink()
-    (missing,) = job.master.fsck().missing
+    (missing,) = job.master.reports.fsck().missing
     wording.matches("fsck", missing.chain)
 
 
@@ -158,7 +158,7 @@ def test_what_a_fenced_writer_leaves_is_unreachable_with_proof(tmp_path: Path) -
     beside = token_prefix(second.checkpoint_id, second.token) + "state/latest/beside.parquet"
     for key in (stray, beside):
         job.context.store.put(key, b"late")
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 0, "it costs space, and is no damage"
     proofs = {item.key: item.proof for item in report.unreachable}
     assert set(proofs) == {stray, beside}
@@ -172,12 +172,12 @@ def test_what_an_aborted_epoch_stages_late_is_unreachable_once_its_garbage_is_fo
     session = Session.cli()
     pending = job.trigger(session)
     job.stage(pending)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.unreachable == (), "everything below a pending checkpoint is in use"
     assert report.objects["in_use"] == 1
-    job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
+    job.master.epochs.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
     job.stage(pending)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.unreachable == ()
     notices = 2  # below each token, of the trigger and of the rebind
     assert report.garbage.objects == 1 + notices, "it goes with the garbage entry of its token"
@@ -189,7 +189,7 @@ def test_objects_that_no_session_can_have_written_are_foreign(tmp_path: Path) ->
     keys = ["notes.txt", "chk-1/x", "manifest/readme", token_prefix(99, 1) + "x", metadata_key(1, 999)]  # type: ignore[arg-type]
     for key in keys:
         job.context.store.put(key, b"?")
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert sorted(item.key for item in report.foreign) == sorted(keys)
     assert report.unreachable == ()
 
@@ -201,7 +201,7 @@ def test_two_checkpoints_that_describe_one_key_differently_are_damage(tmp_path: 
     job.land("other.csv")
     session = Session.cli()
     job.complete(session, job.trigger(session), lambda metadata: with_other_checksum(metadata, shared.key))
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     assert any(shared.key in line and "checkpoint 1 says" in line for line in report.damaged)
 
@@ -237,11 +237,11 @@ def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_fo
     for number, parallelism in enumerate((2, 2, 3, 1)):
         path.write_text(f"{text}spark: {{parallelism: {parallelism}}}\n")
         job.land(f"{number}.csv", "k,v\n" + "".join(f"{key},x\n" for key in range(20 * (number + 1))))
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
         job.land(f"{number}-broken.csv")
         with pytest.raises(StoreUnavailable):
-            job.master.run(Session.cli(), SparklessRunner(after=_broken))
-        report = job.master.fsck()
+            job.master.epochs.run(Session.cli(), SparklessRunner(after=_broken))
+        report = job.master.reports.fsck()
         assert (report.missing, report.damaged, report.unreachable, report.foreign) == ((), (), (), ())
     measured = 2 * (1 + 1)
     assert report.objects["owned"] == measured, "of each retained epoch: by the driver, and by the subtask that reads"
@@ -259,7 +259,7 @@ def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage
     path = tmp_path / "config" / "small.yaml"
     text = path.read_text()
     path.write_text(text.replace("../lake/table", "../lake/other"))
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
     (told,) = report.unasked
     wording.matches("fsck", told)
@@ -267,7 +267,7 @@ def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage
     (table,) = job.master.collect_garbage(dry_run=True).tables
     assert table.kept_because is not None and not table.listed
     path.write_text(text)
-    assert job.master.fsck().unasked == ()
+    assert job.master.reports.fsck().unasked == ()
 
 
 @pytest.mark.long
@@ -278,11 +278,11 @@ def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of
     job = CountedJob.with_epochs(tmp_path, 2)
     job.rollback(0)
     job.edit("path: ../lake/table", "path: ../lake/other")
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.missing, report.unasked) == (0, (), ())
     before = stored(tmp_path / "lake" / "table")
     job.run(2)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.missing, report.unasked, report.unreachable) == (0, (), (), ())
     wording.matches("fsck", report.roots)
     job.assert_tables_equal_the_oracle()
@@ -295,7 +295,7 @@ def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of
         job.master.collect_garbage()
     assert place.exists(), "a retained checkpoint names it, wherever a hand has moved it to"
     assert stored(tmp_path / "lake" / "table") == before != {}, "the old table is nobody's garbage"
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     place.unlink()
     next((tmp_path / "lake" / "other").rglob("*.parquet")).unlink()
-    assert job.master.fsck().exit_code == 7, "what the new one needs is looked for"
+    assert job.master.reports.fsck().exit_code == 7, "what the new one needs is looked for"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import CommitConflict, StateCorrupt, StoreUnavailable
+from milepost.jobmaster import Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import Session
 from milepost.jobmaster.retention import subsumption
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.retention.subsumption import (
@@ -114,7 +114,7 @@ def test_unreachable_objects_are_listed_now_and_deleted_once_listed_for_the_grac
     assert stored(job) == before - set(strays)
     assert published(job) == tables
     assert job.context.head().state.garbage == ()
-    assert job.master.fsck().unreachable == ()
+    assert job.master.reports.fsck().unreachable == ()
     kinds = [event_name(entry) for entry in job.context.log.entries()]
     assert [kind for kind in kinds if kind.startswith("Garbage")] == ["GarbageDeleted", "GarbageListed"]
 
@@ -168,7 +168,7 @@ def test_nothing_of_a_pending_checkpoint_is_touched_however_old_it_is(tmp_path: 
     assert len(job.staged_files(pending.checkpoint_id)) == len(staged)
     assert set(strays) <= stored(job), "an epoch that began before they were listed may still look at them"
     job.complete(session, pending)
-    job.master.notify_complete(session, pending.checkpoint_id, "table")
+    job.master.epochs.notify_complete(session, pending.checkpoint_id, "table")
     collect_garbage(in_days(job, 2), SESSION, TIMEOUT_MS)
     assert not set(strays) & stored(job)
     assert needed(job) <= stored(job)
@@ -191,7 +191,7 @@ def test_an_epoch_that_moves_the_head_during_the_walk_makes_it_walk_again(tmp_pa
     assert ran[1:] == [4]
     assert set(report.listed) == {directory(strays[0]), strays[2]}
     assert needed(job) <= stored(job)
-    assert job.master.fsck().missing == ()
+    assert job.master.reports.fsck().missing == ()
     assert job.context.head().state.timeline().head == 4
 
 
@@ -251,7 +251,7 @@ def test_a_crash_anywhere_loses_nothing_and_the_next_collection_goes_on(
         collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
     assert stored(job) == kept
     assert job.context.head().state.garbage == ()
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.missing, report.damaged, report.unreachable) == ((), (), ())
 
 
@@ -321,7 +321,7 @@ def test_files_of_a_killed_probe_are_deleted_after_the_grace_period(tmp_path: Pa
     job, _ = job_with_strays(tmp_path)
     key = f"{PROBE_PREFIX}0123/created"
     job.context.store.put(key, b"?")
-    assert key in {item.key for item in job.master.fsck().unreachable}
+    assert key in {item.key for item in job.master.reports.fsck().unreachable}
     collect_garbage(job.context, SESSION, TIMEOUT_MS)
     assert key in stored(job)
     assert collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS).probes == (key,)
@@ -334,7 +334,7 @@ def test_staged_files_of_dead_tokens_are_deleted_by_the_sinks_own_abort(tmp_path
     job.land("aborted.csv")
     session = Session.cli()
     pending = job.trigger(session)
-    job.master.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
+    job.master.epochs.abort(session, pending.checkpoint_id, "LEADER_LOST", "gone")
     for _ in range(2):
         collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     job.stage(pending)
@@ -346,7 +346,7 @@ def test_staged_files_of_dead_tokens_are_deleted_by_the_sinks_own_abort(tmp_path
     wording.matches("gc", report.staged)
     assert job.staged_files(pending.checkpoint_id) == []
     assert len(published(job)) == len(tables) - 1
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
 def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: Path) -> None:
@@ -359,7 +359,7 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     for days in (1, 2):
         collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
     assert job.staged_files(completed.checkpoint_id) == staged
-    assert job.master.notify_complete(session, completed.checkpoint_id, "table").published
+    assert job.master.epochs.notify_complete(session, completed.checkpoint_id, "table").published
 
 
 def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:
@@ -374,12 +374,12 @@ def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_a
     assert len(staged) == 2
     collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     assert job.staged_files(completed.checkpoint_id) == staged
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    assert [item.where for item in job.master.fsck().unreachable].count("sink table") == 1
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    assert [item.where for item in job.master.reports.fsck().unreachable].count("sink table") == 1
     collect_garbage(in_a_day(job), SESSION, TIMEOUT_MS)
     (leftover,) = job.context.sink("table").garbage().lists().files
     assert any(leftover.endswith(name) for name in staged)
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
 def test_the_command_prints_what_it_did(tmp_path: Path) -> None:
@@ -418,11 +418,11 @@ def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Pat
                     tokens.append((pending.checkpoint_id, pending.token))
                     collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
                 if what == "abort":
-                    job.master.abort(session, pending.checkpoint_id, "SQL_ERROR", "broken")
+                    job.master.epochs.abort(session, pending.checkpoint_id, "SQL_ERROR", "broken")
                     continue
                 completed = job.complete(session, pending)
                 if draw.random() < 0.8:
-                    job.master.notify_complete(session, completed.checkpoint_id, "table")
+                    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
                 if what == "subsume":
                     subsume_old(
                         in_days(job, days), session.session_id, plan_subsumption(in_days(job, days), session.session_id)
@@ -434,13 +434,13 @@ def test_whatever_sessions_and_zombies_do_nothing_needed_ever_goes(tmp_path: Pat
             case "gc" if tokens:
                 collect_garbage(in_days(job, days), SESSION, TIMEOUT_MS)
         if tokens:
-            report = job.master.fsck()
+            report = job.master.reports.fsck()
             assert (report.missing, report.damaged) == ((), ()), f"step {step}"
     job.land("last.csv")
     job.epoch()
     for later in (days + 1, days + 2):
         collect_garbage(in_days(job, later), SESSION, TIMEOUT_MS)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.missing, report.unreachable, report.garbage.entries) == ((), (), 0)
     assert needed(job) <= stored(job)
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()

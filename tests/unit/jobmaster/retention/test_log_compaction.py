@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import StoreUnavailable
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.backfill.replay import lineage_since
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobmaster.retention.log_compaction import ENTRIES_PER_EPOCH, compact_all, compact_some
 from milepost.protocol.log.log_entries import LogEntry, Tombstone
@@ -31,8 +31,8 @@ def run(job: SparklessJob, master: JobMaster, number: int) -> None:
     job.land(f"{number:06d}.csv")
     session = Session.cli()
     completed = job.complete(session, job.trigger(session))
-    master.notify_complete(session, completed.checkpoint_id, "table")
-    master.subsume(session)
+    master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    master.epochs.subsume(session)
 
 
 def grown(folder: Path, epochs: int) -> SparklessJob:
@@ -76,10 +76,10 @@ def test_what_is_asked_of_old_versions_is_answered_by_a_compacted_log(tmp_path: 
     ids = [int(one.checkpoint_id) for one in lineage_since(context, context.head().state.timeline().head, 0)]  # type: ignore[arg-type]
     assert ids == [1, 2, 3, 4, 5, 6]
     assert all(context.store.stat(one.plan.key).size == one.plan.size for one in lineage_since(context, 6, 0))  # type: ignore[arg-type]
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.damaged, report.missing, report.unreachable) == (0, (), (), ())
-    assert [item.checkpoint_id for item in job.master.list_checkpoints(None)] == [6, 5, 4, 3, 2, 1]
-    assert job.master.rollback(Session.cli(), 0).outcome
+    assert [item.checkpoint_id for item in job.master.reports.list_checkpoints(None)] == [6, 5, 4, 3, 2, 1]
+    assert job.master.rollbacks.run(Session.cli(), 0).outcome
 
 
 def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_at_once(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_
     assert before.compacted == 0
     job.land("next.csv")
     completed = job.complete(session, job.trigger(session))
-    job.master.notify_complete(session, completed.checkpoint_id, "table")
-    job.master.subsume(session)
+    job.master.epochs.notify_complete(session, completed.checkpoint_id, "table")
+    job.master.epochs.subsume(session)
     young = job.context.head()
     planned = collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS, dry_run=True).compactable_entries
     assert job.context.head() == young, "a dry run changes nothing"
@@ -115,7 +115,7 @@ def test_a_compaction_that_breaks_off_anywhere_is_finished_by_the_next(tmp_path:
         job.land(f"{number:06d}.csv")
         job.epoch()
     session = SessionId(job.context.head().state.timeline().leader.session_id)  # type: ignore[union-attr]
-    job.master.subsume(replace(Session.cli(), session_id=session))
+    job.master.epochs.subsume(replace(Session.cli(), session_id=session))
     context = job.context
     goal = horizon(context.head().state)
     for failing in range(goal):
@@ -147,7 +147,7 @@ def test_a_reader_that_meets_compaction_in_the_middle_sees_each_version_once(tmp
     session = SessionId(job.context.head().state.timeline().leader.session_id)  # type: ignore[union-attr]
     entries = job.context.log.entries()
     first = next(entries)
-    job.master.subsume(replace(Session.cli(), session_id=session))
+    job.master.epochs.subsume(replace(Session.cli(), session_id=session))
     compact_all(job.context, SessionId("gc"))
     assert [first.version, *(entry.version for entry in entries)] == list(range(first.version, 0, -1))
 
@@ -168,9 +168,9 @@ def test_a_collection_of_a_job_that_retains_nothing_ends(tmp_path: Path) -> None
     for number in range(2):
         job.land(f"{number}.csv")
         session = Session.cli()
-        job.master.abort(session, job.trigger(session).checkpoint_id, "TASK_FAILURE", "it failed")
+        job.master.epochs.abort(session, job.trigger(session).checkpoint_id, "TASK_FAILURE", "it failed")
         if number == 0:
-            job.master.resume(session)
+            job.master.lifecycle.resume(session)
     before = job.context.head().version
     collect_garbage(job.context, SessionId("gc"), TIMEOUT_MS)
     assert job.context.head().state.compacted >= before - 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.parquet_format import HEADS
@@ -99,8 +99,8 @@ def needed(job: CountedJob, sink: str) -> set[str]:
 def assert_whole(job: CountedJob) -> None:
     """Every retained checkpoint can be read, and nothing that is needed is missing."""
     job.assert_tables_equal_the_oracle()
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
-    report = job.master.fsck()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
 
@@ -113,12 +113,14 @@ def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_ch
     for number in range(8, 10):
         at_hour(monkeypatch, HOURS * number)
         job.land([number])
-        before = {int(one.checkpoint_id): job.master.read("table", at=int(one.checkpoint_id)) for one in job.live[-2:]}
+        before = {
+            int(one.checkpoint_id): job.master.reports.read("table", at=int(one.checkpoint_id)) for one in job.live[-2:]
+        }
         job.run()
         retained = [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints]
         assert len(retained) == 2
         for checkpoint_id in set(before) & set(retained):
-            assert job.master.read("table", at=checkpoint_id) == before[checkpoint_id]
+            assert job.master.reports.read("table", at=checkpoint_id) == before[checkpoint_id]
         assert files(job, "table") == needed(job, "table") | listed(job, "table")
         assert not needed(job, "table") & listed(job, "table")
         assert_whole(job)
@@ -141,13 +143,13 @@ def test_pruning_costs_few_requests_and_runs_once_per_grace_period(
     at_hour(monkeypatch, HOURS * 8, before=count)
     session = subsuming(job, 8)
     calls.clear()
-    job.master.subsume(session)
+    job.master.epochs.subsume(session)
     looked = [call for call in calls if call[1].startswith(OWN)]
     assert any(call == ("list", GARBAGE) for call in looked)
     assert len(looked) <= 40, looked
     session = subsuming(job, 9)
     calls.clear()
-    job.master.subsume(session)
+    job.master.epochs.subsume(session)
     assert [call for call in calls if call[1].startswith(OWN)] == []
 
 
@@ -174,12 +176,12 @@ def subsuming(job: CountedJob, number: int) -> Session:
     """A session whose epoch is published, and whose subsumption is still to come."""
     job.land([number])
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     checkpoint_id = triggered.checkpoint_id  # type: ignore[union-attr]
-    job.master.run_epoch(session, checkpoint_id, SparklessRunner())
-    job.master.complete(session, checkpoint_id)
+    job.master.epochs.run_epoch(session, checkpoint_id, SparklessRunner())
+    job.master.epochs.complete(session, checkpoint_id)
     for sink in ("seen", "table"):
-        job.master.notify_complete(session, checkpoint_id, sink)
+        job.master.epochs.notify_complete(session, checkpoint_id, sink)
     return session
 
 
@@ -202,7 +204,7 @@ def test_a_scan_killed_around_any_write_is_finished_by_the_next_one(
     at_hour(monkeypatch, HOURS * 8)
     session = subsuming(whole, 8)
     at_hour(monkeypatch, HOURS * 8, after=note)
-    told = whole.master.subsume(session)
+    told = whole.master.epochs.subsume(session)
     deleted = sum(one.startswith(f"delete {DATA}") for one in written)
     assert told.pruned_files == deleted > 0
     assert any(one.startswith(f"put {GARBAGE}") for one in written)
@@ -213,9 +215,9 @@ def test_a_scan_killed_around_any_write_is_finished_by_the_next_one(
         hooks: dict[str, Hook] = {moment: kill_at(number)}
         at_hour(monkeypatch, HOURS * 8, **hooks)
         with pytest.raises(Killed):
-            job.master.subsume(session)
+            job.master.epochs.subsume(session)
         at_hour(monkeypatch, HOURS * 8)
-        assert job.master.fsck().exit_code == 0
+        assert job.master.reports.fsck().exit_code == 0
         job.land([9])
         at_hour(monkeypatch, HOURS * 9)
         job.run()
@@ -248,7 +250,7 @@ def test_a_table_that_cannot_be_read_never_fails_the_epoch_and_is_pruned_later(
             raise StoreUnavailable("no answer")
 
     at_hour(monkeypatch, HOURS * 8, before=fail)
-    assert job.master.subsume(session).subsumed == (6,)
+    assert job.master.epochs.subsume(session).subsumed == (6,)
     at_hour(monkeypatch, HOURS * 8)
     assert files(job, "table") == before
     assert kept <= lists(job, "table")
@@ -265,12 +267,12 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     at_hour(monkeypatch, HOURS * 8)
     session = subsuming(job, 8)
     job.land([9])
-    job.master.trigger(Session.cli())
+    job.master.triggers.trigger(Session.cli())
     free = listed(job, "table")
     assert free
     store(job, "table").delete(lists(job, "table"))
     before = {sink: (files(job, sink), lists(job, sink)) for sink in ("seen", "table")}
-    assert job.master.subsume(session).pruned_files == 0
+    assert job.master.epochs.subsume(session).pruned_files == 0
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
 
 
@@ -289,7 +291,7 @@ def test_files_of_discarded_checkpoints_are_pruned_with_the_last_checkpoint_that
         retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
         if 8 in retained:
             assert left <= files(job, "seen")
-            assert job.master.read("seen", at=8).num_rows == 3 * 8
+            assert job.master.reports.read("seen", at=8).num_rows == 3 * 8
         job.run()
     assert not left & files(job, "seen")
     assert {key for sink in ("seen", "table") for key in files(job, sink)} == {
@@ -343,7 +345,7 @@ def test_a_table_that_another_copy_of_the_job_has_moved_is_not_pruned(
     for table in copy.master.collect_garbage().tables:
         wording.matches("gc", f"{table.sink}: {table.kept_because}")
         assert table.listed == ()
-    assert 0 < copy.master.fsck().objects["kept"] <= len(free_of_both)
+    assert 0 < copy.master.reports.fsck().objects["kept"] <= len(free_of_both)
     assert lists(job, "table") == set()
     job.master.collect_garbage()
     assert listed(job, "table") == free
@@ -370,7 +372,7 @@ def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypat
         job.run()
         job.master.collect_garbage()
     assert all(table.get(key) == b"?" for key in foreign)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert sorted(item.key for item in report.foreign) == sorted(foreign)
 
 
@@ -404,21 +406,21 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
 
 def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(job: CountedJob) -> None:
     """The audit knows which files may be gone, however many heads still name them."""
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     free = sorted(listed(job, "table"))
     store(job, "table").delete(free)
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     older, _ = job.small.context.head().state.checkpoints
     of_older = job.small.context.metadata(older).tables["table"]
     only_older = {file.key for file in job.small.context.sink("table").files(of_older)} - needed_now(job, "table")
     key = sorted(only_older or needed_now(job, "table"))[0]
     store(job, "table").delete([key])
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 7
     (missing,) = report.missing
     assert (missing.where, missing.key) == ("sink table", key)
     with pytest.raises(CheckpointError):
-        job.master.verify(deep=False)
+        job.master.reports.verify(deep=False)
 
 
 def test_needed_files_in_a_garbage_list_are_not_deleted(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +473,7 @@ def test_a_damaged_garbage_list_is_reported_and_its_files_are_listed_again(
     assert named
     body = table.get(key)[:-1]
     table.put(key, body)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.complete, report.damaged) == (0, True, ())
     (unreadable,) = report.unreadable_lists
     assert unreadable.startswith(f"sink table: {key}: ")
@@ -514,4 +516,4 @@ def test_epochs_keep_a_file_of_a_retained_checkpoint_that_somebody_copied_to_the
         assert str(copied) not in listed(job, "table")
     assert (new / copied).exists()
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0

@@ -13,7 +13,7 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.codec.records import to_json
 from milepost.errors import NotFound, QualityGateFailed
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost.protocol.log.entry_codec import encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
@@ -48,10 +48,10 @@ def vetoed(folder: Path, edit: dict[str, str] | None = None) -> SparklessJob:
     rules = {"checkpointing:": GATE, key: "key: [k], aggregates: {v: max(v), extra: min(v)}"}
     job = SparklessJob.create(folder, rules | (edit or {}))
     job.land("1.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     job.land("2.csv", "k,v\n" + "".join(f"{number},{SECRET}\n" for number in range(100, 130)) + "99,fine\n")
     with pytest.raises(QualityGateFailed) as refused:
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     assert "milepost show small 2" in refused.value.hint
     return job
 
@@ -65,9 +65,9 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = vetoed(tmp_path)
-    (refusal,) = job.master.show(2).veto["refusals"]
+    (refusal,) = job.master.reports.show(2).veto["refusals"]
     assert (refusal["sink"], refusal["column"], refusal["observed"]["unexpected_count"]) == ("table", "v", 30)
-    acks = job.master.show(2).acks
+    acks = job.master.reports.show(2).acks
     assert acks.received == acks.expected == 3, "the gate is asked last"
     assert len(refusal["rows"]) == 20 and all(row.keys() == {"k", "v"} for row in refusal["rows"])
     assert {row["v"] for row in refusal["rows"]} == {SECRET}
@@ -80,7 +80,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     client = page_client(monkeypatch, *job_dags(tmp_path / "config").values())
     page = client.get("/jobs/small__epoch/checkpoints/2").text
     assert page.count("&lt;b&gt;TopSecret") == 20 and "<b>TopSecret" not in page
-    assert job.master.show(1).veto is None
+    assert job.master.reports.show(1).veto is None
     assert Path(spec(job)).read_text() in milepost("show", spec(job), "1", "--spec").stdout
 
 
@@ -92,9 +92,13 @@ def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
     entries = list(job.context.log.entries())
     assert any("vetoes/" in repr(entry) for entry in entries), "the event names the object"
     told = [encode_entry(entry).decode() for entry in entries if isinstance(entry, LogEntry)]
-    told += [caplog.text, json.dumps(job.master.history(None)), json.dumps(to_json(job.master.list_checkpoints()))]
+    told += [
+        caplog.text,
+        json.dumps(job.master.reports.history(None)),
+        json.dumps(to_json(job.master.reports.list_checkpoints())),
+    ]
     assert not [text for text in told if "TopSecret" in text]
-    (listed,) = [one for one in job.master.list_checkpoints() if one.status == "aborted"]
+    (listed,) = [one for one in job.master.reports.list_checkpoints() if one.status == "aborted"]
     assert listed.veto.key == veto_key(2)
 
 
@@ -105,7 +109,7 @@ def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -
     for old, new in table.items():
         gate = gate.replace(old, new)
     job = vetoed(tmp_path, {"checkpointing:": gate})
-    values, count = job.master.show(2).veto["refusals"]
+    values, count = job.master.reports.show(2).veto["refusals"]
     assert (values["rows"], values["observed"]["unexpected_count"]) == ([], 30)
     assert (count["rows"], count["observed_value"]) == ([], 31)
 
@@ -116,7 +120,7 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
         job = SparklessJob.create(tmp_path / "probe")
         break_store(outage, job.context.store.config.url.replace("/probe/", "/job/"), faults)
         job = vetoed(tmp_path / "job")
-    (aborted,) = [one for one in job.master.list_checkpoints() if one.status == "aborted"]
+    (aborted,) = [one for one in job.master.reports.list_checkpoints() if one.status == "aborted"]
     assert (aborted.failure_reason, aborted.veto) == ("QUALITY_GATE_FAILED", None)
     assert aborted.spec_hash == job.context.job.spec_hash
 
@@ -124,19 +128,19 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
 def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:
     """I8: needed while it is young, garbage afterwards; the event then names what is gone, and `show` says so."""
     job = vetoed(tmp_path, {"retained: {last: 1}": "retained: {last: 1, daily: 3}"})
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert (report.exit_code, report.foreign) == (0, ())
     file = job.folder / "store" / "small" / veto_key(2)
     assert veto_key(2) not in {item.key for item in report.unreachable} and file.is_file()
     now_ms = job.context.store.clock_ms()
     for age_ms, stays in ((3 * DAY_MS - 60_000, True), (3 * DAY_MS + 60_000, False)):
         os.utime(file, ((now_ms - age_ms) / 1000,) * 2)
-        assert (veto_key(2) in {item.key for item in job.master.fsck().unreachable}) is not stays
+        assert (veto_key(2) in {item.key for item in job.master.reports.fsck().unreachable}) is not stays
         assert (job.master.collect_garbage(dry_run=True).vetoes == ()) is stays
         job.master.collect_garbage()
         assert file.is_file() is stays
-    wording.matches("show", job.master.show(2).veto["problem"])
-    assert job.master.fsck().exit_code == 0
+    wording.matches("show", job.master.reports.show(2).veto["problem"])
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_an_epoch_deletes_expired_vetoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +151,8 @@ def test_an_epoch_deletes_expired_vetoes(tmp_path: Path, monkeypatch: pytest.Mon
         at_hour(monkeypatch, hour)
         (job.folder / "landing" / "2.csv").unlink(missing_ok=True)
         job.land(f"{number}.csv")
-        job.master.resume()
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.lifecycle.resume()
+        job.master.epochs.run(Session.cli(), SparklessRunner())
         assert file.exists() is (hour < 24)
 
 
@@ -179,22 +183,22 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
 def test_what_a_later_process_aborts_names_what_the_newest_try_has_refused(tmp_path: Path) -> None:
     """As Airflow's tasks do it: each in a process of its own, `run_epoch` twice; the object is created once."""
     job = vetoed(tmp_path)
-    job.master.resume()
+    job.master.lifecycle.resume()
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
     for _ in range(2):
-        verdict = job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner()).verdict
+        verdict = job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner()).verdict
     with pytest.raises(QualityGateFailed) as refused:
-        job.master.validate(session, triggered.checkpoint_id)
+        job.master.epochs.validate(session, triggered.checkpoint_id)
     assert verdict.vetoes and "TopSecret" not in str(refused.value) + json.dumps(refused.value.details, default=str)
     key = veto_key(triggered.checkpoint_id)
     with pytest.raises(NotFound):
         job.context.store.get(key)
-    told = job.master.abort(session, triggered.checkpoint_id, "QUALITY_GATE_FAILED", refused.value.message)
+    told = job.master.epochs.abort(session, triggered.checkpoint_id, "QUALITY_GATE_FAILED", refused.value.message)
     assert "TopSecret" not in json.dumps(to_json(told))
-    assert len(job.master.show(triggered.checkpoint_id).veto["refusals"][0]["rows"]) == 20
+    assert len(job.master.reports.show(triggered.checkpoint_id).veto["refusals"][0]["rows"]) == 20
     job.context.store.put(key, b"{}")
-    shown = job.master.show(triggered.checkpoint_id).veto
+    shown = job.master.reports.show(triggered.checkpoint_id).veto
     assert shown["refusals"] == [], "another content than the event names"
     wording.matches("show", shown["problem"])

@@ -80,7 +80,7 @@ def assert_goes_on(job: CountedJob) -> None:
     job.run()
     job.assert_tables_equal_the_oracle()
     assert DeltaTable(table(job, "seen")).to_pyarrow_table().num_rows == 3 * (EPOCHS + 1)
-    assert job.master.verify(deep=True).discarded == () and job.master.fsck().exit_code == 0
+    assert job.master.reports.verify(deep=True).discarded == () and job.master.reports.fsck().exit_code == 0
 
 
 def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: CountedJob) -> None:
@@ -92,7 +92,7 @@ def test_a_removed_checkpoint_whose_commits_are_there_is_only_hinted_at(job: Cou
         (named,) = re.findall(r"file://(\S+_last_checkpoint)\b", told.hint)
         Path(named).unlink()
         assert "milepost resume small" in told.hint
-        job.master.resume()
+        job.master.lifecycle.resume()
     assert_goes_on(job)
 
 
@@ -115,7 +115,7 @@ def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(
     Path(log).rename(job.small.folder / "away")
     words = command.replace("small", str(job.spec_path)).split()
     assert milepost(*words, "--yes").exit_code == 0
-    job.master.resume()
+    job.master.lifecycle.resume()
     assert_goes_on(job)
 
 
@@ -128,7 +128,7 @@ def test_what_is_to_be_restored_is_named_and_helps(job: CountedJob, tmp_path: Pa
     assert f" {version}" in told.message
     assert f"{version:020d}.checkpoint.*" in told.hint and f"file://{checkpoint.parent}/" in told.hint
     shutil.copy(tmp_path / "copy", checkpoint)
-    job.master.resume()
+    job.master.lifecycle.resume()
     assert_goes_on(job)
 
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.jobmaster import NothingToDo, Session
+from milepost.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost.sinks.records.reservation import RESERVATION
@@ -48,15 +48,17 @@ def test_a_table_reset_by_a_failover_is_refused_and_realigned(job: CountedJob) -
     restore_older_state(job)
     with wording.raises(InvalidRequest):
         job.run_one()
-    plan = job.master.plan_realign("seen")
+    plan = job.master.realignments.plan("seen")
     assert (plan.head, plan.rows_now, plan.rows_then) == (5, 9, 15)
-    done = job.master.realign(Session.cli(), plan)
+    done = job.master.realignments.run(Session.cli(), plan)
     assert (done.outcome, done.next_step) == ("realigned", "milepost resume small")
-    job.master.resume()
-    assert job.master.realign(Session.cli(), job.master.plan_realign("seen")).outcome == "nothing_to_realign"
+    job.master.lifecycle.resume()
+    assert (
+        job.master.realignments.run(Session.cli(), job.master.realignments.plan("seen")).outcome == "nothing_to_realign"
+    )
     job.run()
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path:
     delta = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
     job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
     DeltaTable(str(table(job))).delete()
-    plan = job.master.plan_realign("seen")
+    plan = job.master.realignments.plan("seen")
     assert (plan.rows_now, plan.rows_then) == (None, 9)
     wording.matches("plan", plan.text[0])
     wording.matches("plan", plan.text[1])
@@ -77,11 +79,11 @@ def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
     with wording.raises(InvalidRequest):
         job.run_one()
     with wording.raises(InvalidRequest):
-        job.master.read("seen")
-    plan = job.master.plan_realign("seen")
+        job.master.reports.read("seen")
+    plan = job.master.realignments.plan("seen")
     assert plan.rows_now is None
-    job.master.realign(Session.cli(), plan)
-    job.master.resume()
+    job.master.realignments.run(Session.cli(), plan)
+    job.master.lifecycle.resume()
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -100,15 +102,15 @@ def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, 
     with wording.raises(InvalidRequest):
         job.run_one()
     for sink in ("seen", "table"):
-        done = job.master.realign(Session.cli(), job.master.plan_realign(sink))
+        done = job.master.realignments.run(Session.cli(), job.master.realignments.plan(sink))
         assert done.outcome == "realigned"
     job.assert_tables_equal_the_oracle()
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run(3)
     job.assert_tables_equal_the_oracle()
     job.rollback(2)
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
@@ -117,7 +119,7 @@ def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(jo
     with wording.raises(InvalidRequest):
         job.run_one()
     with wording.raises(StateCorrupt):
-        job.master.plan_realign("seen")
+        job.master.realignments.plan("seen")
     job.rollback(0)
     job.run()
     job.assert_tables_equal_the_oracle()
@@ -126,7 +128,7 @@ def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(jo
 def test_a_table_whose_log_was_deleted_is_built_from_the_files_that_are_there(job: CountedJob) -> None:
     shutil.rmtree(table(job) / HEADS)
     (table(job) / RESERVATION).unlink()
-    assert job.master.realign(Session.cli(), job.master.plan_realign("seen")).checkpoint_id == 5
+    assert job.master.realignments.run(Session.cli(), job.master.realignments.plan("seen")).checkpoint_id == 5
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -137,10 +139,10 @@ def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_
     store.delete([stat.key for stat in store.list("sinks/seen/")])
     with wording.raises(InvalidRequest):
         job.rollback(3)
-    plan = job.master.plan_realign("seen")
+    plan = job.master.realignments.plan("seen")
     assert plan.head == 3
-    assert job.master.realign(Session.cli(), plan).outcome == "realigned"
-    assert job.master.status().reconciling == ()
+    assert job.master.realignments.run(Session.cli(), plan).outcome == "realigned"
+    assert job.master.reports.status().reconciling == ()
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -153,7 +155,7 @@ def test_a_restored_state_whose_records_are_collected_is_realigned(job: CountedJ
     assert shown is not None and shown.checkpoint_id == 1
     kept = {one.key for checkpoint in context.head().state.checkpoints[1:] for one in records(job, checkpoint)}
     store.delete([one.key for one in shown.records if one.key not in kept])
-    job.master.realign(Session.cli(), job.master.plan_realign("seen"))
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("seen"))
     job.run()
     job.assert_tables_equal_the_oracle("seen")
 
@@ -164,10 +166,10 @@ def records(job: CountedJob, checkpoint: CompletedCheckpoint) -> tuple[ObjectHan
 
 def test_a_realignment_is_refused_while_an_epoch_runs(job: CountedJob) -> None:
     restore_older_state(job)
-    plan = job.master.plan_realign("seen")
-    assert not isinstance(job.master.trigger(Session.cli()), NothingToDo)
+    plan = job.master.realignments.plan("seen")
+    assert not isinstance(job.master.triggers.trigger(Session.cli()), NothingToDo)
     with pytest.raises(Busy):
-        job.master.realign(Session.cli(), plan)
+        job.master.realignments.run(Session.cli(), plan)
 
 
 def test_a_sink_that_is_down_is_realigned_by_the_next_run_before_anything_else(
@@ -180,15 +182,15 @@ def test_a_sink_that_is_down_is_realigned_by_the_next_run_before_anything_else(
         if operation == "create" and key.startswith(HEADS):
             raise StoreUnavailable("planned outage")
 
-    plan = job.master.plan_realign("seen")
+    plan = job.master.realignments.plan("seen")
     with monkeypatch.context() as outage:
         hook_stores(outage, before=down)
         with wording.raises(CheckpointError):
-            job.master.realign(Session.cli(), plan)
-    assert job.master.status().reconciling == ("seen",)
+            job.master.realignments.run(Session.cli(), plan)
+    assert job.master.reports.status().reconciling == ("seen",)
     job.run()
     job.assert_tables_equal_the_oracle()
-    events = [entry["event"] for entry in job.master.history()]
+    events = [entry["event"] for entry in job.master.reports.history()]
     assert events.count("RealignmentDecided") == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -24,7 +24,7 @@ def restored(tmp_path: Path) -> CountedJob:
     before = table(job).version()
     job.rollback(1)
     table(job).restore(before)
-    job.master.resume()
+    job.master.lifecycle.resume()
     return job
 
 
@@ -40,8 +40,8 @@ def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_n
     with wording.raises(InvalidRequest) as refused:
         restored.run()
     assert "milepost realign small seen" in refused.value.hint
-    restored.master.realign(Session.cli(), restored.master.plan_realign("seen"))
-    restored.master.resume()
+    restored.master.realignments.run(Session.cli(), restored.master.realignments.plan("seen"))
+    restored.master.lifecycle.resume()
     restored.run(2)
     restored.assert_tables_equal_the_oracle()
     for engine in ENGINES:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import CheckpointError
-from milepost.jobmaster.jobmaster import JobMaster, RewindPoint
+from milepost.jobmaster import JobMaster, RewindPoint
 from milepost.jobmaster.rollback.plan import RollbackPlan
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -23,7 +23,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     job = CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", EPOCHS)
     job.rollback(2)
     job.run(3)
-    job.master.create_savepoint("before")
+    job.master.savepoints.create("before")
     job.rollback(5)
     job.land(range(6, 8))
     job.run(2)
@@ -36,11 +36,11 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def points_of(job: CountedJob) -> dict[int, RewindPoint]:
-    return {one.checkpoint_id: one for one in job.master.rewind_points()}
+    return {one.checkpoint_id: one for one in job.master.rollbacks.rewind_points()}
 
 
 def assert_as_planned(point: RewindPoint, master: JobMaster) -> RollbackPlan:
-    plan = master.plan_rollback(point.checkpoint_id)
+    plan = master.rollbacks.plan(point.checkpoint_id)
     assert point.refused is None
     assert (point.runs_again, point.counts_as_read) == (plan.runs_again, plan.counts_as_read)
     assert point.discarded == tuple(one.checkpoint_id for one in plan.discarded)
@@ -73,7 +73,7 @@ def test_every_point_says_what_its_plan_says(job: CountedJob) -> None:
 def test_epochs_are_counted_where_retention_has_thinned_them_out(tmp_path: Path) -> None:
     """Retained are the last two and a savepoint: going back to it discards the epochs between, too."""
     job = CountedJob.with_epochs(tmp_path / "job", 1, {"last: 1": "last: 2"})
-    job.master.create_savepoint("first")
+    job.master.savepoints.create("first")
     job.land(range(2, 7))
     job.run(5)
     points = points_of(job)
@@ -83,11 +83,11 @@ def test_epochs_are_counted_where_retention_has_thinned_them_out(tmp_path: Path)
 
 
 def test_a_job_that_has_never_run_has_no_points(tmp_path: Path) -> None:
-    assert CountedJob.create(tmp_path / "job").master.rewind_points() == []
+    assert CountedJob.create(tmp_path / "job").master.rollbacks.rewind_points() == []
 
 
 def test_a_limit_returns_only_the_newest_points(job: CountedJob) -> None:
-    assert [one.checkpoint_id for one in job.master.rewind_points(3)] == [10, 9, 8]
+    assert [one.checkpoint_id for one in job.master.rollbacks.rewind_points(3)] == [10, 9, 8]
 
 
 @pytest.mark.long
@@ -111,21 +111,21 @@ def test_an_unreadable_point_has_its_error_and_the_others_are_listed(job: Counte
     refused = points[4].refused
     assert refused is not None
     with pytest.raises(CheckpointError) as error:
-        job.master.plan_rollback(4)
+        job.master.rollbacks.plan(4)
     assert refused.error == type(error.value).__name__ == "StateCorrupt"
     assert_as_planned(points[5], job.master)
     (job.small.folder / "store" / "small" / keys[10]).write_bytes(b"{}")
     points = points_of(job)
     assert points[10].refused is not None and points[5].refused is None
     assert (points[5].runs_again, points[5].tables["seen"].rows_now) == (None, None)
-    assert points[5].tables["seen"].rows_then == job.master.plan_rollback(5).sinks["seen"].rows_then  # type: ignore[union-attr]
+    assert points[5].tables["seen"].rows_then == job.master.rollbacks.plan(5).sinks["seen"].rows_then  # type: ignore[union-attr]
 
 
 def test_a_table_that_was_elsewhere_refuses_as_the_plan_does(job: CountedJob) -> None:
     job.edit("../lake/seen", "../lake/elsewhere")
     refused = points_of(job)[5].refused
     with pytest.raises(CheckpointError) as error:
-        job.master.plan_rollback(5)
+        job.master.rollbacks.plan(5)
     assert refused is not None and (refused.error, refused.message) == (type(error.value).__name__, error.value.message)
 
 
@@ -134,7 +134,7 @@ def test_a_list_reads_each_object_once_and_no_table(job: CountedJob, monkeypatch
     read: list[str] = []
 
     hook_stores(monkeypatch, before=lambda operation, key: read.append(f"{operation} {key}"))
-    job.master.rewind_points()
+    job.master.rollbacks.rewind_points()
     gets = [one for one in read if one.startswith("get") and "/manifest" not in one and "manifest/" not in one]
     assert len(gets) == len(set(gets))
     assert {one.rsplit("/", 1)[-1].split("-")[0] for one in gets} <= {"_metadata", "rows"}

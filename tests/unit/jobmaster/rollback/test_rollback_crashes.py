@@ -16,7 +16,7 @@ from milepost.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
@@ -75,8 +75,8 @@ def next_rollback(job: CountedJob) -> None:
 
 
 def next_cancel_and_start(job: CountedJob) -> None:
-    job.master.cancel()
-    job.master.start()
+    job.master.savepoints.cancel()
+    job.master.restores.start()
 
 
 def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: CountedJob, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         writes_of(job, lambda job=job: job.rollback(TARGET), die_after=count)  # type: ignore[misc]
         waiting = job.small.context.head().state.reconciliation
         assert waiting is not None and waiting.checkpoint_id == TARGET
-        status = job.master.status()
+        status = job.master.reports.status()
         assert (status.exit_code, status.reconciling) == (1, tuple(waiting.sinks))
         wording.matches("status", status.next_step)
         recover(job)
@@ -100,7 +100,7 @@ def test_killed_after_any_of_its_writes_the_next_command_finishes_it(prepared: C
         job.assert_tables_equal_the_oracle()
         job.run()
         job.assert_tables_equal_the_oracle()
-        assert job.master.fsck().exit_code == 0
+        assert job.master.reports.fsck().exit_code == 0
 
 
 def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job: CountedJob) -> None:
@@ -109,7 +109,7 @@ def test_killed_between_the_take_over_and_the_switch_nothing_is_rolled_back(job:
     job.small.trigger(session)
     written = writes_of(job, lambda: job.rollback(TARGET, take_over=True), die_after=1)
     assert written[0].startswith("manifest/")
-    assert job.master.show(5).status == "aborted" and job.live_ids == [1, 2, 3, 4]
+    assert job.master.reports.show(5).status == "aborted" and job.live_ids == [1, 2, 3, 4]
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -122,7 +122,7 @@ def down(job: CountedJob, sink: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: CountedJob) -> None:
     with pytest.MonkeyPatch.context() as outage:
         down(job, "seen", outage)
-        plan = job.master.plan_rollback(TARGET)
+        plan = job.master.rollbacks.plan(TARGET)
         wording.matches("plan", [line for line in plan.text if "sink seen" in line])
         with wording.raises(StoreUnavailable):
             job.rollback(TARGET)
@@ -130,12 +130,12 @@ def test_a_sink_that_is_down_delays_the_next_epoch_and_loses_nothing(job: Counte
         with wording.raises(StoreUnavailable):
             job.run_one()
         with wording.raises(StoreUnavailable):
-            job.master.cancel()
+            job.master.savepoints.cancel()
         with wording.raises(StoreUnavailable):
             job.run_one()
-    assert job.master.cancel().outcome == "already_canceled"
+    assert job.master.savepoints.cancel().outcome == "already_canceled"
     job.assert_tables_equal_the_oracle()
-    job.master.start()
+    job.master.restores.start()
     job.run(2)
     job.assert_tables_equal_the_oracle()
 
@@ -147,10 +147,10 @@ def test_another_rollback_replaces_one_that_still_waits_for_a_sink(job: CountedJ
             job.rollback(1)
         with wording.raises(StoreUnavailable):
             job.rollback(3)
-    assert job.master.finish_reconciliation(Session.cli()) == ("seen",)
+    assert job.master.rollbacks.finish_reconciliation(Session.cli()) == ("seen",)
     assert job.live_ids == [1, 2, 3]
     job.assert_tables_equal_the_oracle()
-    assert job.master.finish_reconciliation(Session.cli()) == ()
+    assert job.master.rollbacks.finish_reconciliation(Session.cli()) == ()
 
 
 def test_a_sink_that_was_dropped_before_it_followed_must_come_back_first(job: CountedJob) -> None:
@@ -182,7 +182,7 @@ def test_a_reply_that_is_lost_at_any_write_is_recognised(prepared: CountedJob, t
         point = Fault(lambda operation, key: operation == "create" and key.startswith("manifest/"), Effect.LOST_REPLY)
         break_store(patch, job.small.context.store_config.url, point)
         assert job.rollback(TARGET).outcome == "rolled_back"
-    assert len([one for one in job.master.history() if one["event"] == "TimelineSwitched"]) == 1
+    assert len([one for one in job.master.reports.history() if one["event"] == "TimelineSwitched"]) == 1
     job.assert_tables_equal_the_oracle()
 
 
@@ -226,7 +226,7 @@ def test_two_sessions_that_finish_the_same_rollback_write_each_head_once(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = len(list((job.small.folder / "lake" / "seen" / HEADS).iterdir()))
-    other = before_write(HEADS, lambda: job.master.finish_reconciliation(Session.cli()) and None)
+    other = before_write(HEADS, lambda: job.master.rollbacks.finish_reconciliation(Session.cli()) and None)
     hook_stores(monkeypatch, before=other)
     assert job.rollback(TARGET).outcome == "rolled_back"
     assert len(list((job.small.folder / "lake" / "seen" / HEADS).iterdir())) == before + 1
@@ -238,14 +238,14 @@ def test_an_epoch_that_is_triggered_while_a_rollback_decides_makes_it_busy(
 ) -> None:
     job.land([5])
     session = Session.cli()
-    hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.master.trigger(session) and None))
+    hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.master.triggers.trigger(session) and None))
     with wording.raises(Busy):
         job.rollback(TARGET)
     monkeypatch.undo()
-    job.master.run_epoch(session, 5, SparklessRunner())
-    job.master.complete(session, 5)
+    job.master.epochs.run_epoch(session, 5, SparklessRunner())
+    job.master.epochs.complete(session, 5)
     for sink in ("seen", "table"):
-        job.master.notify_complete(session, 5, sink)
+        job.master.epochs.notify_complete(session, 5, sink)
     assert job.live_ids == [1, 2, 3, 4, 5]
     job.assert_tables_equal_the_oracle()
 
@@ -256,16 +256,16 @@ def test_an_epoch_that_completes_while_a_rollback_takes_it_over_wins_or_is_fence
     """I9: its complete lands right before the rollback's abort; then the head has moved, and nothing is discarded."""
     job.land([5])
     session = Session.cli()
-    job.master.trigger(session)
-    job.master.run_epoch(session, 5, SparklessRunner())
-    hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.master.complete(session, 5) and None))
+    job.master.triggers.trigger(session)
+    job.master.epochs.run_epoch(session, 5, SparklessRunner())
+    hook_stores(monkeypatch, before=before_write("manifest/", lambda: job.master.epochs.complete(session, 5) and None))
     with pytest.raises(CheckpointError) as refused:
         job.rollback(TARGET, take_over=True)
     assert refused.value.exit_code == 4
     monkeypatch.undo()
     assert job.live_ids == [1, 2, 3, 4, 5]
     for sink in ("seen", "table"):
-        job.master.notify_complete(session, 5, sink)
+        job.master.epochs.notify_complete(session, 5, sink)
     job.assert_tables_equal_the_oracle()
     job.rollback(TARGET)
     job.run(3)

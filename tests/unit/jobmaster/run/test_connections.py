@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -34,7 +34,7 @@ def test_a_spark_connection_that_is_of_no_use_is_refused_before_the_trigger(
     job.land("a.csv")
     monkeypatch.setenv("AIRFLOW_CONN_HERE", held)
     with wording.raises(EnvironmentUnusable):
-        job.master.trigger(Session.cli())
+        job.master.triggers.trigger(Session.cli())
     assert job.context.head().state.timeline().pending is None
     monkeypatch.setenv("AIRFLOW_CONN_HERE", "spark-connect://localhost")
-    assert job.master.trigger(Session.cli()).checkpoint_id == 1
+    assert job.master.triggers.trigger(Session.cli()).checkpoint_id == 1

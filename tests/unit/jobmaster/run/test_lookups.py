@@ -12,7 +12,7 @@ import pytest
 
 from milepost.epoch.metadata import CheckpointMetadata
 from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.object_handles import handle_of
@@ -58,7 +58,7 @@ class Job:
         if rows is not None:
             landed = len(list((self.job.folder / "landing").iterdir()))
             self.job.land(f"{landed:03}.csv", "k,v\n" + rows)
-        report = self.master.run(Session.cli(), self.runner)
+        report = self.master.epochs.run(Session.cli(), self.runner)
         assert isinstance(report, CheckpointReport), report
         return report
 
@@ -70,7 +70,7 @@ class Job:
         return context.stored_metadata(checkpoint)
 
     def table(self, sink: str) -> list[dict[str, Any]]:
-        return self.master.read(sink).to_pylist()
+        return self.master.reports.read(sink).to_pylist()
 
 
 def test_rows_get_the_columns_of_their_key_and_those_without_one_get_nulls(tmp_path: Path) -> None:
@@ -100,16 +100,16 @@ def test_the_copy_is_made_once_and_referred_to_until_the_static_source_changes(t
     second = job.metadata().dimensions["names"]
     assert second.copy != first.copy and (second.rows, len(second.objects)) == (2, 2)
     assert [row["name"] for row in job.table("named")] == ["one"] * 5 + ["two"]
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
     for _ in range(3):
         job.run("1,d\n")
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     context = job.job.context
     listed = listed_garbage(context.store, context.head().state).keys
     assert first.copy.key in listed and second.copy.key not in listed
     (tmp_path / "store" / "small" / second.copy.key).unlink()
     with pytest.raises(StateCorrupt, match="dimensions/names-"):
-        job.master.verify(deep=True)
+        job.master.reports.verify(deep=True)
 
 
 def test_a_change_of_how_objects_are_read_makes_a_new_copy(tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ def test_an_object_that_changes_before_it_is_read_fails_the_epoch_and_the_next_o
     job.name("1,one,10\n")
     job.job.land("a.csv", "k,v\n1,a\n")
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert not isinstance(triggered, NothingToDo)
     job.name("1,uno,10\n2,two,20\n")
     with wording.raises(SubtaskDeclined) as changed:
-        job.master.run_epoch(session, triggered.checkpoint_id, job.runner)
+        job.master.epochs.run_epoch(session, triggered.checkpoint_id, job.runner)
     assert changed.value.details["reason"] == "SOURCE_OBJECT_CHANGED"
-    job.master.abort(session, triggered.checkpoint_id, "SOURCE_OBJECT_CHANGED", "it changed")
+    job.master.epochs.abort(session, triggered.checkpoint_id, "SOURCE_OBJECT_CHANGED", "it changed")
     job.run()
     assert [row["name"] for row in job.table("named")] == ["uno"]
 
@@ -219,16 +219,16 @@ def test_a_second_try_looks_up_in_the_versions_that_the_trigger_pinned(tmp_path:
     job.name("1,one,10\n")
     job.job.land("a.csv", "k,v\n1,a\n2,b\n")
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert not isinstance(triggered, NothingToDo)
     job.name("2,two,20\n", "b.csv")
-    report = job.master.run_epoch(session, triggered.checkpoint_id, job.runner)
-    again = job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    report = job.master.epochs.run_epoch(session, triggered.checkpoint_id, job.runner)
+    again = job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
     one, other = report.metadata.dimensions["names"], again.metadata.dimensions["names"]
     assert one.copy.sha256 == other.copy.sha256 and one.copy.key != other.copy.key, "each below its own token"
-    job.master.complete(session, triggered.checkpoint_id, again)
+    job.master.epochs.complete(session, triggered.checkpoint_id, again)
     for sink in ("named", "totals"):
-        job.master.notify_complete(session, triggered.checkpoint_id, sink)
+        job.master.epochs.notify_complete(session, triggered.checkpoint_id, sink)
     job.run("2,c\n")
     assert [(row["v"], row["name"]) for row in job.table("named")] == [("a", "one"), ("b", None), ("c", "two")]
 
@@ -237,7 +237,7 @@ def test_an_object_that_may_still_be_written_is_waited_for(tmp_path: Path) -> No
     job = Job(tmp_path, SPEC.replace("settle: 0s, static", "settle: 1h, static"))
     job.name("1,one,10\n")
     job.job.land("a.csv", "k,v\n1,a\n")
-    waits = job.master.run(Session.cli(), job.runner)
+    waits = job.master.epochs.run(Session.cli(), job.runner)
     assert isinstance(waits, NothingToDo) and waits.settles_in_ms
     wording.matches("input", waits.message, replace={r"\b3,?[56]\d\d\b": "{time}"})
     os.utime(job.names / "a.csv", (0, 0))
@@ -250,8 +250,8 @@ def test_a_changed_static_source_alone_starts_no_epoch(tmp_path: Path) -> None:
     job.name("1,one,10\n")
     job.run("1,a\n")
     job.name("1,uno,10\n")
-    assert isinstance(job.master.run(Session.cli(), job.runner), NothingToDo)
-    assert job.master.status().sources is not None and "names" not in job.master.status().sources
+    assert isinstance(job.master.epochs.run(Session.cli(), job.runner), NothingToDo)
+    assert job.master.reports.status().sources is not None and "names" not in job.master.reports.status().sources
 
 
 @pytest.mark.long
@@ -261,12 +261,12 @@ def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path)
         job.name(f"1,{name},10\n")
         job.run("1,a\n")
     job.name("1,odin,10\n")
-    job.master.backfill(Session.cli(), job.runner, from_checkpoint=0)
+    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0)
     assert [row["name"] for row in job.table("named")] == ["one", "uno", "ichi"]
     metadata = job.metadata()
     copy = metadata.dimensions["names"].copy
     assert copy.key.startswith(f"chk-{metadata.checkpoint_id:020}/"), "not that of the live timeline, which may go"
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
     job.run("1,b\n")
     assert [row["name"] for row in job.table("named")] == ["one", "uno", "ichi", "odin"]
 
@@ -277,7 +277,7 @@ def test_a_backfill_past_subsumed_checkpoints_takes_the_next_copy_that_is_retain
     for name in ("one", "uno", "ichi", "odin"):
         job.name(f"1,{name},10\n")
         job.run("1,a\n")
-    job.master.backfill(Session.cli(), job.runner, from_checkpoint=0)
+    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0)
     assert [row["name"] for row in job.table("named")] == ["ichi", "ichi", "ichi", "odin"]
 
 
@@ -296,7 +296,7 @@ def test_a_backfill_of_a_new_lookup_reads_the_source_as_it_is_now(tmp_path: Path
         .replace("name: named", "name: now")
     )
     job.name("1,one,10\n")
-    job.master.backfill(Session.cli(), job.runner, from_checkpoint=0, allow_non_restored_state=True)
+    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0, allow_non_restored_state=True)
     assert [row["name"] for row in job.table("now")] == ["one"]
 
 
@@ -305,15 +305,15 @@ def test_a_savepoint_and_an_export_hold_the_copy_and_another_job_begins_with_it(
     job.name("1,one,10\n")
     job.run("1,a\n")
     copy = job.metadata().dimensions["names"].copy
-    made = job.master.create_savepoint("first")
+    made = job.master.savepoints.create("first")
     assert (Path(made.location.removeprefix("file://")) / copy.key).is_file()
     other = Job(tmp_path / "other")
     other.name("1,uno,10\n")
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     begun = other.metadata().dimensions["names"]
     assert (
         begun.copy.sha256 == copy.sha256
-        and (verified := other.master.verify(deep=True)).unasked == verified.discarded == ()
+        and (verified := other.master.reports.verify(deep=True)).unasked == verified.discarded == ()
     )
     other.job.land("000.csv", "k,v\n1,a\n").rename(tmp_path / "other" / "landing" / "next.csv")
     other.run()
@@ -327,7 +327,7 @@ def test_a_rollback_goes_back_to_the_copy_of_its_checkpoint(tmp_path: Path) -> N
     first = job.metadata().dimensions["names"]
     job.name("1,uno,10\n")
     job.run("1,b\n")
-    job.master.rollback(Session.cli(), 1)
+    job.master.rollbacks.run(Session.cli(), 1)
     assert job.metadata().dimensions["names"] == first
     job.run()
     assert [row["name"] for row in job.table("named")] == ["one", "uno"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import CommitOutcomeUnknown
-from milepost.jobmaster.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Session
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -22,7 +22,7 @@ def test_a_commit_of_properties_whose_answer_is_lost_does_not_fail_the_job(
     """Rule: a conditional write that nobody answers costs the session one try, as any fault of a store."""
     job = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"})
     job.land("1.csv")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     edit_spec(tmp_path / "config" / "small.yaml", {"timeout: 10m": "timeout: 400h"})
     job.land("2.csv")
     create, lost, session = LocalStore.create, list[str](), Session.cli()
@@ -38,6 +38,6 @@ def test_a_commit_of_properties_whose_answer_is_lost_does_not_fail_the_job(
     monkeypatch.setattr(LocalStore, "create", losing)
     if not landed:
         with wording.raises(CommitOutcomeUnknown):
-            job.master.run(session, SparklessRunner())
-    assert isinstance(job.master.run(session, SparklessRunner()), CheckpointDetails)
-    assert lost and job.master.read("table").to_pylist() == [{"k": 1, "rows": 2}]
+            job.master.epochs.run(session, SparklessRunner())
+    assert isinstance(job.master.epochs.run(session, SparklessRunner()), CheckpointDetails)
+    assert lost and job.master.reports.read("table").to_pylist() == [{"k": 1, "rows": 2}]

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CheckpointError, InvalidRequest, SubtaskDeclined
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -61,7 +61,7 @@ class ListeningJob:
         """Land an object and run an epoch; return what the operator was told."""
         self.notes.write_text("")
         self.job.land(f"{len(list((self.job.folder / 'landing').iterdir()))}.csv")
-        self.job.master.run(Session.cli(), runner or SparklessRunner())
+        self.job.master.epochs.run(Session.cli(), runner or SparklessRunner())
         return self.told()
 
     def told(self) -> list[str]:
@@ -93,9 +93,9 @@ def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_
     job = ListeningJob(tmp_path)
     job.epoch()
     assert job.failed_epoch() == ["complete 1"]
-    job.job.master.resume()
+    job.job.master.lifecycle.resume()
     assert job.failed_epoch() == ["complete 1", "aborted 2"]
-    job.job.master.resume()
+    job.job.master.lifecycle.resume()
     assert job.epoch() == ["complete 1", "aborted 2", "aborted 3"]
     assert job.epoch() == ["complete 4", "subsumed 3"]
 
@@ -107,7 +107,7 @@ def test_a_rollback_notifies_subtasks_of_its_target(tmp_path: Path) -> None:
     edit_spec(spec, {"last: 1": "last: 5"})
     for _ in range(3):
         job.epoch()
-    job.job.master.rollback(Session.cli(), "1")
+    job.job.master.rollbacks.run(Session.cli(), "1")
     assert job.epoch() == ["complete 1"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost.sinks.records.table_keys import staged_prefix
 from milepost_testkit import wording
@@ -34,9 +34,9 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 def complete_one(job: CountedJob) -> None:
     """An epoch that ends at its commit point: its process dies before it publishes."""
     session = Session.cli()
-    triggered = job.master.trigger(session)
-    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())  # type: ignore[union-attr]
-    job.master.complete(session, triggered.checkpoint_id)  # type: ignore[union-attr]
+    triggered = job.master.triggers.trigger(session)
+    job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())  # type: ignore[union-attr]
+    job.master.epochs.complete(session, triggered.checkpoint_id)  # type: ignore[union-attr]
 
 
 def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
@@ -55,7 +55,7 @@ def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job:
         next((job.small.folder / "lake").glob(f"*/{staged_prefix(plan.checkpoint_id, plan.token)}*")).unlink()
 
     with wording.raises(StateCorrupt):
-        job.master.run(Session.cli(), SparklessRunner(after=lose))
+        job.master.epochs.run(Session.cli(), SparklessRunner(after=lose))
     assert job.live_ids == [1, 2]
     job.assert_tables_equal_the_oracle("table")
 
@@ -93,5 +93,5 @@ def test_a_sink_that_was_down_gets_the_older_epoch_before_the_new_one(
         nonlocal down
         down = False
 
-    assert job.master.run(Session.cli(), SparklessRunner(after=up)).checkpoint_id == 4
+    assert job.master.epochs.run(Session.cli(), SparklessRunner(after=up)).checkpoint_id == 4
     job.assert_tables_equal_the_oracle()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sinks.formats.parquet_format import HEADS
 from milepost.storage.requests import StoreRequests
@@ -56,11 +56,11 @@ def test_an_empty_epoch_of_a_running_process_sends_few_requests_and_starts_no_jo
     job, runner = three_files(tmp_path)
     requests = count_requests(monkeypatch)
     master = job.master
-    while master.run(Session.cli(), runner).status == "completed":
+    while master.epochs.run(Session.cli(), runner).status == "completed":
         requests.clear()
     assert len(requests.calls) <= EMPTY, f"the first one after an epoch that read\n{requests.told()}"
     requests.clear()
-    assert master.run(Session.cli(), runner).status == "empty"
+    assert master.epochs.run(Session.cli(), runner).status == "empty"
     assert sorted(requests.asked) == [("list", ""), ("list", "manifest/")], requests.told()
     assert len(runner.plans) == 3
 
@@ -69,10 +69,10 @@ def test_an_empty_epoch_of_a_fresh_process_sends_few_requests(tmp_path: Path, mo
     """As a scheduler's task, once the stores are known to keep the rules: it also reads the head, its metadata, and
     what the source has consumed, which is at most 8 runs."""
     job, runner = three_files(tmp_path)
-    while job.master.run(Session.cli(), runner).status == "completed":
+    while job.master.epochs.run(Session.cli(), runner).status == "completed":
         pass
     requests = count_requests(monkeypatch)
-    assert job.master.run(Session.cli(), runner).status == "empty"
+    assert job.master.epochs.run(Session.cli(), runner).status == "empty"
     consumed = [key for _, key in requests.asked if "/consumed/" in key]
     assert len(consumed) == 3
     assert len(requests.asked) - len(consumed) <= EMPTY, requests.told()
@@ -85,7 +85,7 @@ def test_an_epoch_sends_no_more_requests_than_before(tmp_path: Path, monkeypatch
     master = job.master
     for _ in range(3):
         requests.clear()
-        assert master.run(Session.cli(), runner, progress=by_step(requests)).status == "completed"
+        assert master.epochs.run(Session.cli(), runner, progress=by_step(requests)).status == "completed"
     assert requests.by_step.keys() == NORMAL.keys()
     assert all(asked <= NORMAL[step] for step, asked in requests.by_step.items()), requests.told()
     heads = [(step, key) for step, _, key in requests.calls if key.startswith(HEADS)]
@@ -100,6 +100,6 @@ def test_a_cached_head_is_replaced_when_another_session_writes(tmp_path: Path) -
     job, runner = three_files(tmp_path)
     one, other = job.master, job.master
     for master in (one, other, one):
-        assert master.run(Session.cli(), runner).status == "completed"
+        assert master.epochs.run(Session.cli(), runner).status == "completed"
     assert [plan.base for plan in runner.plans] == [0, 1, 2]
-    assert one.run(Session.cli(), runner).status == other.run(Session.cli(), runner).status == "empty"
+    assert one.epochs.run(Session.cli(), runner).status == other.epochs.run(Session.cli(), runner).status == "empty"

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.jobmaster import CheckpointReport
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
@@ -70,7 +70,7 @@ def test_a_returning_source_continues_from_its_position(job: LawJob, ends: str) 
     while isinstance(job.run(), CheckpointReport):
         job.check()
     job.check_read(job.lineage, whole=True)
-    assert job.master.read(FEED).num_rows == 4 * 2
+    assert job.master.reports.read(FEED).num_rows == 4 * 2
 
 
 def test_the_law_detects_a_source_read_twice_and_one_never_read(job: LawJob) -> None:

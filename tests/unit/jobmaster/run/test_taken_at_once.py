@@ -9,7 +9,7 @@ import pytest
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CheckpointError, Fenced
-from milepost.jobmaster.jobmaster import AbortedCheckpoint, JobMaster, Session, Triggered
+from milepost.jobmaster import AbortedCheckpoint, JobMaster, Session, Triggered
 from milepost.protocol.manifest.transaction.events import CheckpointTriggered
 from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.ids import CheckpointId
@@ -30,11 +30,11 @@ def _is_down(plan: EpochPlan) -> None:
 
 
 def another_session(other: JobMaster, checkpoint_id: int) -> None:
-    assert isinstance(other.trigger(Session.cli(), take_over=True), Triggered)
+    assert isinstance(other.triggers.trigger(Session.cli(), take_over=True), Triggered)
 
 
 def an_abort(other: JobMaster, checkpoint_id: int) -> None:
-    assert isinstance(other.abort_running(), AbortedCheckpoint)
+    assert isinstance(other.lifecycle.abort_running(), AbortedCheckpoint)
 
 
 def another_try(other: JobMaster, checkpoint_id: int) -> None:
@@ -68,9 +68,9 @@ def test_a_checkpoint_taken_over_right_after_its_grant_touches_no_table(
     job.land("a.csv")
     if there == "reserved":  # who is the first to prepare it creates it
         with pytest.raises(_Down):
-            master.run(Session.cli(), SparklessRunner(before=_is_down))
+            master.epochs.run(Session.cli(), SparklessRunner(before=_is_down))
     elif there == "known":
-        master.run(Session.cli(), runner)
+        master.epochs.run(Session.cli(), runner)
         job.land("b.csv")
     monkeypatch.setattr(StoreConfig, "is_local", is_local)
     other = job.master
@@ -83,7 +83,7 @@ def test_a_checkpoint_taken_over_right_after_its_grant_touches_no_table(
     master.context.listeners.append(take)
     before = table(job)
     with pytest.raises(Fenced):
-        master.run(SESSION, runner)
+        master.epochs.run(SESSION, runner)
     assert table(job) == before
 
 
@@ -94,12 +94,12 @@ def test_a_checkpoint_that_is_taken_between_two_tasks_is_refused_by_each_of_them
     """The trigger's task reads no head after its claim, and need not: every task after it decides on one."""
     job, runner = SparklessJob.create(tmp_path), SparklessRunner()
     job.land("a.csv")
-    triggered = job.master.trigger(SESSION)
+    triggered = job.master.triggers.trigger(SESSION)
     assert isinstance(triggered, Triggered)
     taken_by(job.master, triggered.checkpoint_id)
-    steps = [job.master.validate, job.master.complete]
+    steps = [job.master.epochs.validate, job.master.epochs.complete]
     if taken_by is not another_try:
-        steps.append(lambda session, checkpoint_id: job.master.run_epoch(session, checkpoint_id, runner))
+        steps.append(lambda session, checkpoint_id: job.master.epochs.run_epoch(session, checkpoint_id, runner))
     for step in steps:
         with pytest.raises(CheckpointError):
             step(SESSION, triggered.checkpoint_id)

@@ -7,8 +7,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from milepost.jobmaster import CheckpointReport
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import CheckpointReport
 from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.examples import source_document

@@ -66,7 +66,7 @@ def exported(job: CountedJob, folder: Path, suffix: str) -> dict[str, str]:
     folder.mkdir()
     files = {uid: folder / f"{uid}.{suffix}" for uid in UIDS}
     for uid, file in files.items():
-        write_file(job.master.state_rows(uid, stored=True), suffix, file)
+        write_file(job.master.reports.state_rows(uid, stored=True), suffix, file)
     return {uid: str(file) for uid, file in files.items()}
 
 
@@ -95,14 +95,14 @@ def test_a_job_goes_on_from_the_exported_state_of_another(
         if held == "on the disk":
             hold_few_rows(patch)
             patch.setattr(bootstrap, "_SLICE_BYTES", 500)
-        result = other.master.bootstrap(files)
+        result = other.master.bootstraps.run(files)
     written = other.context.base_metadata(other.context.head().state, result.head)
     runs = [len(handle.runs) for table in written.state_tables.values() for handle in table.state.handles]
     assert (max(runs) > 1) is (held == "on the disk"), "of a subtask one run, or one of each slice"
     assert {uid: one.rows for uid, one in result.operators.items()} == {"latest": 7, "unique": 9, "pairs": 7}
     for uid in UIDS:
-        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
-    before = {name: job.master.read(name).num_rows for name in ("seen", "pairs")}
+        assert_same_rows(other.master.reports.state(uid), job.master.reports.state(uid), uid)
+    before = {name: job.master.reports.read(name).num_rows for name in ("seen", "pairs")}
     job.land([4, 2])  # 2 lands again, as a new version: its rows are known
     (job.small.folder / "later").mkdir()
     for name in ("0002.csv", "0004.csv"):
@@ -115,27 +115,27 @@ def test_a_job_goes_on_from_the_exported_state_of_another(
     job.run(1)
     other.run(1)
     for uid in UIDS:
-        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
+        assert_same_rows(other.master.reports.state(uid), job.master.reports.state(uid), uid)
     for name, rows in before.items():
-        assert_same_rows(other.master.read(name), job.master.read(name).slice(rows), name)
-    assert_same_rows(other.master.read("table"), job.master.read("table"), "every key, from the state")
+        assert_same_rows(other.master.reports.read(name), job.master.reports.read(name).slice(rows), name)
+    assert_same_rows(other.master.reports.read("table"), job.master.reports.read("table"), "every key, from the state")
     assert (
-        verified := other.master.verify(deep=True)
-    ).unasked == verified.discarded == () and other.master.fsck().exit_code == 0
+        verified := other.master.reports.verify(deep=True)
+    ).unasked == verified.discarded == () and other.master.reports.fsck().exit_code == 0
 
 
 def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) -> None:
     """What it published is left behind, as after a rollback, and can be gone back to."""
     files = exported(job, tmp_path / "tables", "parquet")
     with wording.raises(InvalidRequest):
-        job.master.bootstrap(files)
-    job.master.cancel()
-    result = job.master.bootstrap({"latest": files["latest"]})
+        job.master.bootstraps.run(files)
+    job.master.savepoints.cancel()
+    result = job.master.bootstraps.run({"latest": files["latest"]})
     assert (result.incarnation, result.status) == (2, "running")
-    assert job.master.read("table").num_rows == 0
-    assert job.master.state("latest").num_rows == 7
+    assert job.master.reports.read("table").num_rows == 0
+    assert job.master.reports.state("latest").num_rows == 7
     job.rollback(3)
-    assert job.master.read("seen").num_rows == 9
+    assert job.master.reports.read("seen").num_rows == 9
 
 
 def rewritten(files: dict[str, str], uid: str, table: pa.Table) -> dict[str, str]:
@@ -158,18 +158,18 @@ def test_a_table_that_is_not_the_state_is_refused_and_nothing_is_written(job: Co
     ]
     for table in cases:
         with wording.raises(InvalidRequest):
-            other.master.bootstrap(rewritten(files, "latest", table))
+            other.master.bootstraps.run(rewritten(files, "latest", table))
     Path(files["latest"]).write_bytes(b"PAR1 no")
     with wording.raises(InvalidRequest):
-        other.master.bootstrap({"latest": files["latest"]})
+        other.master.bootstraps.run({"latest": files["latest"]})
     with wording.raises(InvalidRequest):
-        other.master.bootstrap({"latest": __file__})
+        other.master.bootstraps.run({"latest": __file__})
     with pytest.raises(NotFound):
-        other.master.bootstrap({"latest": str(tmp_path / "none.parquet")})
+        other.master.bootstraps.run({"latest": str(tmp_path / "none.parquet")})
     with wording.raises(NotFound):
-        other.master.bootstrap({"nobody": files["unique"]})
+        other.master.bootstraps.run({"nobody": files["unique"]})
     with wording.raises(InvalidRequest):
-        other.master.bootstrap({})
+        other.master.bootstraps.run({})
     assert not (job.small.folder / "store" / "other" / "manifest").exists()
 
 
@@ -187,10 +187,10 @@ def test_one_zero_and_one_nan_are_keys_however_they_are_written(
     file = tmp_path / "table.parquet"
     pq.write_table(table, file)
     with wording.raises(InvalidRequest):
-        job.master.bootstrap({"latest": str(file)})
+        job.master.bootstraps.run({"latest": str(file)})
     pq.write_table(table.take([1, 3, 4, 6]), file)
-    job.master.bootstrap({"latest": str(file)})
-    assert sorted(job.master.state("latest")["count(*)"].to_pylist()) == [1, 3, 4, 6]
+    job.master.bootstraps.run({"latest": str(file)})
+    assert sorted(job.master.reports.state("latest")["count(*)"].to_pylist()) == [1, 3, 4, 6]
 
 
 def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_be_read(
@@ -202,8 +202,8 @@ def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_b
     file.write_text("k,seen,first,__timer\n" + "".join(f'{k},1,"{value}",\n' for k, value in enumerate(values, 100)))
     monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 128)
     other = beside(job)
-    other.master.bootstrap({"pairs": str(file)})
-    state = other.master.state("pairs").sort_by("k")
+    other.master.bootstraps.run({"pairs": str(file)})
+    state = other.master.reports.state("pairs").sort_by("k")
     assert state["k"].to_pylist() == [*range(100, 160)]
     assert state["first"].to_pylist() == values
 
@@ -250,8 +250,8 @@ def test_a_table_in_csv_is_read_to_its_last_row_although_its_columns_were_looked
     monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
     monkeypatch.setattr(state_table, "stored_file", lambda store, key: nullcontext(ReadByTwo(store.get(key))))
     other = beside(job)
-    other.master.bootstrap({"pairs": str(file)})
-    assert sorted(other.master.state("pairs")["k"].to_pylist()) == [*range(500)]
+    other.master.bootstraps.run({"pairs": str(file)})
+    assert sorted(other.master.reports.state("pairs")["k"].to_pylist()) == [*range(500)]
 
 
 class Counted(io.BytesIO):
@@ -310,9 +310,9 @@ def test_a_table_that_was_cut_off_within_a_quoted_value_is_refused_by_name(job: 
     file.write_text('k,seen,__timer,first\n1,1,,"a"\n2,1,,"b')
     other = beside(job)
     with wording.raises(InvalidRequest):
-        other.master.bootstrap({"pairs": str(file)})
+        other.master.bootstraps.run({"pairs": str(file)})
     file.write_text('k,seen,__timer,first\n1,1,,"a"\n2,1,,"b ""c"""\n')
-    other.master.bootstrap({"pairs": str(file)})
+    other.master.bootstraps.run({"pairs": str(file)})
 
 
 def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: CountedJob) -> None:
@@ -320,7 +320,7 @@ def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: Counted
     job.edit("sinks:\n", WINDOW + "sinks:\n")
     job.edit("name: small", "name: windowed")
     with wording.raises(InvalidRequest):
-        job.master.bootstrap({"hourly": "x.parquet"})
+        job.master.bootstraps.run({"hourly": "x.parquet"})
 
 
 @pytest.mark.parametrize(("operation", "prefix"), [("put", "chk-"), ("create", "manifest/")])
@@ -334,9 +334,9 @@ def test_a_fault_leaves_a_job_that_has_not_begun(
         fault = Fault(at(operation, prefix), Effect.UNAVAILABLE, skip=skip, times=9)
         break_store(patch, f"file://{job.small.folder}/store/other", fault)
         with pytest.raises(CheckpointError):
-            other.master.bootstrap(files)
-    other.master.bootstrap(files)
+            other.master.bootstraps.run(files)
+    other.master.bootstraps.run(files)
     state = other.context.head().state
     assert state.timeline().head == state.checkpoints[-1].checkpoint_id
     for uid in UIDS:
-        assert_same_rows(other.master.state(uid), job.master.state(uid), uid)
+        assert_same_rows(other.master.reports.state(uid), job.master.reports.state(uid), uid)

@@ -21,7 +21,7 @@ from milepost.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.manifest.transaction.requests import AbortRequest
 from milepost.protocol.records.checkpoints import ObjectHandle
@@ -57,7 +57,7 @@ class Saved:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     job = CountedJob.with_epochs(tmp_path_factory.mktemp("saved"), 3)
-    job.master.create_savepoint("third")
+    job.master.savepoints.create("third")
     job.land([4, 5])
     return job
 
@@ -74,7 +74,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     """Another name, another parallelism, another root: what both do from there on is the same, row for row."""
     other = OtherJob.beside(saved.job)
     before = stored(saved.folder)
-    result = other.master.start(saved.location)
+    result = other.master.restores.start(saved.location)
     assert (result.outcome, result.status, result.claimed) == ("started", "running", None)
     assert result.savepoint.checkpoint_id == 3 and result.savepoint.sinks == {"table": 9, "seen": 9}
     assert result.head == 4, "above the id that it is a copy of: columns of its state may be stored by older ids"
@@ -85,19 +85,21 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     saved.job.assert_tables_equal_the_oracle()
     assert stored(saved.folder) == before, "NO_CLAIM: it stays its owner's, untouched"
     for name in ("table", "seen"):
-        assert (verified := other.master.verify(deep=True)).unasked == verified.discarded == () and other.context.sink(
-            name
-        ).position().checkpoint_id
-    report = other.master.fsck()
+        assert (
+            verified := other.master.reports.verify(deep=True)
+        ).unasked == verified.discarded == () and other.context.sink(name).position().checkpoint_id
+    report = other.master.reports.fsck()
     assert report.exit_code == 0 and not report.unreachable and not report.foreign
     shutil.rmtree(saved.folder)
-    assert (verified := other.master.verify(deep=True)).unasked == verified.discarded == (), "it stands by itself"
+    assert (verified := other.master.reports.verify(deep=True)).unasked == verified.discarded == (), (
+        "it stands by itself"
+    )
 
 
 @pytest.mark.long
 def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
-    result = other.master.start(saved.location, claim=True)
+    result = other.master.restores.start(saved.location, claim=True)
     assert result.claimed.deleted_objects == result.savepoint.objects + 1
     assert not stored(saved.folder)
     other.run(2)
@@ -113,16 +115,16 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     saved.job.edit("storage: ../store", f'storage: ../store\nstore: {{endpoint_url: "{ministack.endpoint_url}"}}')
     bucket = ministack.new_bucket()
-    made = saved.job.master.create_savepoint("far", target=f"s3://{bucket}/copies")
+    made = saved.job.master.savepoints.create("far", target=f"s3://{bucket}/copies")
     assert made.location == f"s3://{bucket}/copies/far"
     with wording.raises(CommitConflict):
-        saved.job.master.export(3, made.location)
+        saved.job.master.savepoints.export(3, made.location)
     other = OtherJob.beside(saved.job)
-    result = other.master.start(made.location, claim=True)
+    result = other.master.restores.start(made.location, claim=True)
     assert result.claimed.deleted_objects == made.objects + 1
     other.assert_equals(saved.job)
     assert result.claimed.listed_by == "small", "whose list nobody has looked at"
-    answer = saved.job.master.dispose_savepoint("far")
+    answer = saved.job.master.savepoints.dispose("far")
     assert answer.deleted_objects == 0
     wording.matches("savepoint", answer.left)
 
@@ -130,40 +132,42 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
 def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_location(saved: Saved) -> None:
     job = saved.job
     job.run(2)
-    job.master.cancel()
+    job.master.savepoints.cancel()
     (listed,) = job.master.list_savepoints()
-    result = job.master.start(listed.location, claim=True)
+    result = job.master.restores.start(listed.location, claim=True)
     assert result.claimed.deleted_objects == result.savepoint.objects + 1
-    assert job.master.list_savepoints() == [] and job.master.fsck().exit_code == 0
+    assert job.master.list_savepoints() == [] and job.master.reports.fsck().exit_code == 0
 
 
 def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_now(saved: Saved) -> None:
     """Another whole savepoint in its folder would be taken silently otherwise."""
     job = saved.job
-    away = Path(job.master.create_savepoint("away", target="../others").location.removeprefix("file://"))
+    away = Path(job.master.savepoints.create("away", target="../others").location.removeprefix("file://"))
     job.run(1)
-    newer = job.master.export(4, "../newer")
+    newer = job.master.savepoints.export(4, "../newer")
     shutil.rmtree(away)
     shutil.copytree(newer.location.removeprefix("file://"), away)
-    job.master.cancel()
+    job.master.savepoints.cancel()
     before = job.small.context.head().version
     with wording.raises(StateCorrupt, replace=wording.SIZES) as refused:
-        job.master.start("away")
+        job.master.restores.start("away")
     assert "savepoint.json" in refused.value.message
     assert job.small.context.head().version == before
-    assert job.master.start(f"file://{away}").savepoint.checkpoint_id == 4, "by its place it is what lies there"
+    assert job.master.restores.start(f"file://{away}").savepoint.checkpoint_id == 4, (
+        "by its place it is what lies there"
+    )
 
 
 def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:
     job = saved.job
     job.run(2)
-    job.master.cancel()
-    result = job.master.start("third", claim=True)
+    job.master.savepoints.cancel()
+    result = job.master.restores.start("third", claim=True)
     assert (result.outcome, result.incarnation) == ("started", 2)
     assert job.master.list_savepoints() == [] and not list(job.small.folder.glob("store/small/savepoints/**/*.parquet"))
-    assert job.master.read("seen").num_rows == 9
+    assert job.master.reports.read("seen").num_rows == 9
     job.run(2)
-    assert job.master.read("seen").num_rows == 15
+    assert job.master.reports.read("seen").num_rows == 15
     assert not open_forks(job.small.context.head().state)
 
 
@@ -171,20 +175,22 @@ def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> Non
 def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path) -> None:
     """What ended with the last epoch begins anew, as with `start`: the restored job is not taken for drained."""
     saved.job.run(2)
-    saved.job.master.run(Session.cli(), SparklessRunner(), drain=True)
-    made = saved.job.master.export(saved.job.small.context.head().state.timeline().head, f"file://{tmp_path}/last")
+    saved.job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
+    made = saved.job.master.savepoints.export(
+        saved.job.small.context.head().state.timeline().head, f"file://{tmp_path}/last"
+    )
     other = OtherJob.beside(saved.job)
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     saved.job.land([6])
     other.run(1)
-    assert sorted(other.master.read("seen")["k"].to_pylist())[-1] == 6
-    assert other.master.status().job_status == "running"
+    assert sorted(other.master.reports.read("seen")["k"].to_pylist())[-1] == 6
+    assert other.master.reports.status().job_status == "running"
 
 
 def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:
     before = saved.job.small.context.head().version
     with wording.raises(InvalidRequest) as caught:
-        saved.job.master.start(saved.location)
+        saved.job.master.restores.start(saved.location)
     assert "milepost cancel small" in caught.value.hint and "milepost rollback small" in caught.value.hint
     assert saved.job.small.context.head().version == before
 
@@ -195,7 +201,7 @@ def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved:
     pending = other.trigger(session)
     request = AbortRequest(session.session_id, pending.checkpoint_id, CheckpointFailureReason.IO_EXCEPTION, "x", 1)
     other.context.transact(request)
-    other.master.start(saved.location)
+    other.master.restores.start(saved.location)
     other.assert_equals(saved.job)
 
 
@@ -211,7 +217,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(saved: Saved) -
     for edit in cases:
         other = OtherJob.beside(saved.job, edit)
         with wording.raises(InvalidRequest):
-            other.master.start(saved.location)
+            other.master.restores.start(saved.location)
         assert not (saved.job.small.folder / "store" / "other").exists(), edit
         assert not list((saved.job.small.folder / "lake").glob("other-*/**/*.parquet")), edit
 
@@ -222,7 +228,7 @@ def test_state_that_the_spec_does_not_have_is_copied_and_left_to_the_first_run(s
     line = text[start : text.index("\n", start) + 1]
     sink = "  - {name: seen, input: unique, format: parquet, path: ../lake/other-seen, mode: append}\n"
     other = OtherJob.beside(saved.job, {line: "", sink: ""})
-    result = other.master.start(saved.location)
+    result = other.master.restores.start(saved.location)
     assert result.savepoint.not_restored == ("seen",)
     with wording.raises(InvalidRequest):
         other.run(1)
@@ -232,33 +238,33 @@ def test_a_table_of_another_job_is_never_taken(saved: Saved) -> None:
     other = OtherJob.beside(saved.job, {"../lake/other-table": "../lake/table"})
     before = stored(saved.job.small.folder / "lake")
     with wording.raises(InvalidRequest):
-        other.master.start(saved.location)
+        other.master.restores.start(saved.location)
     assert stored(saved.job.small.folder / "lake") == before
 
 
 def test_a_table_of_an_earlier_life_is_never_taken(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
-    other.master.start(saved.location)
+    other.master.restores.start(saved.location)
     shutil.rmtree(saved.job.small.folder / "store" / "other")
     with wording.raises(InvalidRequest):
-        other.master.start(saved.location)
+        other.master.restores.start(saved.location)
 
 
 def test_there_is_no_savepoint_there(saved: Saved, tmp_path: Path) -> None:
     other = OtherJob.beside(saved.job)
     with wording.raises(NotFound):
-        other.master.start(f"file://{tmp_path}/nowhere")
+        other.master.restores.start(f"file://{tmp_path}/nowhere")
     above, _, name = saved.location.rstrip("/").rpartition("/")
     with wording.raises(NotFound) as refused:
-        other.master.start(above)
+        other.master.restores.start(above)
     assert above in refused.value.hint and name in refused.value.hint
     with wording.raises(InvalidRequest):
-        other.master.start("third")
-    saved.job.master.cancel()
+        other.master.restores.start("third")
+    saved.job.master.savepoints.cancel()
     with wording.raises(NotFound):
-        saved.job.master.start("second")
+        saved.job.master.restores.start("second")
     with wording.raises(InvalidRequest):
-        saved.job.master.start(claim=True)
+        saved.job.master.restores.start(claim=True)
 
 
 # -- hostile savepoints ----------------------------------------------------------------------------------------------
@@ -314,11 +320,11 @@ def test_a_hostile_document_is_refused_and_nothing_is_written(saved: Saved) -> N
         path.write_bytes(honest)
         tampered(saved.folder, change)
         with wording.raises(StateCorrupt, name=name) as caught:
-            other.master.start(saved.location)
+            other.master.restores.start(saved.location)
         assert caught.value.exit_code == 7
     assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
     path.write_bytes(honest)
-    other.master.start(saved.location)
+    other.master.restores.start(saved.location)
 
 
 def rewritten(folder: Path, change: Callable[[CheckpointMetadata], CheckpointMetadata | bytes]) -> None:
@@ -373,7 +379,7 @@ def test_hostile_metadata_is_refused_and_nothing_is_written(saved: Saved) -> Non
             (saved.folder / file).write_bytes(body)
         rewritten(saved.folder, change)
         with wording.raises(StateCorrupt, name=name):
-            other.master.start(saved.location)
+            other.master.restores.start(saved.location)
     assert not (saved.job.small.folder / "store" / "other" / "manifest").exists()
 
 
@@ -385,7 +391,7 @@ def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_wa
     victim.write_bytes(bytes(body))
     other = OtherJob.beside(saved.job)
     with pytest.raises(StateCorrupt):
-        other.master.start(saved.location)
+        other.master.restores.start(saved.location)
     head = other.context.log.head()
     assert head is None or (head.state.timeline().head == 0 and not open_forks(head.state))
     assert not list((saved.job.small.folder / "lake").glob("other-*/**/*.parquet")), "staged files are discarded"
@@ -394,7 +400,7 @@ def test_an_altered_object_is_refused_while_it_is_copied_and_the_job_is_as_it_wa
 def test_a_document_too_large_is_not_read(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.jobmaster.savepoints.reader.MAX_DOCUMENT_BYTES", 100)
     with wording.raises(StateCorrupt, replace=wording.SIZES):
-        OtherJob.beside(saved.job).master.start(saved.location)
+        OtherJob.beside(saved.job).master.restores.start(saved.location)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -448,16 +454,16 @@ def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
     with monkeypatch.context() as patch:
         break_store(patch, url, Fault(at(operation, prefix), effect, skip=skip))
         try:
-            other.master.start(saved.location, claim=True)
+            other.master.restores.start(saved.location, claim=True)
         except CheckpointError:
             assert (saved.folder / SAVEPOINT_DOCUMENT).exists(), "a failed start has claimed nothing"
     head = other.context.log.head()
     if head is None or head.state.timeline().head == 0:
-        other.master.start(saved.location)
-    other.master.finish_reconciliation(Session.cli())
+        other.master.restores.start(saved.location)
+    other.master.rollbacks.finish_reconciliation(Session.cli())
     other.assert_equals(saved.job)
     assert not open_forks(other.context.head().state)
-    report = other.master.fsck()
+    report = other.master.reports.fsck()
     assert report.exit_code == 0 and not report.foreign
 
 
@@ -471,10 +477,10 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
         )  # as if the process were gone
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
-            other.master.start(saved.location)
+            other.master.restores.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1
     monkeypatch.setattr("milepost.jobmaster.rollback.imported_checkpoint.is_provably_dead", lambda holder: True)
-    other.master.start(saved.location)
+    other.master.restores.start(saved.location)
     assert not open_forks(other.context.head().state)
     other.assert_equals(saved.job)
 
@@ -485,8 +491,8 @@ def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.M
         patch.setattr("milepost.jobmaster.rollback.imported_checkpoint.abort_import", lambda *args: None)
         break_store(patch, saved.location, Fault(at("get", "tables/"), Effect.UNAVAILABLE))
         with pytest.raises(StoreUnavailable):
-            other.master.start(saved.location)
-    other.master.start(saved.location)
+            other.master.restores.start(saved.location)
+    other.master.restores.start(saved.location)
     assert len(open_forks(other.context.head().state)) == 1, "its process is this one, and alive"
     other.assert_equals(saved.job)
 
@@ -500,7 +506,7 @@ def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
         url = f"file://{saved.job.small.folder}/lake/other-table"
         break_store(patch, url, Fault(at("create", HEADS), Effect.UNAVAILABLE))
         with wording.raises(CheckpointError):
-            other.master.start(saved.location, claim=True)
+            other.master.restores.start(saved.location, claim=True)
     assert stored(saved.folder)
     other.run(2)
     saved.job.run(2)
@@ -510,13 +516,13 @@ def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
 def test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it(tmp_path: Path) -> None:
     """As with `start`: the end of time that the drained job has fired up to is not carried into the new one."""
     job = BackfillJob.create(tmp_path / "job", 2)
-    job.master.run(Session.cli(), SparklessRunner(), drain=True)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
     assert firing_of(job.small) == {"latest": (END_OF_TIME_US, END_OF_TIME_US)}
-    made = job.master.export(job.state.timeline().head, f"file://{tmp_path}/last")
+    made = job.master.savepoints.export(job.state.timeline().head, f"file://{tmp_path}/last")
     other = OtherJob(job.small.folder)
     text = (job.small.folder / "config" / "small.yaml").read_text()
     other.spec_path.write_text(text.replace("name: small", "name: other").replace("../lake/", "../lake/other-"))
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     assert firing_of(other) == {"latest": (None, None)}
 
 
@@ -532,24 +538,24 @@ def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Pa
     delta = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
     job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
     job.land(range(4, 7))
-    made = job.master.create_savepoint("before")
+    made = job.master.savepoints.create("before")
     other = OtherJob.beside(job)
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     for one in (job, other):
         one.run(3)
     other.assert_equals(job)
     job.assert_tables_equal_the_oracle()
-    assert other.master.fsck().exit_code == 0
+    assert other.master.reports.fsck().exit_code == 0
 
 
 def test_a_changelog_goes_along(tmp_path: Path) -> None:
     changes = "  - {name: changes, input: latest, format: parquet, path: ../lake/changes, mode: changelog}\n"
     job = CountedJob.with_epochs(tmp_path / "job", 3, {SEEN_SINK: SEEN_SINK + changes})
     job.land([4])
-    made = job.master.create_savepoint("before")
+    made = job.master.savepoints.create("before")
     other = OtherJob.beside(job)
-    other.master.start(made.location)
-    saved = job.master.read("changes")
-    assert other.master.read("changes").equals(saved) and saved.num_rows
+    other.master.restores.start(made.location)
+    saved = job.master.reports.read("changes")
+    assert other.master.reports.read("changes").equals(saved) and saved.num_rows
     other.run(1)
-    assert other.master.read("changes").num_rows > saved.num_rows
+    assert other.master.reports.read("changes").num_rows > saved.num_rows

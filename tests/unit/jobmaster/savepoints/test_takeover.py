@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.ancestry import open_forks
 from milepost.sinks.formats.parquet_format import HEADS
@@ -32,7 +32,7 @@ def heir_of(job: CountedJob) -> OtherJob:
 
 def saved(job: CountedJob, tmp_path: Path) -> str:
     """A savepoint of the job's head, elsewhere."""
-    job.master.create_savepoint("last")
+    job.master.savepoints.create("last")
     (listed,) = job.master.list_savepoints()
     return moved(listed, tmp_path / "elsewhere" / "copy")
 
@@ -54,7 +54,7 @@ def test_the_tables_are_taken_where_they_are_and_the_old_job_is_refused(job: Cou
     twin = job.copy_to(tmp_path / "twin")
     files = set(stored(job.small.folder / "lake"))
     heir = heir_of(job)
-    result = heir.master.start(location, claim=True)
+    result = heir.master.restores.start(location, claim=True)
     assert (result.outcome, result.status) == ("started", "running")
     added = {name for name in stored(job.small.folder / "lake") if name not in files}
     assert not [name for name in added if "/data/" in name], "nothing but logs and owners"
@@ -65,12 +65,12 @@ def test_the_tables_are_taken_where_they_are_and_the_old_job_is_refused(job: Cou
     with wording.raises(InvalidRequest):
         job.run(1)
     with wording.raises(InvalidRequest):
-        job.master.read("table")
+        job.master.reports.read("table")
     heir.run(2)
     twin.run(2)
     heir.assert_equals(twin)
-    assert (verified := heir.master.verify(deep=True)).unasked == verified.discarded == ()
-    report = heir.master.fsck()
+    assert (verified := heir.master.reports.verify(deep=True)).unasked == verified.discarded == ()
+    report = heir.master.reports.fsck()
     assert report.exit_code == 0 and not report.foreign
 
 
@@ -78,7 +78,7 @@ def test_without_claim_they_are_never_touched(job: CountedJob, tmp_path: Path) -
     """NO_CLAIM needs other paths."""
     location, before = saved(job, tmp_path), stored(job.small.folder / "lake")
     with wording.raises(InvalidRequest) as refused:
-        heir_of(job).master.start(location)
+        heir_of(job).master.restores.start(location)
     assert "--claim" in refused.value.hint
     assert stored(job.small.folder / "lake") == before
     job.land([4])
@@ -91,7 +91,7 @@ def test_tables_that_have_moved_on_are_refused_before_anything_is_written(job: C
     job.run(1)
     before, heir = stored(job.small.folder), heir_of(job)
     with wording.raises(InvalidRequest):
-        heir.master.start(location, claim=True)
+        heir.master.restores.start(location, claim=True)
     (job.small.folder / "config" / "other.yaml").unlink()
     assert stored(job.small.folder) == before
 
@@ -100,13 +100,13 @@ def test_after_a_cancel_with_a_savepoint_they_are_taken(job: CountedJob, tmp_pat
     """What the refusal names."""
     job.land([4])
     job.run(1)
-    canceled = job.master.cancel(savepoint="final")
+    canceled = job.master.savepoints.cancel(savepoint="final")
     assert canceled.savepoint is not None
     heir = heir_of(job)
-    heir.master.start(canceled.savepoint.location, claim=True)
+    heir.master.restores.start(canceled.savepoint.location, claim=True)
     job.land([5])
     heir.run(1)
-    assert (verified := heir.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := heir.master.reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
 def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> 
     DeltaTable(seen).restore(before)
     heir = heir_of(job)
     with wording.raises(InvalidRequest):
-        heir.master.start(saved(job, tmp_path), claim=True)
-    job.master.realign(Session.cli(), job.master.plan_realign("seen"))
-    job.master.dispose_savepoint("last")
-    canceled = job.master.cancel(savepoint=True)
+        heir.master.restores.start(saved(job, tmp_path), claim=True)
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("seen"))
+    job.master.savepoints.dispose("last")
+    canceled = job.master.savepoints.cancel(savepoint=True)
     assert canceled.savepoint is not None
-    heir.master.start(canceled.savepoint.location, claim=True)
+    heir.master.restores.start(canceled.savepoint.location, claim=True)
     heir.run(2)
-    assert heir.master.read("seen").num_rows == 9
+    assert heir.master.reports.read("seen").num_rows == 9
     assert DeltaTable(seen).to_pyarrow_table().num_rows == 9
 
 
@@ -153,22 +153,22 @@ def test_a_takeover_that_failed_is_done_again_also_when_its_checkpoint_was_colle
     twin, heir = job.copy_to(tmp_path / "twin"), heir_of(job)
     with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
         hook_stores(patch, before=fail)
-        heir.master.start(location, claim=True)
+        heir.master.restores.start(location, claim=True)
     with monkeypatch.context() as patch:
         later(patch, 30 * 3_600_000)
         heir.master.collect_garbage()
     assert not list((job.small.folder / "store" / "other").glob("chk-*/*/contents/*"))
     with monkeypatch.context() as patch, pytest.raises(Killed):
         hook_stores(patch, before=die)
-        heir.master.start(location, claim=True)
-    assert heir.master.fsck().missing == ()
-    heir.master.start()
+        heir.master.restores.start(location, claim=True)
+    assert heir.master.reports.fsck().missing == ()
+    heir.master.restores.start()
     for one in (job, twin):
         one.land([4])
     heir.run(1)
     twin.run(1)
     heir.assert_equals(twin)
-    assert (verified := heir.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := heir.master.reports.verify(deep=True)).unasked == verified.discarded == ()
     with pytest.raises(InvalidRequest):
         job.run(1)
 
@@ -212,12 +212,12 @@ def test_a_fault_anywhere_leaves_tables_that_the_heir_takes_when_asked_again(
     with monkeypatch.context() as patch:
         break_store(patch, url, Fault(at(operation, prefix), effect, skip=skip))
         try:
-            heir.master.start(location, claim=True)
+            heir.master.restores.start(location, claim=True)
         except CheckpointError:
             assert (tmp_path / "elsewhere" / "copy" / SAVEPOINT_DOCUMENT).exists()
     head = heir.context.log.head()
     if head is None or head.state.timeline().head == 0:
-        heir.master.start(location, claim=True)
+        heir.master.restores.start(location, claim=True)
     for one in (job, twin):
         one.land([4])
     heir.run(1)

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from milepost.jobspec.column_lineage.origins import RowsLineage, SourceColumn
-from milepost.jobspec.column_lineage.sink_lineage import lineage_document, sink_lineage
+from milepost.jobspec.column_lineage.sink_columns import lineage_document, sink_lineage
 from milepost.jobspec.graph.graph import analyse
 from milepost.jobspec.job.spec import JobSpec
 from milepost_testkit import profiles

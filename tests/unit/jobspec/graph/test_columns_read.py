@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost.jobspec.graph.columns_read import columns_read
+from milepost.jobspec.graph.read_columns import columns_read
 from milepost.jobspec.job.spec import JobSpec
 from milepost_testkit.specs.graphs import build_graph
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.load.load import load_job
 from milepost.jobspec.values.patterns import ANY, WITHIN_SEGMENT, Step, can_name, matcher
 from milepost_testkit import wording
@@ -112,7 +112,7 @@ def test_the_file_name_patterns_match_the_files_of_a_table(tmp_path: Path) -> No
     job = SparklessJob.create(tmp_path)
     for name in ("a.csv", "b.csv"):
         job.land(name)
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     keys = [item.stat.key for item in job.context.sink("table").objects()]
     assert {key.split("/")[1] for key in keys} >= {"data", "heads", "owner.json"}
     spec = tmp_path / "config" / "small.yaml"

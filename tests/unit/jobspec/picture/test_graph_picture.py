@@ -12,7 +12,7 @@ import pytest
 
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import from_text, load_job
-from milepost.jobspec.picture.graph_picture import PALETTES, graph_picture
+from milepost.jobspec.picture.drawing import PALETTES, graph_picture
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.specs.examples import EXAMPLES
 
@@ -97,7 +97,7 @@ def test_it_loads_nothing_from_a_server() -> None:
 def test_equal_reports_give_equal_pictures_for_any_hash_seed() -> None:
     code = (
         "from milepost.jobspec.load.lint import lint_report; from milepost.jobspec.load.load import load_job;"
-        "from milepost.jobspec.picture.graph_picture import graph_picture; import sys;"
+        "from milepost.jobspec.picture.drawing import graph_picture; import sys;"
         "print(graph_picture(lint_report(load_job(sys.argv[1]))), end='')"
     )
     words = [sys.executable, "-c", code, str(ALL_KEYS)]

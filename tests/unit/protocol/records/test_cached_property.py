@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from milepost.protocol.records.cached_property import cached_property
+from milepost.protocol.records.cached_properties import cached_property
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.imports import FOLDER, files
 
-HOME = REPOSITORY / FOLDER / "protocol/records/cached_property.py"
+HOME = REPOSITORY / FOLDER / "protocol/records/cached_properties.py"
 
 
 class Asked:

@@ -27,7 +27,8 @@ from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
-from milepost.spill import ordered_rows, spilled_rows
+from milepost.spill import external_sort as ordered_rows
+from milepost.spill import spilled_rows
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.stores.held_rows import hold_few_rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import EXCHANGE_SCHEMA
 from milepost.state.buffers.buffers import Buffer
@@ -49,7 +49,7 @@ def test_what_is_sent_and_kept_on_append_paths_and_up_to_an_upsert_sink(tmp_path
     job, runner = SparklessJob.create(tmp_path), SparklessRunner()
     (tmp_path / "config" / "small.yaml").write_text(SPEC)
     job.land("a.csv", "k,v,note,at\n1,2,x,2026-01-01T01:10:00Z\n")
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     (plan,) = runner.plans
     epoch = plan_levels(plan, 2, no_sql)
     sent = {(edge.producer, edge.operator): edge.columns for level in epoch.levels for edge in level.output.edges}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.spark.task.planning.levels import plan_levels
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import SourceClock, UpstreamClock
@@ -46,7 +46,7 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
     (tmp_path / "config" / "small.yaml").write_text(UNION)
     job.land("a.csv", "k,at\n1,2026-01-01T01:10:00Z\n")
     with pytest.raises(AssertionError, match="SQL needs Spark"):
-        JobMaster(job.loaded()).run(Session.cli(), runner)
+        JobMaster(job.loaded()).epochs.run(Session.cli(), runner)
     (plan,) = runner.plans
     plan = replace(plan, watermarks_us={"rows": 9}, firing={"once": (7, 8), "late": (3, 4)})
     schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
@@ -80,7 +80,7 @@ def test_the_rows_of_a_source_are_stamped_with_its_watermark_or_what_has_fired_i
     """DESIGN 4.3: by the watermark at the start of the epoch, and never on time for a window that was emitted."""
     job, runner = SparklessJob.create(tmp_path, WINDOW), SparklessRunner()
     job.land("a.csv", "k,at\n1,2026-01-01T01:10:00Z\n")
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     (plan,) = runner.plans
     for watermark_us, firing, expected in ((None, (), None), (7, (3, None), 7), (7, (3, 9), 9)):
         changed = replace(plan, watermarks_us={"rows": watermark_us}, firing={"latest": firing})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.spark.task import epoch_tasks
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -31,5 +31,5 @@ def test_a_task_without_memory_names_its_source_or_its_operator(
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     with wording.raises(EnvironmentUnusable) as unusable:
-        job.master.run(Session.cli(), SideBySideRunner())
+        job.master.epochs.run(Session.cli(), SideBySideRunner())
     assert unusable.value.message.count(who) == 1 and "spark.executor.pyspark.memory" in unusable.value.hint

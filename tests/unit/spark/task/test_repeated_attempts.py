@@ -55,9 +55,9 @@ def test_rows_that_cross_an_exchange_are_equal_of_equal_attempts(tmp_path: Path)
     """Spark 4.3 compares them when it runs a lost map task again, and fails the job over a single time in them."""
     job, runner = SparklessJob.create(tmp_path), _RepeatingRunner()
     job.land("a.csv")
-    report = job.master.run(Session.cli(), runner)
+    report = job.master.epochs.run(Session.cli(), runner)
     assert report.status == "completed"
     assert runner.sent
     assert all(first == again for first, again in runner.sent)
-    measured = {(one.level, one.subtask) for one in job.master.show(report.checkpoint_id).tasks}
+    measured = {(one.level, one.subtask) for one in job.master.reports.show(report.checkpoint_id).tasks}
     assert {level for level, _ in measured} == {0, 1}, "what each level measured is known nevertheless"

@@ -128,7 +128,11 @@ def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slic
     assert refused.returncode == 3, refused.stderr
     said = refused.stderr.splitlines()[-1]
     assert "totals" in said and "384 MiB" in said and "spark.executor.pyspark.memory" in said
-    wording.matches("EnvironmentUnusable", said, replace={r"\w+ of size \d+ failed": "{why}"})
+    wording.matches(
+        "EnvironmentUnusable",
+        said,
+        replace={r"\w+ of size \d+ failed|Unable to allocate .+ and data type \w+": "{why}"},
+    )
 
 
 def test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without(tmp_path: Path) -> None:

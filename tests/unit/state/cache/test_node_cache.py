@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.state.cache.node_cache import NODE_CACHE_VARIABLE, EachNodesCache, node_cache
+from milepost.state.cache.cache_folder import NODE_CACHE_VARIABLE, EachNodesCache, node_cache
 
 
 def test_each_node_has_its_cache_in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency.thread_pools import parallel_map
 
 FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
 """A store that is asked by several threads."""

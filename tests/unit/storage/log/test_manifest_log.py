@@ -33,7 +33,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Names, ObjectStat, ObjectStore, StoreConfig
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
 from milepost_testkit import wording

@@ -6,7 +6,7 @@ import threading
 import time
 
 from milepost.protocol.records.object_store import ObjectStat
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.log.read_ahead import read_ahead
 
 FOUND = [

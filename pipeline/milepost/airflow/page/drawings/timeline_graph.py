@@ -19,7 +19,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from milepost.jobmaster.jobmaster import CheckpointReport, TimelineReport, TimelineSwitch
+from milepost.jobmaster import CheckpointReport, TimelineReport, TimelineSwitch
 
 LANES = (44, 30)
 """Height of a lane, for at most `_FEW` lanes and for more."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from milepost.epoch.quantities import counted, lasting, observed
-from milepost.jobspec.values.times.durations import in_ms
+from milepost.epoch import counted, lasting, observed
+from milepost.jobspec.values.times import in_ms
 
 UNKNOWN = "–"
 

@@ -23,7 +23,7 @@ from jinja2.runtime import Markup
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.filters import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
-from milepost.jobspec.picture.graph_picture import STYLE as GRAPH_STYLE
+from milepost.jobspec.picture import STYLE as GRAPH_STYLE
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"

@@ -9,7 +9,7 @@ from milepost.airflow.operate.registry import ACTS
 from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction
-from milepost.protocol.records.manifest_state import JobStatus
+from milepost.protocol.records import JobStatus
 
 
 @dataclass(frozen=True, slots=True)

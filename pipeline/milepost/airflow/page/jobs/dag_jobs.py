@@ -16,7 +16,7 @@ from sqlalchemy import select
 from milepost.airflow.connections import airflow_connection
 from milepost.airflow.operators.dag_ids import BROKEN_TAG, epoch_dag_id
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
-from milepost.jobspec.load.load import LoadedJob, from_text
+from milepost.jobspec.load import LoadedJob, from_text
 
 if TYPE_CHECKING:
     from airflow.serialization.definitions.dag import SerializedDAG

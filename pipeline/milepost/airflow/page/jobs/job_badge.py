@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from milepost.jobmaster.jobmaster import Condition, Status
+from milepost.jobmaster import Condition, Status
 
 
 class Tone(StrEnum):

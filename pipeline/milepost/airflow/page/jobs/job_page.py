@@ -13,8 +13,8 @@ from milepost.airflow.page.frame.rendering import Links, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.errors import NotFound
-from milepost.jobmaster.jobmaster import JobMaster
-from milepost.jobspec.load.load import LoadedJob
+from milepost.jobmaster import JobMaster
+from milepost.jobspec.load import LoadedJob
 
 T = TypeVar("T")
 

@@ -19,10 +19,9 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_badge import JobBadge, Tone, job_badge
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster.jobmaster import JobMaster, JobState, Status
-from milepost.protocol.records.manifest_state import JobStatus
-from milepost.protocol.records.object_store import StoreConfig
-from milepost.runbook.addresses import page_of
+from milepost.jobmaster import JobMaster, JobState, Status
+from milepost.protocol.records import JobStatus, StoreConfig
+from milepost.runbook import page_of
 
 T = TypeVar("T")
 
@@ -152,8 +151,8 @@ def _storage_of(job: DagJob) -> StoreConfig | None:
 def _read(reading: JobReading) -> None:
     try:
         master = JobMaster(reading.job.loaded)
-        reading.state = master.job_state()
-        reading.status = master.status(month=False)
+        reading.state = master.reports.job_state()
+        reading.status = master.reports.status(month=False)
     except CheckpointError as error:
         reading.error = error
 

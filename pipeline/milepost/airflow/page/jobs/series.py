@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.errors import NotFound
-from milepost.jobmaster.jobmaster import EpochFigures
+from milepost.jobmaster import EpochFigures
 
 MAX_EPOCHS_READ = 40
 """Most epochs whose measurements one page load reads from the store. Cached ones do not count."""
@@ -37,7 +37,7 @@ class ShownSeries:
 def read_series(job_page: JobPage, limit: int) -> ShownSeries:
     """Return the figures of the newest `limit` epochs; none for a job that has never run."""
     try:
-        epochs = job_page.query(lambda master: master.series(limit, MAX_EPOCHS_READ))
+        epochs = job_page.query(lambda master: master.reports.series(limit, MAX_EPOCHS_READ))
     except NotFound:
         epochs = []
     compacted = 0 < len(epochs) < limit and (epochs[0].epoch or 0) > 1

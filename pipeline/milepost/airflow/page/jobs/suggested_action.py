@@ -11,11 +11,10 @@ from milepost.airflow.operate.rollback import ROLLBACK, TO
 from milepost.airflow.operate.upkeep import VERIFY
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.job_badge import job_badge
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.jobmaster import Condition, Status, missing_input
-from milepost.protocol.records.ids import CheckpointId, checkpoint_name
-from milepost.protocol.records.reasons import CheckpointFailureReason
+from milepost.jobmaster import Condition, Status, missing_input
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId, checkpoint_name
 
 EPOCH = "epoch"
 """A run of the job's `__epoch` DAG, which is not an act of the form."""

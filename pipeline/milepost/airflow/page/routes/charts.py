@@ -14,7 +14,7 @@ from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.filters import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.series import read_series
-from milepost.jobmaster.jobmaster import PHASE_GROUPS, EpochFigures, time_by_phase_group
+from milepost.jobmaster import PHASE_GROUPS, EpochFigures, time_by_phase_group
 
 SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)

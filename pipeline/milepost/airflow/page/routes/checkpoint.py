@@ -11,9 +11,9 @@ from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 from milepost.errors import StateCorrupt
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
+from milepost.jobmaster import CheckpointReport, JobMaster
 
 router = APIRouter()
 
@@ -95,9 +95,9 @@ def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -
 def _read_report(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
     """Return the report of a checkpoint, and None; without details, and the error, if its metadata is damaged."""
     try:
-        return master.show(checkpoint_id, reckoned=False), None
+        return master.reports.show(checkpoint_id, reckoned=False), None
     except StateCorrupt as error:
-        return master.show(checkpoint_id, details=False), error.message
+        return master.reports.show(checkpoint_id, details=False), error.message
 
 
 def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:

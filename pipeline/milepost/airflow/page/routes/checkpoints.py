@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.jobmaster.jobmaster import CheckpointReport, TimelineSwitch
+from milepost.jobmaster import CheckpointReport, TimelineSwitch
 
 SHOWN_CHECKPOINTS = 50
 SHOWN_ENTRIES = 100
@@ -47,8 +47,8 @@ def checkpoints(
     """
     state, history_page = job_page.query(
         lambda master: (
-            master.job_state(),
-            master.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline),
+            master.reports.job_state(),
+            master.reports.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline),
         )
     )
     filters = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
@@ -82,7 +82,9 @@ def checkpoints(
 @router.get("/log")
 def log(job_page: OpenedJob) -> HTMLResponse:
     """Show the newest entries of the manifest log, which records every change of the job."""
-    return job_page.render("log.html", "log", events=job_page.query(lambda master: master.history(SHOWN_ENTRIES)))
+    return job_page.render(
+        "log.html", "log", events=job_page.query(lambda master: master.reports.history(SHOWN_ENTRIES))
+    )
 
 
 def _abandoned(history: TimelineHistory) -> Iterator[AbandonedCheckpoints]:

@@ -11,11 +11,10 @@ from fastapi.responses import HTMLResponse
 from pydantic_core import PydanticUndefined
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.jobmaster.jobmaster import CheckpointReport, JobMaster
-from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.docstrings import parse_docstring
-from milepost.jobspec.values.fields import SpecModel
-from milepost.jobspec.values.times.durations import format_duration
+from milepost.jobmaster import CheckpointReport, JobMaster
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.values import SpecModel, parse_docstring
+from milepost.jobspec.values.times import format_duration
 
 router = APIRouter()
 
@@ -65,7 +64,7 @@ def configuration(job_page: OpenedJob) -> HTMLResponse:
 
 
 def _head(master: JobMaster) -> CheckpointReport | None:
-    newest = master.history_page(1, status="completed").checkpoints
+    newest = master.reports.history_page(1, status="completed").checkpoints
     return newest[0] if newest else None
 
 

@@ -15,12 +15,11 @@ from milepost.airflow.page.jobs.job_badge import Tone
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
-from milepost.jobmaster.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
-from milepost.jobspec.job.spec import SinkSpec
-from milepost.jobspec.load.lint import lint_report
-from milepost.jobspec.load.load import LoadedJob
-from milepost.jobspec.picture.graph_picture import graph_picture
-from milepost.protocol.records.checkpoints import CheckpointStatus
+from milepost.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
+from milepost.jobspec.job import SinkSpec
+from milepost.jobspec.load import LoadedJob, lint_report
+from milepost.jobspec.picture import graph_picture
+from milepost.protocol.records import CheckpointStatus
 
 SHOWN_CHECKPOINTS = 8
 
@@ -45,7 +44,7 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
     """
     job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the health is read, so that both run concurrently.
-    await_history = JOB_READER.start(job, lambda master: master.history_page(SHOWN_CHECKPOINTS))
+    await_history = JOB_READER.start(job, lambda master: master.reports.history_page(SHOWN_CHECKPOINTS))
     (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
     history, unanswered = _history(await_history)

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.operate.rollback import ROLLBACK, TO
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.codec.records import to_json
+from milepost.codec import to_json
 
 SHOWN_POINTS = 50
 
@@ -18,7 +18,7 @@ router = APIRouter()
 @router.get("/rewind")
 def rewind(job_page: OpenedJob) -> HTMLResponse:
     """Show the rewind points, newest first, each with a link to the form of the rollback."""
-    points = job_page.query(lambda master: master.rewind_points(SHOWN_POINTS))
+    points = job_page.query(lambda master: master.rollbacks.rewind_points(SHOWN_POINTS))
     links = Links.of(job_page.request)
 
     def form(checkpoint_id: int) -> str:

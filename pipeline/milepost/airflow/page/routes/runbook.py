@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 from milepost.airflow.page.frame.access import READS_DOCS
 from milepost.airflow.page.frame.rendering import page
-from milepost.runbook.pages import read_page
+from milepost.runbook import read_page
 
 router = APIRouter(prefix="/runbook", dependencies=[READS_DOCS], default_response_class=HTMLResponse)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False})

@@ -7,8 +7,8 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.series import read_series
-from milepost.codec.records import to_json
-from milepost.jobmaster.jobmaster import percentiles_of
+from milepost.codec import to_json
+from milepost.jobmaster import percentiles_of
 
 NEWEST = 100
 """Number of epochs. With fewer, the 99th percentile would be the maximum."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from milepost.errors import CheckpointError
-from milepost.jobspec.load.load import LoadedJob
-from milepost.quality.gate import resolve_suite
+from milepost.jobspec.load import LoadedJob
+from milepost.quality import resolve_suite
 
 
 def suite_problems(job: LoadedJob) -> dict[str, str | None]:

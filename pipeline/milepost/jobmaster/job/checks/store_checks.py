@@ -18,14 +18,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from milepost.epoch.private_cache import private_cache
+from milepost.epoch import private_cache
 from milepost.errors import CheckpointError, EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.storage.keys import LocalRoot, parse_root
-from milepost.storage.log.records import Head
-from milepost.storage.open import open_store
-from milepost.storage.s3.probe import (
+from milepost.protocol.records import ObjectStore, StoreConfig
+from milepost.storage import LocalRoot, open_store, parse_root
+from milepost.storage.log import Head
+from milepost.storage.s3 import (
     ProbeCheck,
     first_answer,
     probe_store,

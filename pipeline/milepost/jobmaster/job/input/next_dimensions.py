@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from milepost.epoch.dimensions import DimensionInput, pinned
+from milepost.epoch import DimensionInput, pinned
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import no_match, settling_message
-from milepost.jobspec.values.times.durations import in_ms
-from milepost.sources.path_columns import PathColumns
-from milepost.sources.planning.consumed import ConsumedSet
-from milepost.sources.planning.listing import list_objects
-from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
-from milepost.storage.open import open_store
+from milepost.jobspec.values.times import in_ms
+from milepost.sources import PathColumns
+from milepost.sources.planning import ConsumedSet, SourcePlan, SourceRules, list_objects, plan_source
+from milepost.storage import open_store
 
 
 def plan_dimensions(context: JobContext) -> dict[str, SourcePlan]:

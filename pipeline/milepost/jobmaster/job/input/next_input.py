@@ -17,22 +17,16 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import InputRecord, SourceInput, source_input
-from milepost.epoch.quantities import counted
+from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.values.times.durations import format_duration, in_ms
-from milepost.protocol.exchange.watermarks import operator_watermark, output_watermark
-from milepost.sources.path_columns import PathColumns
-from milepost.sources.planning.consumed import ConsumedSet, needs_compaction
-from milepost.sources.planning.listing import list_objects
-from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.open import open_store
+from milepost.jobspec.graph import JobGraph, Node
+from milepost.jobspec.job import SourceSpec
+from milepost.jobspec.values.times import format_duration, in_ms
+from milepost.protocol.exchange import operator_watermark, output_watermark
+from milepost.sources import PathColumns
+from milepost.sources.planning import ConsumedSet, SourcePlan, SourceRules, list_objects, needs_compaction, plan_source
+from milepost.storage import open_store
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 

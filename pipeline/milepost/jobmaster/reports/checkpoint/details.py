@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from milepost.codec.fields import OmitNone
-from milepost.epoch.iso_times import iso_ms, watermark_text
-from milepost.epoch.metadata import CheckpointMetadata, SourceSnapshot
-from milepost.epoch.subtask_shares import SINK
-from milepost.epoch.timing.task_times import TaskTimes
+from milepost.codec import OmitNone
+from milepost.epoch import SINK, CheckpointMetadata, SourceSnapshot, iso_ms, watermark_text
+from milepost.epoch.timing import TaskTimes
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
@@ -23,13 +21,12 @@ from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDet
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.timings import StepTimes, notify_times_by_sink, phases_of, requests_of, steps_of
-from milepost.protocol.exchange.declines import find_recreated_subtasks
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
-from milepost.protocol.records.ids import CheckpointId
-from milepost.quality.verdict import GateVerdict
-from milepost.sources.bad_input import BadRecordLocation
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.requests import StoreRequests
+from milepost.protocol.exchange import find_recreated_subtasks
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint, SubtaskKey
+from milepost.quality import GateVerdict
+from milepost.sources import BadRecordLocation
+from milepost.storage import StoreRequests
+from milepost.storage.concurrency import parallel_map
 
 
 @dataclass(frozen=True, slots=True)

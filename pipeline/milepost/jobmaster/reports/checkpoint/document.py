@@ -6,14 +6,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milepost.codec.fields import OmitNone
-from milepost.epoch.iso_times import iso_ms
+from milepost.codec import OmitNone
+from milepost.epoch import iso_ms
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobmaster.reports.job_report import LeaderReport
-from milepost.protocol.log.log_entries import Tombstone
-from milepost.protocol.manifest.transaction.events import CheckpointAborted
-from milepost.protocol.records.checkpoints import (
+from milepost.protocol.log import Tombstone
+from milepost.protocol.manifest.transaction import CheckpointAborted
+from milepost.protocol.records import (
+    QUALITY_GATE_REASONS,
+    CheckpointFailureReason,
     CheckpointKind,
     CheckpointStatus,
     CompletedCheckpoint,
@@ -22,7 +24,6 @@ from milepost.protocol.records.checkpoints import (
     PendingCheckpoint,
     Run,
 )
-from milepost.protocol.records.reasons import QUALITY_GATE_REASONS, CheckpointFailureReason
 
 _FIGURES = (
     *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "bad_records"),

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.plan import InputRecord, SourceInput, decode_input_record
+from milepost.epoch import InputRecord, SourceInput, decode_input_record, iso_ms
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.sources.planning.splits import count_indivisible_objects
-from milepost.storage.object_handles import read_handle
+from milepost.jobspec.job import SourceSpec
+from milepost.protocol.records import ObjectHandle
+from milepost.sources.planning import count_indivisible_objects
+from milepost.storage import read_handle
 
 NAMED_OBJECTS = 100
 """Maximum number of objects listed per source. All are counted."""

@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from milepost.errors import CheckpointError
-from milepost.protocol.log.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import Event, TimelineSwitched, confirmation_of
-from milepost.protocol.manifest.transaction.transitions import checkpoints_of
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.ids import CheckpointId
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS, parallel_map
-from milepost.storage.log.manifest_log import ManifestLog
+from milepost.protocol.log import LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.protocol.manifest.transaction import Event, TimelineSwitched, checkpoints_of, confirmation_of
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint
+from milepost.storage.concurrency import MAX_PARALLEL_REQUESTS, parallel_map
+from milepost.storage.log import ManifestLog
 
 _PARENTS = 16
 """Maximum number of parents to follow. Each one costs a search of the log."""

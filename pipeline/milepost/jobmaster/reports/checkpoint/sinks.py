@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.storage.log.manifest_log import ManifestLog
+from milepost.protocol.records import CompletedCheckpoint
+from milepost.storage.log import ManifestLog
 
 _SOON = 3
 """Entries per sink after a completion that are searched for confirmations."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.dimensions import DimensionSnapshot
-from milepost.epoch.iso_times import iso_ms
-from milepost.protocol.records.layout import checkpoint_of_key
+from milepost.epoch import DimensionSnapshot, iso_ms
+from milepost.protocol.records import checkpoint_of_key
 
 
 @dataclass(frozen=True, slots=True)

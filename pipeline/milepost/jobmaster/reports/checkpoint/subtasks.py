@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from milepost.epoch.iso_times import watermark_text
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.subtask_shares import SINK, SOURCE, SubtaskShare, shares_of
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import token_prefix
-from milepost.state.runs.handles import StateHandle
+from milepost.epoch import SINK, SOURCE, CheckpointMetadata, SubtaskShare, shares_of, watermark_text
+from milepost.protocol.records import CheckpointId, FencingToken, token_prefix
+from milepost.state.runs import StateHandle
 
 _OF_A_SOURCE = ("read_ms", "emit_ms", "total_ms")
 _OF_THE_TASK = ("exchange_wait_ms", "async_wait_ms", "total_ms")

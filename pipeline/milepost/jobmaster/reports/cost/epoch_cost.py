@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milepost.epoch.timing.task_times import TaskTimes
-from milepost.storage.requests import StoreRequests
+from milepost.epoch.timing import TaskTimes
+from milepost.storage import StoreRequests
 
 if TYPE_CHECKING:
-    from milepost.jobspec.job.prices_spec import PricesSpec
+    from milepost.jobspec.job import PricesSpec
 
 GB = 10**9
 _MS_PER_HOUR = 3_600_000

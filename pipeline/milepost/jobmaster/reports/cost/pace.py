@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.values.times.cron import runs_per_day
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
+from milepost.jobspec.values.times import runs_per_day
+from milepost.protocol.records import CompletedCheckpoint
 
 MEASURED_EPOCHS = 10
 """Number of epochs, the newest, that an estimate is based on."""

@@ -13,10 +13,10 @@ from itertools import pairwise
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
-from milepost.jobspec.job.checkpointing_spec import Retained
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.retention.ancestry import timeline_ancestry
-from milepost.sinks.records.committables import StagedFile
+from milepost.jobspec.job import Retained
+from milepost.protocol.records import CompletedCheckpoint
+from milepost.protocol.retention import timeline_ancestry
+from milepost.sinks.records import StagedFile
 
 AMPLIFIED = 10
 MUCH_BYTES = 10 * 10**9

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms, watermark_text
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import NAMED_BAD_NAMES
+from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, iso_ms, watermark_text
 from milepost.errors import CheckpointError, InvalidRequest, SourceChanged
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
@@ -20,8 +18,8 @@ from milepost.jobmaster.job.input.next_input import (
     plan_stream,
     unknown_objects_note,
 )
-from milepost.jobspec.load.load import LoadedJob
-from milepost.sources.bad_input import BadInput
+from milepost.jobspec.load import LoadedJob
+from milepost.sources import BadInput
 
 
 @dataclass(frozen=True, slots=True)

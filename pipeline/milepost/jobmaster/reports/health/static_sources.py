@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.dimensions import DimensionSnapshot
-from milepost.epoch.metadata import CheckpointMetadata
+from milepost.epoch import CheckpointMetadata, DimensionSnapshot
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_dimensions import dimension_inputs, plan_dimension

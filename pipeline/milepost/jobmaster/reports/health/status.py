@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from milepost.codec.fields import OmitNone
-from milepost.epoch.iso_times import iso_ms
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.quantities import counted
+from milepost.codec import OmitNone
+from milepost.epoch import CheckpointMetadata, counted, iso_ms
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
@@ -19,11 +17,9 @@ from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, mis
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
-from milepost.protocol.manifest.transaction.lease import LeaseFacts, LeaseStatus, lease_status
-from milepost.protocol.manifest.transaction.preconditions import active_freeze
-from milepost.protocol.records.manifest_state import CleanUp, JobStatus, ManifestState
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.runbook.addresses import address
+from milepost.protocol.manifest.transaction import LeaseFacts, LeaseStatus, active_freeze, lease_status
+from milepost.protocol.records import CheckpointFailureReason, CleanUp, JobStatus, ManifestState
+from milepost.runbook import address
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_event import fork_event
 from milepost.jobmaster.job.session import is_provably_alive, is_provably_dead
-from milepost.protocol.records.manifest_state import ManifestState, Timeline
-from milepost.protocol.retention.ancestry import open_forks
+from milepost.protocol.records import ManifestState, Timeline
+from milepost.protocol.retention import open_forks
 
 OPENED_BY = "backfill:"
 """Prefix of the id of a session that opened a fork for a backfill: `backfill:<fingerprint>/<session>`."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
-from milepost.codec.records import to_json
-from milepost.epoch.iso_times import iso_ms
+from milepost.codec import to_json
+from milepost.epoch import iso_ms
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.document import (
@@ -20,8 +20,8 @@ from milepost.jobmaster.reports.checkpoint.document import (
 )
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, descends_from, ending_entry
 from milepost.jobmaster.reports.history.page import ALL, HistoryFilter, HistoryPage, LogPosition, TimelineSwitch
-from milepost.protocol.log.log_entries import LoggedEvent, Tombstone, aborted_by, completion_of
-from milepost.protocol.manifest.transaction.events import (
+from milepost.protocol.log import LoggedEvent, Tombstone, aborted_by, completion_of
+from milepost.protocol.manifest.transaction import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
@@ -31,10 +31,16 @@ from milepost.protocol.manifest.transaction.events import (
     aborts_of,
     confirmation_of,
 )
-from milepost.protocol.records.checkpoints import CheckpointKind, CheckpointStatus, CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.ancestry import continues, timeline_ancestry
+from milepost.protocol.records import (
+    NO_CHECKPOINT,
+    CheckpointId,
+    CheckpointKind,
+    CheckpointStatus,
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+)
+from milepost.protocol.retention import continues, timeline_ancestry
 
 if TYPE_CHECKING:
     from milepost.jobmaster.job.measurements import PostCommitTimes

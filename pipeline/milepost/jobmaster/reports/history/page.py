@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.epoch.iso_times import iso_ms
+from milepost.epoch import iso_ms
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
-from milepost.protocol.manifest.transaction.events import TimelineSwitched
-from milepost.protocol.records.checkpoints import CheckpointStatus
-from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.manifest.transaction import TimelineSwitched
+from milepost.protocol.records import CheckpointId, CheckpointStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from milepost.epoch.iso_times import watermark_us
+from milepost.epoch import watermark_us
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import read_post_commit_times
@@ -16,12 +16,10 @@ from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.timings import phases_of, requests_of
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US
-from milepost.protocol.records.checkpoints import CompletedCheckpoint
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.object_cache import OBJECT_CACHE
-from milepost.storage.requests import StoreRequests
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import CompletedCheckpoint, ManifestState
+from milepost.storage import OBJECT_CACHE, StoreRequests
+from milepost.storage.concurrency import parallel_map
 
 _MEASURED_BYTES = 2 << 10
 """Approximate size of the cached measurements of an epoch."""

@@ -14,8 +14,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
-from milepost.epoch.renames import with_names_of
+from milepost.epoch import CheckpointMetadata, OperatorTable, with_names_of
 from milepost.errors import NotFound
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_readable_table, sink_for
@@ -32,12 +31,11 @@ from milepost.jobmaster.reports.tables.row_changes import (
 from milepost.jobmaster.reports.tables.state_rows import StateSide, changed_by_key, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import drop_total_column, shown_key, state_values
 from milepost.jobmaster.reports.tables.tables import Tables
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN
-from milepost.sinks.contract import SinkMode
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.records.contents import TableContents
-from milepost.sources.planning.consumed import load
-from milepost.state.runs.handles import StateHandle
+from milepost.protocol.records import EXPIRES_COLUMN
+from milepost.sinks import SinkMode
+from milepost.sinks.records import TableContents, decode_schema
+from milepost.sources.planning import load
+from milepost.state.runs import StateHandle
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"
 

@@ -18,12 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times.any_year import python_values
-from milepost.operators.contract import Bools
-from milepost.operators.rows.columns import find_rows, key_columns
-from milepost.spill.ordered_rows import align_by_key, ordered_rows
-from milepost.spill.spilled_rows import SpilledRows
-from milepost.state.runs.evolution import widens
+from milepost.jobspec.values.times import python_values
+from milepost.operators import Bools
+from milepost.operators.rows import find_rows, key_columns
+from milepost.spill import SpilledRows, align_by_key, ordered_rows
+from milepost.state.runs import widens
 
 CHANGE = "change"
 _ORDER = "__order_"

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.sql.sql_parse import SqlProblem, parse_statements, sql_tokens
-from milepost.jobspec.values.suggestions import nearest
+from milepost.jobspec.sql import SqlProblem, parse_statements, sql_tokens
+from milepost.jobspec.values import nearest
 
 if TYPE_CHECKING:
     from sqlglot import exp

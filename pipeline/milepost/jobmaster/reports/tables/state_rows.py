@@ -18,21 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
+from milepost.epoch import CheckpointMetadata, OperatorTable
 from milepost.errors import StateCorrupt
-from milepost.protocol.records.checkpoints import ObjectHandle
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.spill.ordered_rows import ordered_rows
-from milepost.spill.scratch_reading import reading_scratch
-from milepost.state.keyed.run_reader import referenced_runs
-from milepost.state.layers.exact_keys import key_numbers
-from milepost.state.layers.key_groups import Hashes
-from milepost.state.layers.layer import Bools, KeySpec, Layer, newest_rows, stable_order
-from milepost.state.runs.handles import RunHandle
-from milepost.state.runs.identity import CheckpointObjects, StateIdentity
-from milepost.state.runs.runs import decode_pieces
-from milepost.state.statistics.row_statistics import Times
-from milepost.storage.object_handles import handle_files
+from milepost.protocol.records import ObjectHandle, ObjectStore
+from milepost.spill import ordered_rows, reading_scratch
+from milepost.state.keyed import referenced_runs
+from milepost.state.layers import Bools, Hashes, KeySpec, Layer, key_numbers, newest_rows, stable_order
+from milepost.state.runs import CheckpointObjects, RunHandle, StateIdentity, decode_pieces
+from milepost.state.statistics import Times
+from milepost.storage import handle_files
 
 MAX_CHANGED_ROWS = 4_000_000
 """Up to this number of rows that differ between two checkpoints, all other keys are omitted from a comparison."""

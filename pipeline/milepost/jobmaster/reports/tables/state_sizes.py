@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.renames import with_names_of
+from milepost.epoch import CheckpointMetadata, with_names_of
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.retention.ancestry import timeline_ancestry
+from milepost.protocol.retention import timeline_ancestry
 
 MIN_SPAN_MS = 3_600_000
 """Checkpoints within a shorter span do not show the growth of a day."""

@@ -7,24 +7,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
-from milepost.epoch.renames import renames
+from milepost.epoch import CheckpointMetadata, OperatorTable, renames
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.edges import WINDOW_END, WINDOW_START
-from milepost.jobspec.job.spec import AggregateOperator, WindowOperator
-from milepost.jobspec.load.load import from_text
-from milepost.jobspec.values.aggregates import AggregateCall
-from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates, timed_calls
-from milepost.operators.aggregation.cached_extremes import NEGATIVE_ZEROS
-from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
-from milepost.operators.aggregation.value_tables import BY_COLUMN
-from milepost.operators.build import window_bounds
-from milepost.operators.contract import TOTAL_COLUMN, OperatorFailed
-from milepost.operators.windows.sliding import FIRST_END, PANE_START
-from milepost.operators.windows.windowed import microseconds
-from milepost.protocol.records.state_columns import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN, WEIGHT_COLUMN
+from milepost.jobspec.graph import WINDOW_END, WINDOW_START
+from milepost.jobspec.job import AggregateOperator
+from milepost.jobspec.job.operators import WindowOperator
+from milepost.jobspec.load import from_text
+from milepost.jobspec.values import AggregateCall
+from milepost.operators import TOTAL_COLUMN, OperatorFailed, window_bounds
+from milepost.operators.aggregation import BY_COLUMN, NEGATIVE_ZEROS, ROWS_COLUMN, VALUE_COLUMN, Aggregates, timed_calls
+from milepost.operators.windows import FIRST_END, PANE_START, microseconds
+from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN, WEIGHT_COLUMN
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
 _VALUES = {VALUE_COLUMN: "value", BY_COLUMN: "by", NEGATIVE_ZEROS: "negative_zeros"}

@@ -8,7 +8,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from milepost.epoch.metadata import CheckpointMetadata, OperatorTable
+from milepost.epoch import CheckpointMetadata, OperatorTable
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.broken_head import newest_intact_ancestor
 from milepost.jobmaster.job.context import JobContext
@@ -22,16 +22,12 @@ from milepost.jobmaster.job.table_contents import (
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import drop_total_column, show_row_counts, state_values
-from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.protocol.records.ids import CheckpointId, format_checkpoints
-from milepost.protocol.records.manifest_state import ManifestState
-from milepost.protocol.retention.ancestry import open_forks, timeline_ancestry
-from milepost.protocol.retention.retention import handle_conflicts
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.records.contents import TableContents
-from milepost.spill.spilled_rows import SpilledRows
-from milepost.storage.concurrency.parallel_map import parallel_map
-from milepost.storage.object_handles import check_handle, stat_handle
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, ObjectHandle, format_checkpoints
+from milepost.protocol.retention import handle_conflicts, open_forks, timeline_ancestry
+from milepost.sinks.records import TableContents, decode_schema
+from milepost.spill import SpilledRows
+from milepost.storage import check_handle, stat_handle
+from milepost.storage.concurrency import parallel_map
 
 _MAX_LISTED = 12
 """Maximum number of problems in the error message. Its details have all."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobspec.job.spec import SinkSpec
-from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.staging.table_buckets import BucketPlan
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.jobspec.job import SinkSpec
+from milepost.protocol.records import TimelineRole
+from milepost.sinks.records import decode_schema
+from milepost.sinks.staging import BucketPlan
+from milepost.storage.concurrency import parallel_map
 
 
 def plan_buckets(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobspec.job.spec import SinkSpec
-from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.staging.compaction import MaintenancePlan, plan_compaction
-from milepost.sinks.staging.small_files import JoinPlan, plan_joins
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.jobspec.job import SinkSpec
+from milepost.protocol.records import TimelineRole
+from milepost.sinks.records import decode_schema
+from milepost.sinks.staging import JoinPlan, MaintenancePlan, plan_compaction, plan_joins
+from milepost.storage.concurrency import parallel_map
 
 
 def plan_maintenance(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:

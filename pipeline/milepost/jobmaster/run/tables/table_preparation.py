@@ -17,12 +17,10 @@ from functools import partial
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.checkpoint_metadata import write_contents
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.protocol.records.manifest_state import TimelineRole
-from milepost.sinks.contract import PreparedTable, TableRead
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.contents import TableContents
-from milepost.storage.concurrency.background import prefetch
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.protocol.records import TimelineRole
+from milepost.sinks import PreparedTable, TableRead
+from milepost.sinks.records import Committable, TableContents
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _FRESH_S = 5.0
 """A read of a table is reused for this long. Its commit is a compare-and-set on the state that was read."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import get_args
 
-from milepost.codec.fields import TaggedRecord
+from milepost.codec import TaggedRecord
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, Leader, ObjectHandle, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Freeze, GarbageList, JobResult, Pin, Savepoint, Timeline

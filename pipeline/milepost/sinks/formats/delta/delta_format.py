@@ -7,7 +7,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
-from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.keys import LocalRoot, is_loopback, parse_root
+from milepost.protocol.records import StoreConfig
+from milepost.storage import LocalRoot, is_loopback, parse_root
 
 _UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "MOUNT_ALLOW_UNSAFE_RENAME", "AWS_S3_LOCKING_PROVIDER")
 """Variables that make writers of Delta tables commit without a conditional write, or with another lock than ours."""
@@ -75,7 +75,7 @@ def _s3_options(config: StoreConfig) -> dict[str, str]:
     With an endpoint given, the library does not search for credentials itself, which would query the cloud's metadata
     service.
     """
-    from milepost.storage.s3.access import s3_access  # boto3 is only loaded by jobs that use it
+    from milepost.storage.s3 import s3_access
 
     access = s3_access(config)
     options = {

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from milepost.errors import NotFound, StateCorrupt
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit
-from milepost.storage.concurrency.parallel_map import parallel_map
+from milepost.storage.concurrency import parallel_map
 
 LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT, LOG, last_checkpoint, log_key
 from milepost.sinks.records.reservation import read_reservation
 

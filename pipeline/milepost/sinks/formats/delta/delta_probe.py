@@ -19,8 +19,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from milepost.errors import CheckpointError, CommitConflict, EnvironmentUnusable
-from milepost.protocol.records.locations import child_url
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, child_url
 from milepost.sinks.formats.delta.delta_errors import translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.sinks.formats.delta.delta_log import log_key
@@ -28,7 +27,7 @@ from milepost.sinks.formats.delta.delta_metadata import commit_body
 from milepost.sinks.formats.delta.delta_types import delta_schema
 from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS
 from milepost.sinks.records.table_keys import OWN
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 RACERS = 2
 _TIMEOUT_S = 60

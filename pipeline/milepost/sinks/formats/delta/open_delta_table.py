@@ -29,8 +29,7 @@ from milepost.errors import (
     StateCorrupt,
     StoreUnavailable,
 )
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, cached_property
 from milepost.sinks.formats.delta.delta_checks import TableTraits, check_schema, check_traits, short_retentions
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation

@@ -37,7 +37,7 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
-from milepost.storage.tls import failed_before_connecting
+from milepost.storage import failed_before_connecting
 
 _CATALOG_ERRORS = (
     RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,

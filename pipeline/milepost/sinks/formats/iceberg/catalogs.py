@@ -22,9 +22,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.iceberg.file_io import STORE, StoreFileIO
-from milepost.storage.keys import is_loopback
+from milepost.storage import is_loopback
 
 _TIMEOUTS_S = (5, 60)
 """To connect, and between two bytes of an answer. pyiceberg has no timeout by default."""

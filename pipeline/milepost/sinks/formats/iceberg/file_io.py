@@ -17,10 +17,9 @@ from typing import Any
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from milepost.errors import NotFound, StateCorrupt
-from milepost.protocol.records.locations import file_url
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, file_url
 from milepost.sinks.formats.iceberg.locations import key_below, normal_location, table_location
-from milepost.storage.open import open_store
+from milepost.storage import open_store
 
 STORE = "milepost.store"
 """The catalog property that holds the table's store."""

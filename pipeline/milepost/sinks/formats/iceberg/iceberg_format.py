@@ -14,7 +14,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.name_mapping import create_mapping_from_schema
 
 from milepost.errors import CommitConflict, InvalidRequest
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, open_catalog
 from milepost.sinks.formats.iceberg.locations import normal_location, table_location

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.object_store import StoreConfig
-from milepost.storage.keys import LocalRoot, parse_root
+from milepost.protocol.records import StoreConfig
+from milepost.storage import LocalRoot, parse_root
 
 _NOT_LITERAL = re.compile(r"[%?#]")
 _S3 = re.compile(r"s3[an]?://")

@@ -36,8 +36,7 @@ from pyiceberg.table.update import (
 from pyiceberg.utils.properties import property_as_bool
 
 from milepost.errors import CheckpointError, ProtocolViolation
-from milepost.protocol.records.cached_property import cached_property
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore, cached_property
 from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig
 from milepost.sinks.formats.iceberg.data_files import data_file, foreign_file

@@ -16,7 +16,7 @@ from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict
 
 from milepost.errors import CommitOutcomeUnknown, EnvironmentUnusable, StoreUnavailable
-from milepost.jobspec.job.connections import PostgresAccess
+from milepost.jobspec.job import PostgresAccess
 from milepost.sinks.formats.postgres.database_errors import postgres_errors
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -16,8 +16,8 @@ import pyarrow as pa
 from psycopg import sql
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
-from milepost.jobspec.job.connections import PostgresAccess
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.jobspec.job import PostgresAccess
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres.database import Connection, Database, is_true
 from milepost.sinks.formats.postgres.open_postgres_table import OpenPostgresTable, TableContext, column_sql

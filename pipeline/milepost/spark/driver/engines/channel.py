@@ -9,7 +9,7 @@ import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.values.spark_remote import SparkRemote
+from milepost.jobspec.values import SparkRemote
 
 ANSWER_S = 30.0
 """How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""

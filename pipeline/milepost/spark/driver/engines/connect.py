@@ -23,11 +23,9 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-from milepost.epoch.code_hash import CODE_HASH
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE, SparkRemote
-from milepost.jobspec.values.spark_settings import session_settings
+from milepost.jobspec.values import TOKEN_VARIABLE, SparkRemote, session_settings
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark

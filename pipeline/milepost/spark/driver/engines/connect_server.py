@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
-from milepost.jobspec.values.spark_settings import JAVA_OPTIONS, TASK_ATTEMPTS, settings_of
+from milepost.jobspec.values import JAVA_OPTIONS, TASK_ATTEMPTS, TOKEN_VARIABLE, settings_of
 from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java
 from milepost.spark.driver.engines.session import QUICK_COMPILER, prepare_environment, properties_text
@@ -76,7 +75,7 @@ def java_home() -> str:
     return str(find_java().home)
 
 
-def token(file: Path) -> str:
+def connect_token(file: Path) -> str:
     """Return the token of a server that is kept in a file, made once: clients that know it outlive a server."""
     if not file.exists():
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -85,7 +84,7 @@ def token(file: Path) -> str:
     return file.read_text(encoding="ascii")
 
 
-def require_free(port: int) -> None:
+def require_free_port(port: int) -> None:
     """Refuse a port of loopback that somebody listens on. Raises EnvironmentUnusable."""
     if _listens(port):
         raise EnvironmentUnusable(
@@ -94,7 +93,7 @@ def require_free(port: int) -> None:
 
 
 @contextmanager
-def serving(port: int, secret: str, cores: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def serve_connect(port: int, secret: str, cores: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Give a server that answers, as a process; it is stopped when the block ends.
 
     Args:

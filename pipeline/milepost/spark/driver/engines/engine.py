@@ -13,9 +13,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import EpochPlan
 from milepost.errors import CheckpointError
-from milepost.protocol.records.ids import FencingToken
+from milepost.protocol.records import FencingToken
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 """What a Spark job raises: the first from both kinds of session, the others from one of this process, whose JVM may

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.epoch.private_cache import private_cache
+from milepost.epoch import private_cache
 from milepost.errors import EnvironmentUnusable
 
 SUPPORTED_VERSIONS = (17, 21)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch import EpochPlan
 from milepost.spark.driver.engines.classic import ClassicEngine
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.engines.session import open_session

@@ -34,8 +34,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.job.spec import SparkSpec
-from milepost.jobspec.values.spark_settings import (
+from milepost.jobspec.job import SparkSpec
+from milepost.jobspec.values import (
     JAVA_OPTIONS,
     PYTHON,
     SOCKET_FOLDER,

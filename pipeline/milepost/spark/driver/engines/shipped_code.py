@@ -15,11 +15,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from milepost.epoch.code_hash import CODE_HASH, PACKAGE, hash_sources, sources_of
-from milepost.epoch.private_cache import private_cache
+from milepost.epoch import CODE_HASH, PACKAGE, hash_sources, private_cache, sources_of
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.values.spark_settings import ARCHIVES, PYTHON, SESSION_PYTHON
-from milepost.protocol.records.disks import unusable_disk_error
+from milepost.jobspec.values import ARCHIVES, PYTHON, SESSION_PYTHON
+from milepost.protocol.records import unusable_disk_error
 
 FOLDER = "milepost"
 _WRITTEN = (1980, 1, 1, 0, 0, 0)

@@ -17,7 +17,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from milepost.epoch.quantities import counted
+from milepost.epoch import counted
 from milepost.errors import EnvironmentUnusable, SparkLost
 
 _STANDALONE = "spark://"

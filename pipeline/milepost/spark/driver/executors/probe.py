@@ -21,9 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from milepost.epoch.code_hash import CODE_HASH
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.values.spark_remote import SparkRemote
+from milepost.epoch import CODE_HASH, EpochPlan
+from milepost.jobspec.values import SparkRemote
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
 from milepost.spark.worker import probe_tasks

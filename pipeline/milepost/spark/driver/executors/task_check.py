@@ -7,10 +7,8 @@ import pyarrow as pa
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.row_steps.sql_expression import column_of
 from milepost.spark.wire.task_output import Rows
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.layers.layer import KeySpec, sort_rows
-from milepost.state.runs.handles import RunKind
-from milepost.state.runs.runs import decode_run, encode_run
+from milepost.state.layers import KeyHash, KeySpec, sort_rows
+from milepost.state.runs import RunKind, decode_run, encode_run
 
 _SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 _NODE = "rows"

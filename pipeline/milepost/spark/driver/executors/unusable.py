@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-from milepost.epoch.code_hash import CODE_HASH
+from milepost.epoch import CODE_HASH
 from milepost.errors import EnvironmentUnusable
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.worker.worker_memory import RESERVED_BYTES

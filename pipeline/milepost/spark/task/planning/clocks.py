@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.graph.graph import Node
-from milepost.jobspec.values.times.durations import in_us
-from milepost.protocol.exchange.watermarks import latest, operator_watermark
+from milepost.epoch import EpochPlan
+from milepost.jobspec.graph import Node
+from milepost.jobspec.values.times import in_us
+from milepost.protocol.exchange import latest, operator_watermark
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import Clock, SourceClock, UpstreamClock, fired_us, start_watermark_us
 

@@ -11,21 +11,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.epoch.plan import EpochPlan, split_inputs
-from milepost.jobspec.graph.edges import edge_names
-from milepost.jobspec.graph.state_rules import OUTPUT_TABLE
-from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.values.times.durations import in_us
-from milepost.operators.aggregation.aggregate import AggregateByKey
-from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
-from milepost.operators.contract import ONLY_TABLE, StatefulOperator
-from milepost.operators.latest import LatestByKey
-from milepost.operators.materialized import MaterializedOperator
-from milepost.operators.top import TopByKey
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.records.ids import OperatorUid
-from milepost.sources.build import build_reader
-from milepost.sources.contract import ObjectReader
+from milepost.epoch import EpochPlan, split_inputs
+from milepost.jobspec.graph import OUTPUT_TABLE, edge_names
+from milepost.jobspec.job import SourceSpec
+from milepost.jobspec.values.times import in_us
+from milepost.operators import ONLY_TABLE, LatestByKey, MaterializedOperator, StatefulOperator, TopByKey
+from milepost.operators.aggregation import AggregateByKey, AggregateOverUpdates
+from milepost.protocol.exchange import SubtaskIdentity
+from milepost.protocol.records import OperatorUid
+from milepost.sources import ObjectReader, build_reader
 from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import (
@@ -45,7 +39,7 @@ from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.wire.epoch_clock import LevelShare
 from milepost.spark.wire.exchange import BufferLimits, Edge
 from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput, input_plans
-from milepost.storage.layout import channel_prefix, state_prefix
+from milepost.storage import channel_prefix, state_prefix
 
 _CUT_PARTS = 64
 """Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.graph.columns_read import columns_read
-from milepost.jobspec.graph.edges import BAD, DELETED_COLUMN, conditions_output, edge_names, late_output, user_columns
-from milepost.jobspec.graph.graph import Node
-from milepost.jobspec.graph.in_flight import consumed_columns
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.spec import RowWiseSpec
-from milepost.operators.build import build_operator
-from milepost.operators.contract import OperatorInput, StatefulOperator
-from milepost.operators.joins.lookup import Lookup
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
-from milepost.sources.build import build_reader
-from milepost.sources.contract import ObjectReader
-from milepost.sources.dead_letters import SCHEMA as DEAD_LETTERS
+from milepost.epoch import EpochPlan
+from milepost.jobspec.graph import (
+    BAD,
+    DELETED_COLUMN,
+    Node,
+    columns_read,
+    conditions_output,
+    consumed_columns,
+    edge_names,
+    late_output,
+    user_columns,
+)
+from milepost.jobspec.job import RowWiseSpec
+from milepost.jobspec.job.operators import LookupOperator
+from milepost.operators import OperatorInput, StatefulOperator, build_operator
+from milepost.operators.joins import Lookup
+from milepost.protocol.records import WEIGHT_COLUMN
+from milepost.sources import SCHEMA as DEAD_LETTERS
+from milepost.sources import ObjectReader, build_reader
 from milepost.spark.task.outputs import (
     FILL,
     WHOLE,

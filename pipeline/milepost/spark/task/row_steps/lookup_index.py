@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.operators.joins.lookup import Lookup
-from milepost.state.layers.interpolation_search import Drifts, drifts_of
-from milepost.state.layers.key_hash import KeyHash
-from milepost.state.layers.layer import KeySpec, Layer, match
+from milepost.operators.joins import Lookup
+from milepost.state.layers import Drifts, KeyHash, KeySpec, Layer, drifts_of, match
 
 _HASH, _DRIFT = "hash", "drift"
 

@@ -14,24 +14,27 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.epoch import DimensionSnapshot
 from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
-from milepost.operators.contract import OperatorFailed
-from milepost.operators.joins.lookup import Lookup
-from milepost.protocol.exchange.barrier import SubtaskIdentity
-from milepost.protocol.exchange.declines import Decline
-from milepost.protocol.records.ids import CheckpointId, FencingToken
-from milepost.protocol.records.layout import checkpoint_of_key
-from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sources.dimension import cast_to_declared, decode_dimension
+from milepost.operators import OperatorFailed
+from milepost.operators.joins import Lookup
+from milepost.protocol.exchange import Decline, SubtaskIdentity
+from milepost.protocol.records import (
+    CheckpointFailureReason,
+    CheckpointId,
+    FencingToken,
+    ObjectStore,
+    StoreConfig,
+    checkpoint_of_key,
+)
+from milepost.sources import cast_to_declared, decode_dimension
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost.spark.wire.task_output import Declined, Rows, TaskOutput
 from milepost.spark.worker.task_memory import explain_out_of_memory
-from milepost.state.cache.mapped_tables import MappedTables
-from milepost.state.layers.key_hash import KeyHash
-from milepost.storage.object_handles import read_handle
+from milepost.state.cache import MappedTables
+from milepost.state.layers import KeyHash
+from milepost.storage import read_handle
 
 _FORMAT = "milepost.lookup/2"
 """Of a node's file: another one makes its files anew."""

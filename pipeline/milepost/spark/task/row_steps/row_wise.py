@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.graph.graph import JobGraph
+from milepost.epoch import EpochPlan
+from milepost.jobspec.graph import JobGraph
 from milepost.spark.task.outputs import (
     FILL,
     WHOLE,

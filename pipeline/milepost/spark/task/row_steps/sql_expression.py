@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.graph.graph import Node
-from milepost.jobspec.job.spec import JobSpec, SqlOperator
-from milepost.jobspec.sql.condition import condition_sql
-from milepost.jobspec.sql.sql import quote
-from milepost.jobspec.sql.union import Branch, branches
-from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost.jobspec.graph import DELETED_COLUMN, Node
+from milepost.jobspec.job import JobSpec, SqlOperator
+from milepost.jobspec.sql import Branch, branches, condition_sql, quote
+from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 
 POSITION = "__place"

@@ -32,28 +32,28 @@ def job(tmp_path: Path) -> LawJob:
 
 
 def shown(job: LawJob) -> list[tuple[Any, ...]]:
-    return sorted(((row["k"], row["v"], row["w"]) for row in job.master.read("pairs").to_pylist()), key=repr)
+    return sorted(((row["k"], row["v"], row["w"]) for row in job.master.reports.read("pairs").to_pylist()), key=repr)
 
 
 def test_each_row_has_the_version_of_its_time(job: LawJob) -> None:
     """The last version of a key stays, and of those before it what may still be needed."""
     assert shown(job) == [("x", 1, 7), ("x", 1, 7), ("y", 2, None), (None, 3, None)]
-    waiting = job.master.state_values("pairs.left")
+    waiting = job.master.reports.state_values("pairs.left")
     assert [(row["k"], row["v"], row["rows"]) for row in waiting.to_pylist()] == [("x", 4, 1)]
-    versions = job.master.state_values("pairs.right").to_pylist()
+    versions = job.master.reports.state_values("pairs.right").to_pylist()
     assert [(row["k"], row["v"]) for row in versions] == [("x", 9), ("y", 5)]
     job.check()
 
 
 @pytest.mark.long
 def test_a_rollback_a_backfill_and_an_audit_take_it_along(job: LawJob) -> None:
-    before = job.master.read("pairs")
+    before = job.master.reports.read("pairs")
     job.rollback(1)
-    assert sorted(row["v"] for row in job.master.state("pairs.right").to_pylist()) == [7, 8]
+    assert sorted(row["v"] for row in job.master.reports.state("pairs.right").to_pylist()) == [7, 8]
     job.run()
-    assert_same_rows(job.master.read("pairs"), before)
+    assert_same_rows(job.master.reports.read("pairs"), before)
     job.backfill(2, ranges_per_epoch=1)
-    assert_same_rows(job.master.read("pairs"), before)
+    assert_same_rows(job.master.reports.read("pairs"), before)
     spec = job.folder / "config" / "law.yaml"
     for command in (("verify", "--deep"), ("fsck",), ("gc",)):
         told = milepost(command[0], spec, *command[1:])

@@ -69,14 +69,14 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
 def test_only_rows_of_which_a_condition_is_true_count(job: LawJob) -> None:
     assert job.shown("totals") == [("x", 3, 10, 1, 1), ("y", 2, 7, 1, 0), ("z", 1, None, 0, 0)]
     assert [row[-1] for row in job.shown("hourly")] == [1, 0, 0]
-    assert job.master.read("late").column_names == SCHEMA.names
+    assert job.master.reports.read("late").column_names == SCHEMA.names
     job.check()
     job.backfill(2, ranges_per_epoch=1)
     job.check()
 
 
 def test_state_shows_results_by_their_names(job: LawJob) -> None:
-    found = job.master.state_values("totals").sort_by("k").to_pylist()
+    found = job.master.reports.state_values("totals").sort_by("k").to_pylist()
     assert found[0] == {"k": "x", "n": 3, "large": 10, "values": 1, "small": 1}
 
 

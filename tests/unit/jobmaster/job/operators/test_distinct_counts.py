@@ -71,23 +71,23 @@ def test_values_count_once_whatever_epoch_and_subtask_they_come_to(job: LawJob) 
 
 
 def test_state_shows_counts_and_the_values_behind_them(job: LawJob) -> None:
-    totals = job.master.state_values("totals").sort_by("k").to_pylist()
+    totals = job.master.reports.state_values("totals").sort_by("k").to_pylist()
     assert totals[0] == {"k": "x", "n": 6, "values": 2, "some": 2}
-    values = job.master.state_values("totals.distinct(v)").to_pylist()
+    values = job.master.reports.state_values("totals.distinct(v)").to_pylist()
     assert sorted(row["value"] for row in values if row["k"] == "x") == [0.0, 1.0]
-    assert job.master.state("totals.distinct(v where `b`)").num_rows == 3
+    assert job.master.reports.state("totals.distinct(v where `b`)").num_rows == 3
 
 
 def test_a_diff_says_which_values_came(job: LawJob) -> None:
-    found = {one.name: one.changes.table.to_pylist() for one in job.master.diff(1, 2) if one.kind == "operator"}
+    found = {one.name: one.changes.table.to_pylist() for one in job.master.reports.diff(1, 2) if one.kind == "operator"}
     assert found["totals.distinct(v)"] == [{"change": "added", "k": "x", "value": 0.0}]
 
 
 @pytest.mark.long
 def test_the_values_of_a_window_are_forgotten_with_it(job: LawJob) -> None:
     """The watermark is at minute 70: of [0, 60) nothing is kept, of [60, 120) one value."""
-    assert job.master.state("hourly").num_rows == 1
-    assert job.master.state("hourly.distinct(v)").num_rows == 1
+    assert job.master.reports.state("hourly").num_rows == 1
+    assert job.master.reports.state("hourly.distinct(v)").num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -57,7 +57,7 @@ def job(tmp_path: Path) -> LawJob:
 
 
 def pairs(job: LawJob) -> list[tuple[Any, ...]]:
-    return sorted((row["k"], row["v"], row["w"]) for row in job.master.read("pairs").to_pylist())
+    return sorted((row["k"], row["v"], row["w"]) for row in job.master.reports.read("pairs").to_pylist())
 
 
 def changed(job: LawJob, **operator: Any) -> None:
@@ -68,9 +68,9 @@ def changed(job: LawJob, **operator: Any) -> None:
 
 def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) -> None:
     assert pairs(job) == [("x", 1, 7), ("x", 1, 7)]
-    left = job.master.state("pairs.left")
+    left = job.master.reports.state("pairs.left")
     assert sorted((row["k"], row["__weight"]) for row in left.to_pylist()) == [("x", 2), ("y", 1)]
-    shown = job.master.state_values("pairs.left")
+    shown = job.master.reports.state_values("pairs.left")
     assert shown.column_names == ["k", "v", "t", "rows", "expires"]
     assert [(row["k"], row["rows"]) for row in shown.to_pylist()] == [("x", 2), ("y", 1)]
     told = milepost("state", job.folder / "config" / "law.yaml", "pairs")
@@ -79,19 +79,19 @@ def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) ->
 
 
 def test_the_diff_tells_each_table_apart(job: LawJob) -> None:
-    told = {(one.kind, one.name): one.changes.table.num_rows for one in job.master.diff(1, 2)}
+    told = {(one.kind, one.name): one.changes.table.num_rows for one in job.master.reports.diff(1, 2)}
     assert told["operator", "pairs.left"] == 0 and told["operator", "pairs.right"] == 1
 
 
 @pytest.mark.long
 def test_a_rollback_a_backfill_and_an_audit_take_all_tables_along(job: LawJob) -> None:
-    before = job.master.read("pairs")
+    before = job.master.reports.read("pairs")
     job.rollback(1)
-    assert not job.master.state("pairs.right").num_rows and not job.master.read("pairs").num_rows
+    assert not job.master.reports.state("pairs.right").num_rows and not job.master.reports.read("pairs").num_rows
     job.run()
-    assert_same_rows(job.master.read("pairs"), before)
+    assert_same_rows(job.master.reports.read("pairs"), before)
     job.backfill(2, ranges_per_epoch=1)
-    assert_same_rows(job.master.read("pairs"), before)
+    assert_same_rows(job.master.reports.read("pairs"), before)
     spec = job.folder / "config" / "law.yaml"
     for command in (("verify", "--deep"), ("fsck",), ("gc",)):
         told = milepost(command[0], spec, *command[1:])
@@ -99,23 +99,23 @@ def test_a_rollback_a_backfill_and_an_audit_take_all_tables_along(job: LawJob) -
 
 
 def test_a_savepoint_has_all_tables(job: LawJob, tmp_path: Path) -> None:
-    job.master.create_savepoint("two")
+    job.master.savepoints.create("two")
     document = deepcopy(job.document) | {"storage": "../other", "name": "law"}
     document["sinks"][0]["path"] = "../lake/other"
     (job.folder / "config" / "other.yaml").write_text(json.dumps(document))
     other = JobMaster(load_job(str(job.folder / "config" / "other.yaml")))
     location = next(one.location for one in JobContext(job.loaded).head().state.savepoints if one.name == "two")
     folder = location or next((job.folder / "store" / "law" / "savepoints" / "two").iterdir()).as_uri()
-    other.start(folder)
+    other.restores.start(folder)
     for table in ("pairs.left", "pairs.right"):
-        assert_same_rows(other.state(table), job.master.state(table))
+        assert_same_rows(other.reports.state(table), job.master.reports.state(table))
 
 
 def test_a_renamed_join_keeps_its_tables(job: LawJob) -> None:
     changed(job, uid="near", renamed_from="pairs")
     job.land("b", rows(("y", 8, 3)))
     job.run()
-    assert ("y", 2, 8) in sorted((row["k"], row["v"], row["w"]) for row in job.master.read("pairs").to_pylist())
+    assert ("y", 2, 8) in sorted((row["k"], row["v"], row["w"]) for row in job.master.reports.read("pairs").to_pylist())
 
 
 def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(job: LawJob) -> None:
@@ -135,7 +135,7 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
     job.set_parallelism(2)
     job.land("a", rows(("x", 5, 3)))
     job.run()
-    assert [(row["v"], row["then"].minute) for row in job.master.read("again").to_pylist()] == [(5, 2)]
+    assert [(row["v"], row["then"].minute) for row in job.master.reports.read("again").to_pylist()] == [(5, 2)]
 
 
 @pytest.mark.parametrize("operator", [{"within": ["-20m", "10m"]}, {"how": "left"}])
@@ -143,7 +143,7 @@ def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: d
     """What was forgotten, and which rows have paired, cannot be known any more."""
     changed(job, **operator)
     with wording.raises(InvalidRequest):
-        job.master.run(Session.cli(), job.runner())
+        job.master.epochs.run(Session.cli(), job.runner())
 
 
 def test_a_row_that_pairs_with_nothing_comes_out_once_through_rollbacks_and_backfills(tmp_path: Path) -> None:
@@ -151,16 +151,16 @@ def test_a_row_that_pairs_with_nothing_comes_out_once_through_rollbacks_and_back
     job = LawJob.create(tmp_path / "job", document)
     job.land("a", rows(("x", 1, 1), ("y", 2, 1), ("y", 2, 1), (None, 3, 1)))
     job.run()
-    assert [row["k"] for row in job.master.read("pairs").to_pylist()] == [None]
+    assert [row["k"] for row in job.master.reports.read("pairs").to_pylist()] == [None]
     job.land("b", rows(("x", 7, 2), ("z", 9, 30)))
     job.land("a", rows(("z", 4, 30)))
     job.set_parallelism(3)
     job.run()
-    told = job.master.read("pairs")
+    told = job.master.reports.read("pairs")
     found = [(row["k"], row["w"]) for row in told.to_pylist()]
     assert sorted(found, key=repr) == [("x", 7), ("y", None), ("y", None), ("z", 9), (None, None)]
     job.rollback(1)
     job.run()
-    assert_same_rows(job.master.read("pairs"), told)
+    assert_same_rows(job.master.reports.read("pairs"), told)
     job.backfill(2, ranges_per_epoch=1)
-    assert_same_rows(job.master.read("pairs"), told)
+    assert_same_rows(job.master.reports.read("pairs"), told)

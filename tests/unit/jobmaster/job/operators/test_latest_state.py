@@ -52,7 +52,7 @@ def job(tmp_path: Path) -> LawJob:
 @pytest.mark.long
 def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: LawJob) -> None:
     assert job.shown("current") == [("y", 2)]
-    state = {row["k"]: row for row in job.master.state("current").to_pylist()}
+    state = {row["k"]: row for row in job.master.reports.state("current").to_pylist()}
     assert {k: row["__tombstone"] for k, row in state.items()} == {"x": True, "y": False, "z": True}
     assert state["x"]["v"] is None and state["x"]["n"] == 2
     job.check()
@@ -87,7 +87,7 @@ def test_a_table_that_was_out_of_the_spec_shows_no_key_that_was_deleted_meanwhil
     job.run()
     job.run()
     assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
-    assert (verified := job.master.verify(None, deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(None, deep=True)).unasked == verified.discarded == ()
     job.backfill(3, ranges_per_epoch=1)
     assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
 
@@ -114,7 +114,7 @@ def test_a_column_that_is_added_is_null_until_its_row_changes(job: LawJob) -> No
     job.set_parallelism(1)
     job.land("a", rows(("z", 3, 6), at=1))
     job.run()
-    state = {row["k"]: row["t"] for row in job.master.state("current").to_pylist()}
+    state = {row["k"]: row["t"] for row in job.master.reports.state("current").to_pylist()}
     assert state["y"] is None and state["z"] is not None
     assert [row[:2] for row in job.shown("current")] == [("y", 2), ("z", 3)]
 

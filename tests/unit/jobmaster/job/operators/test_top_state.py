@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> LawJob:
 
 def test_the_table_has_the_present_ranking_and_state_the_rows_behind_it(job: LawJob) -> None:
     assert job.shown("first") == [("x", 2, 2), ("x", 3, 1), ("y", 1, 1), ("z", 1, 1)]
-    assert job.master.state("first").num_rows == 4
+    assert job.master.reports.state("first").num_rows == 4
     job.check()
     job.backfill(2, ranges_per_epoch=1)
     job.check()
@@ -82,7 +82,7 @@ def test_ranks_are_those_of_the_aggregates_own_table_through_rollbacks_and_backf
         job.set_parallelism(parallelism)
         job.run()
         assert job.shown("first") == ranks(job)
-    assert {row["_op"] for row in job.master.read("first_changelog").to_pylist()} == {"upsert", "delete"}
+    assert {row["_op"] for row in job.master.reports.read("first_changelog").to_pylist()} == {"upsert", "delete"}
     job.rollback(2)
     assert job.shown("first") == ranks(job) == [("x", 2, 1), ("y", 2, 2), ("z", 1, 1)]
     job.run()

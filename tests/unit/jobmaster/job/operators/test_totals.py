@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobspec.load.explain import explained_edges, explained_node
 from milepost_testkit import wording
 from milepost_testkit.law.job import LawJob
@@ -69,7 +69,7 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
 
 
 def shown(job: LawJob, sink: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in job.master.read(sink).to_pylist()]
+    return [tuple(row.values()) for row in job.master.reports.read(sink).to_pylist()]
 
 
 @pytest.mark.long
@@ -104,9 +104,9 @@ def test_a_replay_comes_to_the_same_row(job: LawJob) -> None:
 @pytest.mark.long
 def test_state_shows_one_row_without_a_key(job: LawJob) -> None:
     master = job.master
-    assert master.state_values("totals").to_pylist() == [{"n": 5, "total": 10, "values": 3}]
-    assert sorted(row["value"] for row in master.state_values("totals.distinct(v)").to_pylist()) == [1, 2, 5]
-    (changes,) = [one.changes for one in master.diff(2, 3) if (one.kind, one.name) == ("operator", "totals")]
+    assert master.reports.state_values("totals").to_pylist() == [{"n": 5, "total": 10, "values": 3}]
+    assert sorted(row["value"] for row in master.reports.state_values("totals.distinct(v)").to_pylist()) == [1, 2, 5]
+    (changes,) = [one.changes for one in master.reports.diff(2, 3) if (one.kind, one.name) == ("operator", "totals")]
     assert changes.table.to_pylist() == [
         {"change": "changed", "old_n": 3, "new_n": 5, "old_total": 3, "new_total": 10, "old_values": 2, "new_values": 3}
     ]
@@ -174,7 +174,7 @@ def test_an_epoch_that_is_tried_twice_counts_once(job: LawJob) -> None:
 
 @pytest.mark.long
 def test_the_whole_job_goes_back_to_nothing_and_begins_anew(job: LawJob) -> None:
-    job.master.rollback(Session.cli(), 0)
+    job.master.rollbacks.run(Session.cli(), 0)
     job.run()
     job.run()
     assert shown(job, "totals") == [(5, 10, 3)]

@@ -66,11 +66,11 @@ def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
 
 
 def test_state_shows_what_is_there_and_how_often(job: LawJob) -> None:
-    shown = {row["b"]: row for row in job.master.state_values("second").to_pylist()}
+    shown = {row["b"]: row for row in job.master.reports.state_values("second").to_pylist()}
     assert shown[True] == {"b": True, "low": 1.0, "high": 1.0, "values": 1, "of": "y", "some": True}
-    values = job.master.state_values("second.values(v)").to_pylist()
+    values = job.master.reports.state_values("second.values(v)").to_pylist()
     assert {(row["b"], row["value"]): row["rows"] for row in values} == {(True, 1.0): 2, (False, 9.0): 1}
-    picked = job.master.state_values("second.values(k by `n`)").to_pylist()
+    picked = job.master.reports.state_values("second.values(k by `n`)").to_pylist()
     assert sorted(row["by"] for row in picked if row["b"]) == [1, 1, 3]
 
 

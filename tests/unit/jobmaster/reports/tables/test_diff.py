@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import NotFound
-from milepost.jobmaster.jobmaster import Session, Triggered
+from milepost.jobmaster import Session, Triggered
 from milepost.jobmaster.reports.tables import state_rows
 from milepost.jobmaster.reports.tables.diff import Difference
 from milepost.jobmaster.reports.tables.row_changes import (
@@ -27,7 +27,7 @@ from milepost.jobmaster.reports.tables.row_changes import (
     compare_by_columns,
     compare_by_key,
 )
-from milepost.spill.ordered_rows import sorted_rows
+from milepost.spill.external_sort import sorted_rows
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -73,7 +73,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> ChangingJob:
 
 
 def difference(job: ChangingJob, before: int, after: int, kind: str, name: str) -> Difference:
-    return next(item for item in job.master.diff(before, after) if (item.kind, item.name) == (kind, name))
+    return next(item for item in job.master.reports.diff(before, after) if (item.kind, item.name) == (kind, name))
 
 
 def oracle(before: pa.Table, after: pa.Table, key: str) -> list[tuple[Any, ...]]:
@@ -115,8 +115,8 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 def test_changed_keys_equal_those_of_duckdb(job: ChangingJob, before: int, after: int, uid: str) -> None:
     """Old and new values of every differing key, whatever the schemas, runs and order of the two."""
     stored = "sums" if uid == "totals" else uid
-    new = job.master.state_values(stored, after)
-    old = job.master.state_values(stored, before) if before else new.schema.empty_table()
+    new = job.master.reports.state_values(stored, after)
+    old = job.master.reports.state_values(stored, before) if before else new.schema.empty_table()
     found = difference(job, before, after, "operator", uid)
     assert rows_of(found.changes.table) == oracle(old, new, "k")
     counts = Counter(row[0] for row in rows_of(found.changes.table))
@@ -128,7 +128,7 @@ def test_changed_keys_equal_those_of_duckdb(job: ChangingJob, before: int, after
 def test_a_renamed_operator_is_compared_with_its_former_uid(job: ChangingJob) -> None:
     found = difference(job, 3, 4, "operator", "totals")
     assert rows_of(found.changes.table) == oracle(
-        job.master.state_values("sums", 3), job.master.state_values("totals", 4), "k"
+        job.master.reports.state_values("sums", 3), job.master.reports.state_values("totals", 4), "k"
     )
     assert found.changes.count("changed") == 1
 
@@ -140,9 +140,9 @@ def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     assert [(row["change"], row["key"]) for row in objects.to_pylist()] == [("added", "1.csv"), ("added", "2.csv")]
     assert difference(job, 3, 1, "source", "rows").changes.count("removed") == 2
     sums = difference(job, 1, 3, "sink", "sums").changes.table
-    assert rows_of(sums) == oracle(job.master.read("sums", 1), job.master.read("sums", 3), "k")
+    assert rows_of(sums) == oracle(job.master.reports.read("sums", 1), job.master.reports.read("sums", 3), "k")
     seen = difference(job, 1, 3, "sink", "lasts").changes.table
-    published = [rows_of(job.master.read("lasts", at)) for at in (1, 3)]
+    published = [rows_of(job.master.reports.read("lasts", at)) for at in (1, 3)]
     added = Counter(published[1]) - Counter(published[0])
     assert Counter(row[1:] for row in rows_of(seen)) == added and set(seen["change"].to_pylist()) == {"added"}
 
@@ -171,9 +171,9 @@ def test_a_run_that_both_refer_to_is_read_once_and_equal_states_are_not_read(
         "milepost.jobmaster.job.context.open_store", lambda config: HookedStore(open_store(config), before=count)
     )
     master = job.master
-    assert all(item.changes.table.num_rows == 0 for item in master.diff(2, 2))
+    assert all(item.changes.table.num_rows == 0 for item in master.reports.diff(2, 2))
     assert read == []
-    master.diff(1, 2, ("operator", "totals"))
+    master.reports.diff(1, 2, ("operator", "totals"))
     assert len(read) == len(set(read)) > 1, "a base that both refer to, and a delta"
     runs = {run.key for at in (1, 2) for run in runs_of(job, at)}
     assert set(read) <= runs
@@ -226,11 +226,11 @@ def test_rows_are_sorted_by_key_and_limited(job: ChangingJob) -> None:
 
 
 def test_both_checkpoints_are_pinned_during_a_comparison(job: ChangingJob) -> None:
-    job.master.diff(1, 2)
-    events = [event["event"] for event in job.master.history(4)]
+    job.master.reports.diff(1, 2)
+    events = [event["event"] for event in job.master.reports.history(4)]
     assert events == ["CheckpointUnpinned", "CheckpointUnpinned", "CheckpointPinned", "CheckpointPinned"]
     with pytest.raises(NotFound):
-        job.master.diff(1, 77)
+        job.master.reports.diff(1, 77)
     assert not job.context.head().state.pins
 
 
@@ -242,10 +242,10 @@ def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, mo
     job.next({"a": "int32"}, SPEC + sink)
     job.land("9.csv", "k,v\n5,5\n")
     session = Session.cli()
-    triggered = job.master.trigger(session)
+    triggered = job.master.triggers.trigger(session)
     assert isinstance(triggered, Triggered)
-    job.master.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
-    job.master.complete(session, triggered.checkpoint_id)
+    job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
+    job.master.epochs.complete(session, triggered.checkpoint_id)
     unpublished = difference(job, 1, 2, "sink", "sums")
     assert unpublished.changes.table.num_rows == 1 and not unpublished.note
     assert difference(job, 1, 2, "operator", "sums").changes.count("added") == 1

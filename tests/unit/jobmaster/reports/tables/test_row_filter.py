@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -114,13 +114,13 @@ def test_read_takes_a_predicate_a_limit_and_a_time(tmp_path: Path) -> None:
     spec = job.folder / "config" / "small.yaml"
     for number in range(2):
         job.land(f"{number}.csv", "k,v\n" + "".join(f"{k},x\n" for k in range(5)))
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     rows = milepost("read", spec, "table", "--where", "k >= 3 AND rows = 2", "--json").document()["rows"]
     assert sorted(row["k"] for row in rows) == [3, 4]
     limited = milepost("read", spec, "table", "--limit", "2")
     assert len(limited.stdout.splitlines()) == 4
     wording.matches("read", limited.stderr)
-    first, second = (job.master.show(number).trigger_time for number in (1, 2))
+    first, second = (job.master.reports.show(number).trigger_time for number in (1, 2))
     assert first and second
     for time, count in ((first, 1), (second, 2)):
         at = milepost("read", spec, "table", "--at", time, "--limit", "1", "--json")

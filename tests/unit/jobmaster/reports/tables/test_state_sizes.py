@@ -15,12 +15,12 @@ from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 
 
 def test_before_the_first_epoch_there_are_no_sizes(tmp_path: Path) -> None:
-    assert BackfillJob.create(tmp_path, 0).master.state_sizes() == {}
+    assert BackfillJob.create(tmp_path, 0).master.reports.state_sizes() == {}
 
 
 def test_rows_and_bytes_are_those_of_the_head(tmp_path: Path) -> None:
     job = BackfillJob.create(tmp_path, 4)
-    (size,) = job.master.state_sizes().values()
+    (size,) = job.master.reports.state_sizes().values()
     assert size.rows == job.table().num_rows and size.checkpoint_id == 4
     handles = job.small.context.metadata(job.state.checkpoints[-1]).operators["latest"].handles
     assert size.bytes == sum(handle.full_bytes for handle in handles) > 0
@@ -37,7 +37,7 @@ def test_growth_is_measured_from_the_oldest_retained_checkpoint(
         return tuple(replace(one, trigger_time_ms=int(one.checkpoint_id) * MIN_SPAN_MS // 4) for one in found)
 
     monkeypatch.setattr(state_sizes, "timeline_ancestry", apart)
-    size = job.master.state_sizes()["latest"]
+    size = job.master.reports.state_sizes()["latest"]
     first = job.small.context.metadata(job.state.checkpoints[0]).operators["latest"]
     before = sum(handle.live_rows for handle in first.handles)
     assert size.rows > before
@@ -46,7 +46,7 @@ def test_growth_is_measured_from_the_oldest_retained_checkpoint(
 
 def test_a_renamed_operator_keeps_its_size(tmp_path: Path) -> None:
     job = BackfillJob.create(tmp_path, 2)
-    size = job.master.state_sizes()["latest"]
+    size = job.master.reports.state_sizes()["latest"]
     job.edit("uid: latest,", "uid: newest, renamed_from: latest,")
     job.edit("input: latest,", "input: newest,")
-    assert job.master.state_sizes() == {"newest": size}
+    assert job.master.reports.state_sizes() == {"newest": size}

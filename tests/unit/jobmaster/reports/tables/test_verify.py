@@ -13,9 +13,9 @@ from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 
 def test_a_table_that_the_changed_path_does_not_name_is_reported_and_not_counted(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2)
-    whole = job.master.verify(deep=True)
+    whole = job.master.reports.verify(deep=True)
     job.edit("path: ../lake/table", "path: ../lake/other")
-    result = job.master.verify(deep=True)
+    result = job.master.reports.verify(deep=True)
     assert (whole.unasked, result.objects) == ((), whole.objects - 2)
     (told,) = result.unasked
     wording.matches("verify", told)
@@ -30,13 +30,15 @@ def test_a_table_of_a_dropped_sink_is_reported_and_is_no_damage(tmp_path: Path) 
     job = CountedJob.with_epochs(tmp_path, 2)
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
-    (told,) = job.master.verify(2).unasked
+    (told,) = job.master.reports.verify(2).unasked
     wording.matches("verify", told)
-    report = job.master.fsck()
+    report = job.master.reports.fsck()
     assert report.exit_code == 0
     wording.matches("fsck", report.unasked)
     job.spec_path.write_text(text)
-    assert (verified := job.master.verify()).unasked == verified.discarded == () and job.master.fsck().unasked == ()
+    assert (
+        verified := job.master.reports.verify()
+    ).unasked == verified.discarded == () and job.master.reports.fsck().unasked == ()
 
 
 def test_a_damaged_older_checkpoint_of_the_live_timeline_is_an_error(tmp_path: Path) -> None:
@@ -45,4 +47,4 @@ def test_a_damaged_older_checkpoint_of_the_live_timeline_is_an_error(tmp_path: P
     (described,) = (tmp_path / "store" / "small").glob(f"chk-{2:020d}/*/_metadata")
     described.write_bytes(b"torn")
     with wording.raises(StateCorrupt):
-        job.master.verify()
+        job.master.reports.verify()

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -72,7 +72,7 @@ def test_engines_see_the_latest_rows_at_every_checkpoint_back_and_forward(
     assert reading_engines.read("duckdb", lake(job)).num_rows == 0
     job.run(3)
     assert_engines_see_the_oracle(job, reading_engines)
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_an_epoch_writes_the_buckets_of_its_keys_alone(job: CountedJob) -> None:
@@ -130,7 +130,7 @@ def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_on
         others(job).optimize.compact()
 
     with wording.raises(CommitConflict):
-        job.master.run(Session.cli(), SparklessRunner(after=compact))
+        job.master.epochs.run(Session.cli(), SparklessRunner(after=compact))
     job.run(2)
     job.assert_tables_equal_the_oracle()
     assert_same_rows(pa.table(others(job).to_pyarrow_table()), job.expected()["table"], "table")
@@ -147,7 +147,7 @@ def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_sto
     assert told.value.message.count("sink table:") == 1 and "STATE_CORRUPT" in told.value.message
     for file in gone:
         file.write_bytes(kept[file])
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -156,7 +156,7 @@ def test_a_table_of_which_all_is_gone_is_not_begun_again_beside_the_refusal(job:
     """As when the spec names another catalog, or the folder was moved away: nothing is made where it was looked for."""
     lake(job).rename(job.small.folder / "moved")
     with wording.raises(InvalidRequest):
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
     assert not (lake(job) / "_delta_log").exists()
 
 
@@ -165,10 +165,10 @@ def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: Co
     ran: list[EpochPlan] = []
 
     with wording.raises(InvalidRequest):
-        job.master.run(Session.cli(), SparklessRunner(before=ran.append))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=ran.append))
     assert not ran
-    job.master.realign(Session.cli(), job.master.plan_realign("table"))
-    job.master.resume()
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("table"))
+    job.master.lifecycle.resume()
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -186,7 +186,7 @@ def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: P
     assert seen.select(["k", "rows", "total"]).sort_by("k").to_pylist() == job.expected(range(1, 6), 0).to_pylist()
     job.next_day(6)
     job.assert_table(6, fixed=True)
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_its_ends_is_done(
@@ -200,8 +200,8 @@ def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_
     middle, last = (int(plan.checkpoint_id) for plan in runner.plans[-2:])
     before = job.state
     with wording.raises(InvalidRequest):
-        job.master.rollback(Session.cli(), middle)
+        job.master.rollbacks.run(Session.cli(), middle)
     assert job.state == before
     job.next_day(6)
-    job.master.rollback(Session.cli(), last)
+    job.master.rollbacks.run(Session.cli(), last)
     job.assert_table(5, fixed=True)

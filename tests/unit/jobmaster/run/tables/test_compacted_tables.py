@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.staging.compaction import CompactionPlan
 from milepost.sinks.staging.small_files import JoinPlan
@@ -40,7 +40,7 @@ def plans(job: CountedJob, epochs: int) -> list[type]:
     found = []
     for _ in range(epochs):
         runner = SparklessRunner()
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
         found.append(type(runner.plans[0].maintenance.get("table")))
         job.assert_tables_equal_the_oracle()
     return found
@@ -63,8 +63,8 @@ def test_a_table_that_is_compacted_and_joined_equals_the_oracle_at_every_checkpo
         spec.write_text(f"{text}spark: {{parallelism: {parallelism}}}\n")
         assert {CompactionPlan, JoinPlan} & set(plans(job, 6))
     assert (
-        verified := job.master.verify(deep=True)
-    ).unasked == verified.discarded == () and job.master.fsck().exit_code == 0
+        verified := job.master.reports.verify(deep=True)
+    ).unasked == verified.discarded == () and job.master.reports.fsck().exit_code == 0
 
 
 def test_a_run_of_the_same_epoch_again_compacts_the_same_files(job: CountedJob) -> None:
@@ -72,9 +72,9 @@ def test_a_run_of_the_same_epoch_again_compacts_the_same_files(job: CountedJob) 
     while True:
         first = SparklessRunner(after=_fail)
         with pytest.raises(OSError, match="the driver ends"):
-            job.master.run(Session.cli(), first)
+            job.master.epochs.run(Session.cli(), first)
         again = SparklessRunner()
-        job.master.run(Session.cli(), again)
+        job.master.epochs.run(Session.cli(), again)
         job.assert_tables_equal_the_oracle()
         assert again.plans[0].maintenance == first.plans[0].maintenance
         if isinstance(first.plans[0].maintenance.get("table"), CompactionPlan):
@@ -93,7 +93,7 @@ def test_a_sink_that_was_out_of_the_spec_is_written_anew_and_not_compacted(job: 
     job.run(2)
     job.edit(SEEN_SINK, SEEN_SINK + table)
     runner = SparklessRunner()
-    job.master.run(Session.cli(), runner)
+    job.master.epochs.run(Session.cli(), runner)
     assert runner.plans[0].filled == {"table"} and "table" not in runner.plans[0].maintenance
     job.assert_tables_equal_the_oracle()
     plans(job, 2)
@@ -113,16 +113,16 @@ def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path,
     contents = job.small.context.sink("table").position().contents
     assert contents is not None
     assert any(file.groups for file in job.small.context.sink("table").files(contents))
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 @pytest.mark.deep
 def test_a_savepoint_of_a_compacted_table_goes_on_in_another_job(job: CountedJob) -> None:
     """Its state brings the hash that the buckets go by; its subtasks are three."""
     assert CompactionPlan in plans(job, EPOCHS)
-    saved = job.master.create_savepoint("before")
+    saved = job.master.savepoints.create("before")
     other = OtherJob.beside(job)
-    other.master.start(saved.location)
+    other.master.restores.start(saved.location)
     other.assert_equals(job)
     for _ in range(5):
         job.run()

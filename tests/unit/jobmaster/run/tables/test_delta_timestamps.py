@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION
 from milepost.sinks.formats.delta.delta_log import OurCommit
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
@@ -44,7 +44,7 @@ def land(job: SparklessJob, *numbers: int) -> None:
 
 def run(job: SparklessJob, epochs: int = 1) -> None:
     for _ in range(epochs):
-        job.master.run(Session.cli(), SparklessRunner())
+        job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def seen(job: SparklessJob) -> DeltaTable:
@@ -77,7 +77,7 @@ def test_a_job_that_retains_longer_goes_on_and_so_do_readers(
     land(job, 4)
     run(job)
     assert_readable_with(job, 4)
-    assert (verified := job.master.verify(deep=True)).unasked == verified.discarded == ()
+    assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
     for engine in ENGINES:
         found = reading_engines.read(engine, job.folder / "lake" / "seen")
         assert sorted(found.column("k").to_pylist()) == [1, 2, 3, 4], engine
@@ -98,12 +98,12 @@ def test_a_table_with_timestamps_is_adopted_as_it_is(tmp_path: Path) -> None:
 def test_a_table_with_timestamps_is_taken_over_as_it_is(job: SparklessJob) -> None:
     """`start --from … --claim` sets another owner."""
     run(job)
-    canceled = job.master.cancel(savepoint="final")
+    canceled = job.master.savepoints.cancel(savepoint="final")
     assert canceled.savepoint is not None
     text = spec_of(job).read_text().replace("name: small", "name: other")
     heir = OtherJob(job.folder)
     heir.spec_path.write_text(text)
-    heir.master.start(canceled.savepoint.location, claim=True)
+    heir.master.restores.start(canceled.savepoint.location, claim=True)
     assert_readable_with(job, 3)
     land(job, 4)
     heir.run(1)

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.jobmaster import JobMaster, Session
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.rows.tables import assert_same_rows
@@ -84,14 +84,14 @@ class Parcels:
         lines = [",".join(map(str, row)) for row in rows]
         number = len(list((self.folder / "landing").iterdir()))
         (self.folder / "landing" / f"{number}.csv").write_text("\n".join(["id,depot,kg", *lines]) + "\n")
-        self.master.run(Session.cli(), SparklessRunner(sql=True))
+        self.master.epochs.run(Session.cli(), SparklessRunner(sql=True))
 
     def check(self, *names: str) -> None:
         db = duckdb.connect()
         db.register("scans", self.given)
         db.register("later", self.given.slice(self.seen))
         for name in names:
-            shown = self.master.read(name)
+            shown = self.master.reports.read(name)
             expected = db.sql(TABLES[name]).to_arrow_table().select(shown.schema.names).cast(shown.schema)
             assert shown.num_rows and assert_same_rows(shown, expected, name) is None
 
@@ -125,7 +125,7 @@ def test_a_new_table_of_an_aggregate_over_updates_shows_every_key_after_its_firs
 
 def test_the_report_says_that_a_new_table_of_sql_gets_every_key(job: Parcels) -> None:
     job.configure(SINK.format("heavy", "parquet"))
-    told = {row["uid"]: row["detail"] for row in job.master.compatibility()}
+    told = {row["uid"]: row["detail"] for row in job.master.reports.compatibility()}
     wording.matches("compatibility", told["sink heavy"])
 
 
@@ -133,7 +133,7 @@ def test_an_operator_that_is_new_behind_updates_begins_with_all_rows_that_are_th
     """Else it would be told that rows go which it never got. Rows that stay beside them come from now on."""
     names = ("again", "counts", "sums", "few", "all")
     job.configure("".join(SINK.format(name, "parquet") for name in names), LATER)
-    told = {row["uid"]: row["detail"] for row in job.master.compatibility()}
+    told = {row["uid"]: row["detail"] for row in job.master.reports.compatibility()}
     wording.matches("compatibility", [told["again"], told["all"]])
     job.seen = len(job.given)
     for rows in ([("a", "east", -5), ("e", "east", 1)], [("c", "west", -9), ("e", "east", 9)], [("d", "west", 1)]):

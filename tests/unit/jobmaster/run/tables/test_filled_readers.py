@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -69,11 +69,11 @@ class Stocks(SparklessJob):
         lines = [f"{item},{n},2026-01-01T00:{minute:02}:00Z" for item, n, minute in moves]
         number = len(list((self.folder / "landing").iterdir()))
         self.land(f"{number}.csv", "\n".join(["item,n,t", *lines]) + "\n")
-        self.master.run(Session.cli(), SparklessRunner())
+        self.master.epochs.run(Session.cli(), SparklessRunner())
 
     @property
     def per_n(self) -> dict[int, int]:
-        return {row["n"]: row["items"] for row in self.master.read("per_n").to_pylist()}
+        return {row["n"]: row["items"] for row in self.master.reports.read("per_n").to_pylist()}
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_a_reader_that_is_new_has_all_rows_and_takes_them_back(
     job.epoch(("a", 1, 1), ("b", 2, 1), ("c", 2, 1))
     job.edit("sinks:", READER.replace("INPUT", read) + TABLE)
     job.edit("parallelism: 2", "parallelism: 3")
-    report = {row["uid"]: row["detail"] for row in job.master.compatibility()}
+    report = {row["uid"]: row["detail"] for row in job.master.reports.compatibility()}
     assert read in report["per_n"]
     wording.matches("compatibility", report["per_n"])
     job.epoch(("d", 7, 3))
     assert job.per_n == {1: 1, 2: 2, 7: 1}
     job.epoch(("a", becomes_2, 4))
     assert job.per_n == {2: 3, 7: 1}
-    job.master.rollback(Session.cli(), 1)
+    job.master.rollbacks.run(Session.cli(), 1)
     job.epoch(("e", 7, 5))
     assert job.per_n == {2: 3, 7: 2}, "all that was landed since is read in its first epoch"

@@ -37,7 +37,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def rows_of(job: CountedJob, sink: str) -> pa.Table:
-    return job.master.read(sink)
+    return job.master.reports.read(sink)
 
 
 @pytest.mark.parametrize("sink", [SECOND, IN_DELTA], ids=["parquet", "delta"])
@@ -61,7 +61,7 @@ def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, readin
 
 def test_the_report_says_which_sinks_get_every_key(job: CountedJob) -> None:
     def told() -> dict[str, str]:
-        return {row["uid"]: row["detail"] for row in job.master.compatibility() if row["kind"] == "sink"}
+        return {row["uid"]: row["detail"] for row in job.master.reports.compatibility() if row["kind"] == "sink"}
 
     job.edit(TABLE, TABLE + IN_DELTA)
     every = told()["sink second"]
@@ -128,9 +128,9 @@ def test_a_sink_that_comes_back_and_goes_along_in_a_savepoint_has_what_it_missed
     job.edit(TABLE, "")
     job.run()
     job.edit(CHANGES, TABLE + CHANGES)
-    made = job.master.create_savepoint("before")
+    made = job.master.savepoints.create("before")
     other = OtherJob.beside(job)
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     for one in (job, other):
         one.run(1)
     job.assert_tables_equal_the_oracle()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
@@ -43,7 +43,7 @@ def line_of(job: CountedJob, words: str) -> str:
 def refused(job: CountedJob) -> InvalidRequest:
     """The next epoch is refused for the reason that lint reports, and nothing has changed."""
     before = job.small.context.head().state
-    rows = {row["uid"]: row for row in job.master.compatibility()}
+    rows = {row["uid"]: row for row in job.master.reports.compatibility()}
     with wording.raises(InvalidRequest) as found:
         job.run_one()
     assert rows["sink table"]["detail"] in found.value.message
@@ -63,7 +63,7 @@ def test_another_input_of_the_same_key_is_refused_and_the_old_one_goes_on(job: C
 
 def test_a_backfill_from_nothing_makes_the_table_of_the_other_operator(job: CountedJob) -> None:
     job.edit("name: table, input: latest", "name: table, input: first")
-    job.master.backfill(Session.cli(), SparklessRunner(), from_checkpoint=0)
+    job.master.backfills.run(Session.cli(), SparklessRunner(), from_checkpoint=0)
     job.run()
     job.assert_tables_equal_the_oracle()
 
@@ -75,18 +75,18 @@ def test_an_operator_that_was_renamed_is_the_same_one(job: CountedJob) -> None:
     job.edit(", renamed_from: latest", "")
     job.land([5])
     job.run()
-    assert_same_rows(job.master.read("table"), job.expected()["table"], "table")
+    assert_same_rows(job.master.reports.read("table"), job.expected()["table"], "table")
 
 
 def test_a_savepoint_of_a_renamed_operator_is_of_the_same_one(job: CountedJob) -> None:
     job.edit("uid: latest,", "uid: counts, renamed_from: latest,")
     job.edit("name: table, input: latest", "name: table, input: counts")
-    made = job.master.create_savepoint("renamed")
+    made = job.master.savepoints.create("renamed")
     other = OtherJob.beside(job)
-    other.master.start(made.location)
+    other.master.restores.start(made.location)
     other.run(1)
     job.run(1)
-    assert_same_rows(other.master.read("table"), job.master.read("table"), "table")
+    assert_same_rows(other.master.reports.read("table"), job.master.reports.read("table"), "table")
 
 
 def test_a_table_that_comes_back_is_still_of_the_operator_that_it_was_of(job: CountedJob) -> None:
@@ -108,7 +108,7 @@ def test_an_operator_that_begins_empty_does_not_go_on_with_its_old_table(job: Co
     operator = line_of(job, "uid: latest,")
     job.edit(table, "")
     job.edit(operator, "")
-    job.master.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
+    job.master.epochs.run(Session.cli(), SparklessRunner(), allow_non_restored_state=True)
     job.land([5])
     job.edit("sinks:\n", operator + "sinks:\n" + table)
     refused(job)

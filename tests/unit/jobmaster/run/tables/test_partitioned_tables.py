@@ -40,7 +40,7 @@ def test_a_partitioned_table_has_a_file_for_each_value_and_equals_the_oracle_bac
             assert_same_rows(found, job.expected()["seen"], engine)
     job.run()
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_another_partition_by_is_refused_before_the_commit_point_and_the_old_one_goes_on(tmp_path: Path) -> None:
@@ -50,6 +50,6 @@ def test_another_partition_by_is_refused_before_the_commit_point_and_the_old_one
     with wording.raises(InvalidRequest):
         job.run()
     job.edit("partition_by: [v]", "partition_by: [k]")
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run()
     job.assert_tables_equal_the_oracle()

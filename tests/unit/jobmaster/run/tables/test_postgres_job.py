@@ -10,7 +10,7 @@ import pytest
 
 from milepost.cli.workspace.doctor import job_checks
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StoreUnavailable
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.protocol.records.layout import staged_files_prefix
 from milepost.sinks.staging import compaction
 from milepost_testkit import wording
@@ -47,32 +47,32 @@ def test_a_table_in_postgres_goes_forth_and_back_with_the_job(job: CountedJob, d
     job.rollback(1)
     assert_equal(job, database)
     assert sorted(rows_in(database)) == [-1, 0, 1]
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run(2)
     assert_equal(job, database)
     job.rollback(3)
     assert_equal(job, database)
     job.rollback(0)
     assert rows_in(database) == {}
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run(1)
     assert_equal(job, database)
 
 
 def test_what_is_staged_for_it_is_known_to_audit_and_collection(job: CountedJob, database: Database) -> None:
     """I8: it lies in the job's own storage, at a place of its own, and is the sink's there, not the job's."""
-    found = job.master.fsck()
+    found = job.master.reports.fsck()
     assert (found.exit_code, found.foreign, found.unreachable) == (0, (), ())
     prefix = staged_files_prefix("table")
     store = job.small.context.store
     files = [stat.key for stat in store.list(prefix) if stat.key.endswith(".parquet")]
     stray = f"{prefix}_milepost/data/chk-{99:020d}/t1/0-{'a' * 64}.parquet"
     store.put(stray, b"x")
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     job.master.collect_garbage()
     assert stray not in files and len([stat for stat in store.list(prefix) if stat.key in files]) == len(files) > 3
     store.delete([files[0]])
-    broken = job.master.fsck()
+    broken = job.master.reports.fsck()
     assert broken.exit_code == 7
     assert [(one.where, one.key) for one in broken.missing] == [("sink table", files[0].removeprefix(prefix))]
 
@@ -98,7 +98,7 @@ def test_it_is_compacted_as_our_own_table_is(
     job.land(range(1, count + 1))
     runner = SparklessRunner()
     for _ in range(count):
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
     assert any(isinstance(plan.maintenance.get("table"), compaction.CompactionPlan) for plan in runner.plans)
     contents = job.small.context.sink("table").position().contents
     assert contents is not None and contents.files < count
@@ -112,14 +112,17 @@ def test_a_table_that_others_changed_is_seen_by_realign_and_put_right(job: Count
     database.run("DELETE FROM public.totals WHERE k = 1")
     database.run("UPDATE public.totals SET rows = 77 WHERE k = 2")
     database.run("INSERT INTO public.totals (k, rows) VALUES (1000, 5)")
-    plan = job.master.plan_realign("table")
+    plan = job.master.realignments.plan("table")
     wording.matches("realign", str(plan.fault))
-    done = job.master.realign(Session.cli(), plan)
+    done = job.master.realignments.run(Session.cli(), plan)
     assert done.outcome == "realigned"
     assert rows_in(database).pop(1000) == 5
     database.run("DELETE FROM public.totals WHERE k = 1000")
     assert_equal(job, database)
-    assert job.master.realign(Session.cli(), job.master.plan_realign("table")).outcome == "nothing_to_realign"
+    assert (
+        job.master.realignments.run(Session.cli(), job.master.realignments.plan("table")).outcome
+        == "nothing_to_realign"
+    )
 
 
 def test_a_table_that_was_dropped_is_made_and_filled_by_realign(job: CountedJob, database: Database) -> None:
@@ -127,9 +130,9 @@ def test_a_table_that_was_dropped_is_made_and_filled_by_realign(job: CountedJob,
     job.land([4])
     with wording.raises(InvalidRequest):
         job.run()
-    job.master.realign(Session.cli(), job.master.plan_realign("table"))
+    job.master.realignments.run(Session.cli(), job.master.realignments.plan("table"))
     assert_equal(job, database)
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run()
     assert_equal(job, database)
 
@@ -138,16 +141,16 @@ def test_another_job_is_refused_and_starts_from_a_savepoint_with_a_table_of_its_
     job: CountedJob, database: Database, tmp_path: Path
 ) -> None:
     """TABLES 1.9: the first job's storage is not the second's to see, so the table itself says whose it is."""
-    job.master.create_savepoint("kept")
+    job.master.savepoints.create("kept")
     (saved,) = job.master.list_savepoints()
     other = OtherJob.beside(job)
     with wording.raises(InvalidRequest):
         other.run(1)
     third = {"storage: ../store": "storage: ../third", "../lake/": "../lake/third-"}
     with wording.raises(InvalidRequest):
-        OtherJob.beside(job, third).master.start(moved(saved, tmp_path / "moved" / "first"))
+        OtherJob.beside(job, third).master.restores.start(moved(saved, tmp_path / "moved" / "first"))
     own = OtherJob.beside(job, {"public.totals": "public.other_totals", **third})
-    own.master.start(moved(saved, tmp_path / "moved" / "second"))
+    own.master.restores.start(moved(saved, tmp_path / "moved" / "second"))
     assert rows_in(database, "public.other_totals") == rows_in(database)
     job.land([4])
     own.run(1)
@@ -165,7 +168,7 @@ def test_a_database_that_is_down_is_waited_for_before_the_commit_point(
     with wording.raises(StoreUnavailable):
         job.run()
     monkeypatch.setenv("PG_DSN", database.dsn)
-    job.master.resume()
+    job.master.lifecycle.resume()
     job.run()
     assert_equal(job, database)
 
@@ -216,7 +219,7 @@ def test_the_password_is_nowhere(
         job.land([4])
         job.run()
         job.rollback(2)
-        job.master.resume()
+        job.master.lifecycle.resume()
         database.server.new_database()
         database.run_as_superuser(f"ALTER ROLE \"{database.user}\" PASSWORD 'another'")
         with wording.raises(EnvironmentUnusable) as refused:

@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import InvalidRequest, StateCorrupt
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.records.reservation import RESERVATION, Reservation, TableOwner, new_reservation, reserve
 from milepost.storage.open import open_store
 from milepost_testkit import wording
@@ -35,8 +35,8 @@ def job_at(folder: Path, name: str = "small") -> SparklessJob:
 
 def judged(job: SparklessJob, session: Session) -> EpochReport:
     """Run an epoch up to its verdict: all that comes before the commit point."""
-    job.master.trigger(session)
-    return job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner())
+    job.master.triggers.trigger(session)
+    return job.master.epochs.run_epoch(session, job.pending.checkpoint_id, SparklessRunner())
 
 
 @pytest.mark.parametrize("name", ["small", "other"])
@@ -48,29 +48,29 @@ def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_
     session = Session.cli()
     report = judged(first, session)
     with wording.raises(InvalidRequest):
-        second.master.run(Session.cli(), SparklessRunner())
+        second.master.epochs.run(Session.cli(), SparklessRunner())
     assert second.context.head().state.checkpoints == ()
-    completed = first.master.complete(session, report.metadata.checkpoint_id)
-    assert first.master.notify_complete(session, completed.checkpoint_id, "table").published
+    completed = first.master.epochs.complete(session, report.metadata.checkpoint_id)
+    assert first.master.epochs.notify_complete(session, completed.checkpoint_id, "table").published
 
 
 def test_a_crash_between_reservation_and_commit_does_not_keep_the_job_from_its_table(tmp_path: Path) -> None:
     job, session = job_at(tmp_path / "first"), Session.cli()
-    job.master.trigger(session)
+    job.master.triggers.trigger(session)
 
     def die(plan: EpochPlan) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        job.master.run_epoch(session, job.pending.checkpoint_id, SparklessRunner(after=die))
+        job.master.epochs.run_epoch(session, job.pending.checkpoint_id, SparklessRunner(after=die))
     assert job.context.sink("table").store.get(RESERVATION)
-    assert job.master.run(Session.cli(), SparklessRunner(), take_over=True).status == "completed"
-    assert job.master.read("table").num_rows == 1
+    assert job.master.epochs.run(Session.cli(), SparklessRunner(), take_over=True).status == "completed"
+    assert job.master.reports.read("table").num_rows == 1
 
 
 def test_a_reservation_is_part_of_the_table_to_an_audit(tmp_path: Path) -> None:
     job = job_at(tmp_path / "first")
-    job.master.run(Session.cli(), SparklessRunner())
+    job.master.epochs.run(Session.cli(), SparklessRunner())
     assert [item.permanent for item in job.context.sink("table").objects() if item.stat.key == RESERVATION] == [True]
 
 

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster.jobmaster import Session
+from milepost.jobmaster import Session
 from milepost.sinks.staging import small_files
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -55,7 +55,7 @@ def test_a_table_of_many_epochs_has_few_files_and_equals_the_oracle_at_every_che
             assert_same_rows(found, job.expected()["seen"], engine)
     job.run(EPOCHS // 2)
     job.assert_tables_equal_the_oracle()
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
 
 
 def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, mo
         job.run()
     data = job.small.folder / "lake" / "seen" / "_milepost" / "data"
     assert not list((data / f"chk-{1:020d}").rglob("*.parquet"))
-    assert job.master.fsck().exit_code == 0
+    assert job.master.reports.fsck().exit_code == 0
     job.assert_tables_equal_the_oracle()
     job.rollback(EPOCHS - 1)
     job.assert_tables_equal_the_oracle()
@@ -76,7 +76,7 @@ def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(jo
     """Nothing depends on what was joined: the engine's files stay, ours are garbage."""
     while True:
         runner = SparklessRunner(after=lambda plan: seen(job).optimize.compact() if plan.maintenance else None)
-        job.master.run(Session.cli(), runner)
+        job.master.epochs.run(Session.cli(), runner)
         if runner.plans[0].maintenance:
             break
     assert not any("/j0-" in uri for uri in seen(job).file_uris())
@@ -85,14 +85,14 @@ def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(jo
     job.assert_tables_equal_the_oracle()
     head = job.small.context.head().state.checkpoints[-1]
     sink, contents = job.small.context.sink("seen"), job.small.context.metadata(head).tables["seen"]
-    assert sink.verify(contents, deep=True) == [] and job.master.fsck().exit_code == 0
-    job.master.create_savepoint("after", target="../others")
+    assert sink.verify(contents, deep=True) == [] and job.master.reports.fsck().exit_code == 0
+    job.master.savepoints.create("after", target="../others")
 
 
 def test_subtasks_share_what_is_joined_and_tables_of_the_latest_rows_have_nothing_to_join(job: CountedJob) -> None:
     plans = list[EpochPlan]()
     for _ in range(EPOCHS):
-        job.master.run(Session.cli(), SparklessRunner(before=plans.append))
+        job.master.epochs.run(Session.cli(), SparklessRunner(before=plans.append))
     joined = [plan.maintenance for plan in plans if plan.maintenance]
     assert joined and all(set(joins) == {"seen"} for joins in joined)
     assert plans[0].maintenance == {}

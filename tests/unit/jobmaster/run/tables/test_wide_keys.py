@@ -77,7 +77,7 @@ def assert_engines(job: LawJob) -> None:
     job.check()
     for uid in ("ranks", "hourly", "visits"):
         table = DeltaTable(str(job.folder / "lake" / uid)).to_pyarrow_table()
-        expected = job.master.read(uid)
+        expected = job.master.reports.read(uid)
         assert_same_rows(table.cast(expected.schema), expected, uid)
 
 

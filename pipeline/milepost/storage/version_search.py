@@ -11,7 +11,7 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from milepost.errors import NotFound
-from milepost.protocol.records.object_store import ObjectStat, ObjectStore
+from milepost.protocol.records import ObjectStat, ObjectStore
 
 _MAX_STEPS = 100
 """A version further than this from the remembered one is found by listing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TableObject
 from milepost.sinks.records.reservation import RESERVATION, SUCCESSORS
 from milepost.sinks.records.table_garbage import is_list_key

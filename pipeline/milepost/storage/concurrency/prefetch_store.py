@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.protocol.records import ObjectStore
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 
 MAX_PREFETCHED_OBJECTS = MAX_PARALLEL_REQUESTS
 """Limit of objects in flight or in memory beyond the one being read.

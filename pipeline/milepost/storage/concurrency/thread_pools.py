@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from milepost.protocol.records.object_store import ObjectStore
+from milepost.protocol.records import ObjectStore
 
 MAX_PARALLEL_REQUESTS = 16
 """Concurrent requests of one process."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from milepost.protocol.records.object_store import ObjectStore
-from milepost.storage.concurrency.parallel_map import MAX_PARALLEL_REQUESTS
+from milepost.protocol.records import ObjectStore
+from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from milepost.spark.driver.runner import SparkEpochRunner
 
 
-def open_runner() -> SparkEpochRunner:
+def spark_runner() -> SparkEpochRunner:
     """Return what runs epochs on Spark; it starts nothing until its first epoch.
 
     Raises:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.jobspec.graph.compatibility import RENAMED_FROM, with_rows_of, with_updates_of
-from milepost.jobspec.job.spec import JobSpec, RowWiseSpec
+from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_updates_of
+from milepost.jobspec.job import JobSpec, RowWiseSpec
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
