@@ -34,13 +34,16 @@ class SinkReconciler:
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
-    def finish(self, session: Session) -> tuple[str, ...]:
+    def finish(self, session: Session, state: ManifestState | None = None) -> tuple[str, ...]:
         """Move every sink that has yet to follow. Returns their names; () if there are none.
 
         The others follow even if one fails.
+
+        Args:
+            state: the head, just read; None: read it.
         Raises: the first failed sink's error, with the state of the switch. Fenced: a newer switch landed meanwhile.
         """
-        state = self._context.head().state
+        state = self._context.head().state if state is None else state
         switch = state.reconciliation
         if switch is None:
             return ()

@@ -34,7 +34,7 @@ from milepost.jobmaster.rollback.plan import (
 from milepost.jobmaster.rollback.rewind_points import RewindPoint, rewind_points
 from milepost.protocol.manifest.timelines import job_phase
 from milepost.protocol.manifest.transaction import RollbackRequest, TimelineSwitched, Transition
-from milepost.protocol.records import ENDED_STATUSES, CheckpointId
+from milepost.protocol.records import ENDED_STATUSES, CheckpointId, ManifestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Rollbacks:
             StoreUnavailable, …: the job is rolled back and a sink has yet to follow; the message says so.
         """
         context = self._context
+        state = context.head().state
         if approved is not None:  # check before the clean-up, which may publish and so move a table
-            now = context.head().state
-            approved.require_current(context, now, resolve_target(now, to, context.store.clock_ms()))
-        state = self._lifecycle.finish_clean_up(session)
+            approved.require_current(context, state, resolve_target(state, to, context.store.clock_ms()))
+        state, _ = self._lifecycle.clean_up(session, state)
         target = resolve_target(state, to, context.store.clock_ms())
         check_tables_can_follow(context, readable_target(context, state, target))
         pending = state.timeline().pending
@@ -131,10 +131,11 @@ class Rollbacks:
             detail,
         )
         decided = context.transact(request)
-        followed = self._reconciler.finish(session)
+        followed = self._reconciler.finish(session, decided.state)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
         switched = event if isinstance(event, TimelineSwitched) else None
-        return self._result(switched, target, followed, None if pending is None else int(pending.checkpoint_id))
+        aborted = None if pending is None else int(pending.checkpoint_id)
+        return self._result(decided.state, switched, target, followed, aborted)
 
     @use_case
     def finish_reconciliation(self, session: Session) -> tuple[str, ...]:
@@ -164,9 +165,13 @@ class Rollbacks:
         return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
 
     def _result(
-        self, switched: TimelineSwitched | None, target: CheckpointId, followed: tuple[str, ...], aborted: int | None
+        self,
+        state: ManifestState,
+        switched: TimelineSwitched | None,
+        target: CheckpointId,
+        followed: tuple[str, ...],
+        aborted: int | None,
     ) -> RollbackResult:
-        state = self._context.head().state
         metadata = self._context.base_metadata(state, target)
         known = {sink.name for sink in self._context.spec.sinks}
         ended = state.status in ENDED_STATUSES

@@ -20,6 +20,7 @@ from milepost.errors import (
     Superseded,
 )
 from milepost.jobmaster import NothingToDo, Session
+from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.rollback.inputs import InputSize
 from milepost.jobmaster.rollback.plan import StateRows
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
@@ -743,3 +744,15 @@ def test_while_a_kept_checkpoint_cannot_be_read_nothing_is_subsumed(tmp_path: Pa
     job.run()
     assert 2 not in [int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints]
     assert job.master.reports.fsck().exit_code == 0
+
+
+def test_a_planned_rollback_reads_the_head_four_times(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the plan, before the clean-up, to judge the lease, and to see that no newer switch landed meanwhile."""
+    reads: list[str] = []
+    head = JobContext.head
+    monkeypatch.setattr(JobContext, "head", lambda context: (reads.append(""), head(context))[1])
+    master = job.master
+    plan = master.rollbacks.plan(2)
+    assert len(reads) == 1
+    assert master.rollbacks.run(Session.cli(), 2, approved=plan.approved).outcome == "rolled_back"
+    assert len(reads) == 4
