@@ -1,4 +1,4 @@
-"""One epoch, as the job master and the data plane both see it: plan, input record, answers, metadata, code hash."""
+"""Data that the job master and the data plane exchange about one epoch."""
 
 from typing import TYPE_CHECKING
 

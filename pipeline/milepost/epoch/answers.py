@@ -1,4 +1,4 @@
-"""Epoch answers carry the data plane's results to the job master."""
+"""Results that the data plane returns to the job master."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from milepost.storage import NO_REQUESTS, StoreRequests
 
 @dataclass(frozen=True, slots=True)
 class EpochAnswers:
-    """What the data plane returns: the subtasks' answers, and the schemas they worked with.
+    """Subtask answers of one epoch, with the schemas that the subtasks used.
 
     Attributes:
         answers: every acknowledgement that reached the driver, distinct copies included, and every decline.
-        operators: stateful operators by uid. schemas: of every node's rows, `<uid>.late` included.
-        spark: to SQL between updates and operators that read them, by the uid of the SQL.
-        session_ms: time until Spark was there. job_ms: time of the Spark job.
+        operators: stateful operators by uid.
+        schemas: row schema of every node by name, `<uid>.late` included.
+        session_ms: time until the Spark session was ready.
+        job_ms: duration of the Spark job.
+        spark: Spark's answers to SQL between an updating operator and its reader, by the uid of the SQL.
     """
 
     answers: tuple[SubtaskAnswer, ...]
@@ -39,32 +41,35 @@ class EpochAnswers:
 
 
 class EpochRunner(Protocol):
-    """The data plane as the JobMaster sees it."""
+    """Interface of the data plane to the JobMaster."""
 
     def prepare(self, plan: EpochPlan) -> None:
-        """Import what `run` will need. Afterwards another thread may import libraries beside it."""
+        """Import the modules that `run` needs. After it, another thread may import libraries while `run` is active."""
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
-        """Run one epoch. Raises SubtaskDeclined, or what the store raises."""
+        """Run one epoch. Raises SubtaskDeclined, or an error of the store."""
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> Mapping[str, PartialResult]:
-        """Look at what an epoch that was run would publish, where its tasks run: what is found, by sink.
+        """Evaluate the quality gate on the staged rows of an epoch, in Spark tasks.
 
-        Raises: EnvironmentUnusable, StateCorrupt, SubtaskDeclined, or what the store raises.
+        Returns: the partial result of each sink, by sink name.
+        Raises: EnvironmentUnusable, StateCorrupt, SubtaskDeclined, or an error of the store.
         """
 
     def stop(self) -> None:
-        """End what `run` or `judge` is doing, from another thread: its session was fenced. Nothing, if nothing runs."""
+        """Stop a running `run` or `judge` from another thread, after its session was fenced. Otherwise do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """The end of a try: acknowledged by every subtask, judged by the gate, durable; not yet committed.
+    """Report of an attempt whose checkpoint is durable but not yet committed.
+
+    Every subtask has acknowledged it and the quality gate has judged it.
 
     Attributes:
-        handle: of `_metadata`, from the bytes that were put.
-        write_ms: of making it durable; 0 for a try that found the checkpoint completed.
-        unrecorded: requests beside that, which `_metadata` could not know of: its own bytes, and the heartbeat's.
+        handle: handle of `_metadata`, computed from the bytes that were put.
+        write_ms: time to make the checkpoint durable. 0 if the checkpoint was already completed.
+        unrecorded: requests that `_metadata` cannot contain: those of its own write, and the heartbeat's.
     """
 
     metadata: CheckpointMetadata

@@ -1,4 +1,4 @@
-"""The private cache folder is writable by this user alone."""
+"""Private cache folder that only the current user can write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.errors import EnvironmentUnusable
 
 
 def private_cache() -> Path:
-    """Return a folder that only this user can write. Raises EnvironmentUnusable: there is none."""
+    """Return a folder that only this user can write. Raises EnvironmentUnusable: no such folder exists."""
     configured = os.environ.get("XDG_CACHE_HOME")
     base = Path(configured) if configured else Path(os.environ.get("HOME", "")) / ".cache"
     for folder in (base / "milepost", Path(tempfile.gettempdir()) / f"milepost-{os.getuid()}"):

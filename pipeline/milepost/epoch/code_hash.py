@@ -10,13 +10,18 @@ import milepost
 
 
 def sources_of(root: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield all modules below the folder of a package, each by its path from there, in the order of their hash."""
+    """Yield (relative POSIX path, text) of every module below a package folder, in the order in which it is hashed."""
     for path in sorted(root.rglob("*.py")):
         yield path.relative_to(root).as_posix(), path.read_bytes()
 
 
 def hash_sources(sources: Iterable[tuple[str, bytes]]) -> str:
-    """Return the hash of the modules that `sources_of` yields."""
+    """Return the hash of the modules that `sources_of` yields.
+
+    Names and lengths are hashed too, so that text cannot move between modules unnoticed. With · for a NUL byte:
+
+        [("a.py", b"x = 1")]   ->   sha256("a.py·5·x = 1") = 2b37e607…
+    """
     digest = hashlib.sha256()
     for name, body in sources:
         digest.update(f"{name}\0{len(body)}\0".encode())
@@ -25,7 +30,7 @@ def hash_sources(sources: Iterable[tuple[str, bytes]]) -> str:
 
 
 def hash_package(root: Path) -> str:
-    """Return the hash of all modules below the folder of a package. Raises RuntimeError: there is none."""
+    """Return the hash of all modules below a package folder. Raises RuntimeError: it contains no module."""
     sources = [*sources_of(root)]
     if not sources:
         raise RuntimeError(f"{root}: no source of Milepost lies there, so nobody could tell which code ran an epoch")
@@ -33,18 +38,18 @@ def hash_package(root: Path) -> str:
 
 
 PACKAGE = Path(next(iter(milepost.__path__)))
-"""Where this process imported the package from."""
+"""Folder from which this process imported the package."""
 
 CODE_HASH = hash_package(PACKAGE)
 """Hash of this package's sources as this process imported them.
 
-A long-lived Python worker keeps the modules it once imported, so its value is what it *runs*, not what lies on the
-disk by now: a subtask whose value differs from the driver's declines with CODE_MISMATCH.
+A long-lived Python worker keeps its imported modules. Its hash therefore describes the code that it *runs*, not the
+files that are on disk now. A subtask whose hash differs from the driver's declines with CODE_MISMATCH.
 """
 
 
 def code_hash_of(functions: Mapping[str, str]) -> str:
-    """Hash of the code of a job: this package's, and with process functions theirs too.
+    """Return the hash of a job's code: of this package and of the job's process functions.
 
     Args:
         functions: uid of each process operator -> hash of its function's code.
@@ -58,12 +63,12 @@ def code_hash_of(functions: Mapping[str, str]) -> str:
 
 
 def code_by_name(modules: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return what the hash of a job's code is made of, as a checkpoint records it for people.
+    """Return the parts of a job's code hash, as a checkpoint records them for people.
 
     Args:
         modules: uid of each process operator -> module -> hash of its text.
     Returns:
-        ``milepost``, this package, and ``<uid>: <module>``, each with its hash.
+        ``milepost`` (this package) and ``<uid>: <module>``, each with its hash.
     """
-    own = {f"{uid}: {name}": digest for uid, found in sorted(modules.items()) for name, digest in sorted(found.items())}
+    own = {f"{uid}: {name}": digest for uid, texts in sorted(modules.items()) for name, digest in sorted(texts.items())}
     return {"milepost": CODE_HASH, **own}

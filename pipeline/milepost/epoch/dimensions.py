@@ -1,7 +1,7 @@
-"""Dimensions are what an epoch looks rows up in: the pinned objects of a static source, and the copy of their rows.
+"""Lookup dimensions of an epoch: pinned objects of static sources, and copies of their rows.
 
-The input record pins object versions. The epoch that reads them first leaves a copy of their rows with its checkpoint;
-the epochs after it refer to that copy for as long as the same versions are pinned and are read in the same way.
+The input record pins object versions. The first epoch that reads them stores a copy of their rows with its checkpoint.
+Later epochs refer to that copy while the same versions are pinned and the source's spec reads them in the same way.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from milepost.sources import SourceObject
 
 @dataclass(frozen=True, slots=True)
 class DimensionSnapshot:
-    """What an epoch looked rows up in.
+    """Rows of a static source as an epoch used them for lookups.
 
     Attributes:
-        objects: versions whose rows they are, in plan order.
-        read_as: digest of how the source's spec reads them.
-        copy: all of their rows, an Arrow file. rows: how many. bytes: in memory.
+        objects: object versions that contain the rows, in plan order.
+        read_as: digest of the parts of the source's spec that decide how objects are read.
+        copy: Arrow file with all rows.
+        rows: number of rows.
+        bytes: size of the rows in memory.
     """
 
     objects: tuple[SourceObject, ...]
@@ -35,28 +37,28 @@ class DimensionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DimensionInput:
-    """What an epoch is to look rows up in.
+    """Planned lookup input of an epoch, for one static source.
 
     Attributes:
         objects: pinned versions, in plan order.
-        recorded: of an epoch that a backfill replays: what it had looked up in; None: of any other.
+        recorded: for an epoch that a backfill replays, its recorded snapshot. None for other epochs.
     """
 
     objects: tuple[SourceObject, ...]
     recorded: DimensionSnapshot | None = None
 
     def is_in(self, snapshot: DimensionSnapshot, source: SourceSpec) -> bool:
-        """Return whether a checkpoint has the rows of these very versions, read as a spec reads them."""
+        """Return whether a snapshot holds exactly these versions, read as the spec reads them."""
         return snapshot.objects == self.objects and snapshot.read_as == read_as(source)
 
 
 def pinned(objects: tuple[SourceObject, ...]) -> DimensionInput:
-    """Return the input of an epoch that looks up in what these versions hold."""
+    """Return a lookup input that pins these object versions."""
     return DimensionInput(tuple(replace(obj, planned_ms=None) for obj in objects))
 
 
 def read_as(source: SourceSpec) -> str:
-    """Return a digest of what decides which rows an object of a static source has."""
+    """Return a digest of the spec fields that decide which rows an object of a static source has."""
     parts = source.model_dump(mode="json", include={"format", "options", "partitions", "columns"})
     ordered = [*source.columns, *source.partitions]
     return hashlib.sha256(json.dumps([parts, ordered], sort_keys=True).encode()).hexdigest()

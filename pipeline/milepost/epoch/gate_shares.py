@@ -1,8 +1,8 @@
-"""Shares of what the quality gate judges, for tasks: each reads what one subtask staged, and says what is found in it.
+"""Distributed quality gate: each task judges the rows that one subtask staged.
 
-Rows that one process may hold are no shares: the driver judges them as one table. Where there are more, each task reads
-the files of one subtask piece by piece. What it finds is small; only rows whose expectations ask whether values come
-twice go on, cut by value, to tasks of a second stage. The rows of this exchange are the same in every attempt (I12).
+The driver judges few rows as one table, without shares. For more rows, each task reads the files of one subtask piece
+by piece and emits a small partial result. Expectations about duplicate values also send their rows, partitioned by
+value, to the tasks of a second stage. The rows of this exchange are the same in every attempt (I12).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_s
 
 DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20
-"""What the driver judges as one table: rows, and bytes as they are staged."""
+"""Upper bounds of what the driver judges as one table: rows, and bytes of the staged files."""
 
 _ASKED_ROWS, _ASKED_BYTES = 131_072, 32 << 20
-"""The library is asked about so many rows at once, or about what has so many bytes."""
+"""Upper bounds of one call of the expectation library: rows, and bytes in memory."""
 
 _PARTITION_ROWS = 500_000
-"""About so many rows go to one task of the second stage, which holds them."""
+"""Approximate number of rows per task of the second stage, which holds them in memory."""
 _BY_VALUE = (Combination.KEYS, Combination.DISTINCT)
 
 Opener = Callable[[StoreConfig], ObjectStore]
@@ -50,11 +50,15 @@ Opener = Callable[[StoreConfig], ObjectStore]
 
 @dataclass(frozen=True, slots=True)
 class GateShare:
-    """What one subtask staged for one sink that has expectations.
+    """Files that one subtask staged for one sink that has expectations.
 
     Attributes:
-        key: columns of the sink's key. store: rooted at the table. schema: of the rows. files: with them.
-        begin: how many rows other shares of the sink have before. rows: of all of them; deletes count.
+        key: columns of the sink's key.
+        store: store rooted at the table.
+        schema: schema of the rows.
+        files: staged files.
+        begin: number of rows in the sink's earlier shares, deletes included.
+        rows: number of rows in all shares of the sink, deletes included.
     """
 
     suite: QualitySpec
@@ -67,7 +71,7 @@ class GateShare:
 
 
 class GateRowKind(StrEnum):
-    """What the payload of a row is: rows of one expectation as an Arrow stream, a partial result, or a decline."""
+    """Kind of a row's payload: rows of one expectation as an Arrow stream, a partial result, or a decline."""
 
     ROWS = "rows"
     RESULT = "result"
@@ -76,11 +80,12 @@ class GateRowKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """One row that tasks of the gate put out.
+    """One row that a task of the gate emits.
 
     Attributes:
-        subtask: of the second stage, whose it is. share: index of the one that it comes from.
-        expectation: place in the suite of the one whose rows it has; 0 for other kinds.
+        subtask: second-stage subtask that receives the row.
+        share: index of the share that the row comes from.
+        expectation: for ``rows``, index of the expectation in the suite. 0 for other kinds.
     """
 
     kind: GateRowKind
@@ -110,17 +115,21 @@ def gate_shares_of(
 
 
 def partition_count(shares: Sequence[GateShare]) -> int:
-    """Return how many tasks the second stage has; 0 where no expectation asks for it."""
-    wanted = {share.suite.sink: share.rows for share in shares if _numbers(share, _BY_VALUE)}
-    return max((-(-rows // _PARTITION_ROWS) for rows in wanted.values()), default=0)
+    """Return the number of second-stage tasks. 0 if no expectation needs a second stage.
+
+    The sink with the most rows decides: sinks of 1,200,000 and 400,000 rows share 3 tasks.
+    """
+    rows_by_sink = {share.suite.sink: share.rows for share in shares if _numbers(share, _BY_VALUE)}
+    return max((-(-rows // _PARTITION_ROWS) for rows in rows_by_sink.values()), default=0)
 
 
 def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -> Iterator[GateRow]:
-    """Yield what a share has for the second stage, and at last what is found in it.
+    """Yield the share's rows for the second stage, then its partial result.
 
     Args:
-        index: of the share. partitions: tasks of the second stage.
-    Raises: CheckpointError: it cannot be read, or the library cannot be loaded here.
+        index: index of the share.
+        partitions: number of second-stage tasks.
+    Raises: CheckpointError: the share cannot be read, or the expectation library cannot be loaded.
     """
     suite, schema = share.suite, decode_schema(share.schema)
     by_value, in_one_place = _numbers(share, _BY_VALUE), _numbers(share, (Combination.ALL,))
@@ -150,10 +159,10 @@ def judge_share(share: GateShare, index: int, partitions: int, opener: Opener) -
 
 
 def judge_partition(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Iterator[GateRow]:
-    """Yield what expectations find in the rows of one task of the second stage, behind what is not for it.
+    """Pass on results and declines, then yield the results of one second-stage task.
 
     Args:
-        rows: of that task; those of one share come in its order.
+        rows: input rows of the task. Rows of one share are in the share's order.
     """
     waiting: dict[tuple[str, int], dict[int, list[bytes]]] = {}
     for row in rows:
@@ -166,12 +175,12 @@ def judge_partition(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> Ite
         share = by_sink[sink]
         bodies = waiting.pop((sink, number))
         table = pa.concat_tables(decode_rows(body) for index in sorted(bodies) for body in bodies[index])
-        found = Tally(share.suite, share.key, table.schema, [number]).part(table).metrics
-        yield GateRow(GateRowKind.RESULT, 0, len(shares), sink, 0, _encode(PartialResult(metrics=found)))
+        metrics = Tally(share.suite, share.key, table.schema, [number]).part(table).metrics
+        yield GateRow(GateRowKind.RESULT, 0, len(shares), sink, 0, _encode(PartialResult(metrics=metrics)))
 
 
 def joined(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> dict[str, PartialResult]:
-    """Return what all tasks found together, by sink."""
+    """Merge the partial results of all tasks, by sink."""
     shown = {share.suite.sink: share.suite.rows for share in shares}
     parts = dict.fromkeys(shown, PartialResult())
     results = (row for row in rows if row.kind == GateRowKind.RESULT)
@@ -181,7 +190,7 @@ def joined(shares: Sequence[GateShare], rows: Iterable[GateRow]) -> dict[str, Pa
 
 
 def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, PartialResult]:
-    """Return what is found in all shares, by the tasks' own steps: this process holds rows of the second stage."""
+    """Judge all shares in this process, in the same two stages. Rows of the second stage are held in memory."""
     partitions = partition_count(shares)
     sent = [row for index, share in enumerate(shares) for row in judge_share(share, index, partitions, opener)]
     by_partition = [[row for row in sent if row.subtask == subtask] for subtask in range(max(1, partitions))]
@@ -189,27 +198,27 @@ def judged_here(shares: Sequence[GateShare], opener: Opener) -> dict[str, Partia
 
 
 def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointError) -> GateRow:
-    """Return the decline of a task that could not look."""
+    """Return the decline of a task that could not judge its share."""
     decline = identity.decline_for_stored(error, f"quality gate of sink {share.suite.sink}")
     payload = encode_answer(decline).encode()
     return GateRow(GateRowKind.DECLINE, 0, identity.subtask, share.suite.sink, 0, payload)
 
 
 def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of a staged file, deletes among them, its checksum verified. Raises as `TableFiles.pieces`."""
+    """Yield a staged file in pieces, deletes included, and verify its checksum. Raises as `TableFiles.pieces`."""
     for group in files.pieces(file, Reading(schema, verify=True, deletes=True)):
         size = max(1, min(_ASKED_ROWS, _ASKED_BYTES * group.num_rows // max(1, group.nbytes)))
         yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
 
 
 def _numbers(share: GateShare, kinds: Sequence[Combination]) -> list[int]:
-    """Return the places of expectations of these kinds."""
+    """Return the indexes of the expectations of these kinds."""
     schema = decode_schema(share.schema)
     return [number for number, one in enumerate(share.suite.expectations) if combination_for(one, schema) in kinds]
 
 
 def _encode(part: PartialResult) -> bytes:
-    return json.dumps(to_json(part), sort_keys=True).encode()  # a sum may be no number, which canonical JSON has not
+    return json.dumps(to_json(part), sort_keys=True).encode()  # a sum may be NaN, which canonical JSON lacks
 
 
 def _decode(body: bytes) -> PartialResult:

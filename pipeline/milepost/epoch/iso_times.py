@@ -1,4 +1,4 @@
-"""Times as people read them: ISO 8601, UTC."""
+"""Times as ISO 8601 text in UTC."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from milepost.protocol.exchange import END_OF_TIME_US
 
 
 def iso_ms(milliseconds: int) -> str:
-    """Return a time in milliseconds since the epoch, to the millisecond."""
+    """Format milliseconds since the epoch: 1_700_000_000_123 is "2023-11-14T22:13:20.123+00:00"."""
     return (EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
 def watermark_text(microseconds: int | None) -> str | None:
-    """Return a watermark in microseconds since the epoch; None (minus infinity) stays None, plus infinity is "end"."""
+    """Format a watermark in microseconds since the epoch. None (minus infinity) stays None, END_OF_TIME_US is "end"."""
     if microseconds is None or microseconds == END_OF_TIME_US:
         return None if microseconds is None else "end"
     try:
@@ -24,12 +24,12 @@ def watermark_text(microseconds: int | None) -> str | None:
 
 
 def watermark_us(text: str) -> int:
-    """Return the watermark that `watermark_text` told so."""
+    """Parse text that `watermark_text` returned; it is never None. Microseconds since the epoch."""
     if text == "end":
         return END_OF_TIME_US
     try:
         return in_us(datetime.fromisoformat(text) - EPOCH)
-    except ValueError:  # its year has not four digits
+    except ValueError:  # its year does not have four digits
         import numpy
 
         return int(numpy.datetime64(text.removesuffix("+00:00"), "us").astype(numpy.int64))

@@ -1,7 +1,7 @@
-"""The `_metadata` object of a checkpoint: all that belongs to it, in one document.
+"""The `_metadata` object of a checkpoint, which describes and references all of its parts.
 
-JSON, versioned. Written once per token, before the commit point; the commit refers to it by key, size and SHA-256, so
-nobody finds it by name afterwards (I7). References in it are relative to the job's root and are checked when read.
+It is versioned JSON, written once per token and before the commit point. The commit refers to it by key, size and
+SHA-256, so no reader looks it up by name (I7). References in it are relative to the job's root and are checked on read.
 """
 
 from __future__ import annotations
@@ -44,20 +44,23 @@ class SourceSnapshot:
     """One source at the end of the epoch.
 
     Attributes:
-        watermark_us: after the epoch; None is minus infinity.
-        finished: the epoch was the job's last one: operators took the source for ended, and their watermark for
-            END_OF_TIME_US.
+        watermark_us: watermark after the epoch. None is minus infinity.
         consumed: runs of the set of consumed object versions, oldest first.
-        rows, objects: read in this epoch. missing: planned objects that were gone and skipped.
-        newest_event_us: newest event time delivered so far that counts for the watermark; None: none, or not known.
+        rows, objects: numbers of rows and objects read in this epoch.
+        missing: planned objects that no longer existed and were skipped.
+        finished: the epoch was the job's last one, so operators saw the source as ended, with watermark END_OF_TIME_US.
+        newest_event_us: newest event time delivered so far that counts for the watermark. None if there is none, or it
+            is unknown.
         ahead_rows: rows read in this epoch that do not count for the watermark: too far ahead of their trigger.
-        ahead: the first objects that have such rows. furthest_us: their furthest event time delivered so far.
-        ahead_since: checkpoint that delivered the first of them; None: none, or from before they were told apart.
-        skipped: objects that the plan passed over, by why, as in `SourceInput`. bad_names, empty: likewise.
-        bad: records that cannot be read and went to the dead letters.
-        overdue: when the epoch was planned, nothing had landed for longer than is expected.
+        ahead: the first objects that have such rows.
+        furthest_us: the furthest event time of such rows delivered so far.
+        ahead_since: checkpoint that delivered the first such row. None if there is none, or if it was delivered before
+            these rows were distinguished.
+        skipped: number of objects that the plan skipped, by reason, as in `SourceInput`. bad_names, empty: likewise.
+        bad: unreadable records that went to the dead letters.
+        overdue: when the epoch was planned, no object had landed for longer than expected.
         active_ms, idle: as in `SourceInput`.
-        horizon_ms: consumed versions that were modified before it may have been forgotten; None: none was.
+        horizon_ms: consumed versions modified before this time may have been forgotten. None if none was.
     """
 
     watermark_us: int | None
@@ -81,7 +84,7 @@ class SourceSnapshot:
     empty: tuple[str, ...] = ()
 
     def at_rest(self) -> SourceSnapshot:
-        """Return it as an epoch leaves it that reads nothing of the source."""
+        """Return the snapshot after an epoch that reads nothing from the source."""
         read: dict[str, Any] = {"rows": 0, "objects": 0, "missing": (), "skipped": {}, "bad_names": (), "empty": ()}
         bad = BadInput(total=self.bad.total)
         return replace(self, **read, ahead_rows=0, ahead=(), bad=bad, overdue=False, idle=False)
@@ -93,7 +96,7 @@ class StateTableSnapshot:
 
     Attributes:
         key, routing_key: as the operator declared them.
-        schema: Arrow, with the stored name of each column (`state/runs/evolution.py`).
+        schema: Arrow schema with the stored name of each column (`state/runs/evolution.py`).
         handles: one per subtask, in order.
     """
 
@@ -108,9 +111,10 @@ class OperatorSnapshot:
     """One stateful operator at the end of the epoch. Tuples have one entry per subtask, in order.
 
     Attributes:
-        tables: its state, by the names that it declares.
-        firing: firing watermarks. channels: rows in flight; None for a subtask that left none.
-        processed_bytes: of the buffers that a subtask processed.
+        tables: state tables, by declared name.
+        firing: firing watermarks.
+        channels: rows in flight. None for a subtask that left none.
+        processed_bytes: size of the buffers that a subtask processed.
     """
 
     tables: Mapping[str, StateTableSnapshot]
@@ -122,7 +126,7 @@ class OperatorSnapshot:
     late_rows: Count
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return the inconsistency between the fields, or None if they are consistent."""
         if not self.tables:
             return "it has no table of state"
         ranges = [[handle.key_groups for handle in table.handles] for table in self.tables.values()]
@@ -141,7 +145,7 @@ class OperatorSnapshot:
 
     @property
     def firing_us(self) -> int | None:
-        """The least firing watermark of its subtasks: what all of them have fired."""
+        """The minimum firing watermark of its subtasks: all of them have fired up to it."""
         return operator_watermark(self.firing)
 
     @property
@@ -152,10 +156,11 @@ class OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTable:
-    """One table of an operator's state, with what is needed to read it.
+    """One table of an operator's state, with the data needed to read it.
 
     Attributes:
-        uid: of the operator. firing: of its subtasks: each has forgotten what had expired by then.
+        uid: uid of the operator.
+        firing: firing watermark of each subtask. State that expired before it is deleted.
     """
 
     uid: str
@@ -165,11 +170,11 @@ class OperatorTable:
 
 @dataclass(frozen=True, slots=True)
 class SinkSnapshot:
-    """What one epoch publishes to a sink.
+    """Rows that one epoch publishes to a sink.
 
     Attributes:
-        rows: that it adds, deletes among them.
-        predecessor: checkpoint that its table must show before; 0 for the empty table (I14).
+        rows: number of rows that it adds, deletes included.
+        predecessor: checkpoint that the table must show before the commit. 0 is the empty table (I14).
     """
 
     rows: Count
@@ -178,7 +183,7 @@ class SinkSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedSubtask:
-    """The one attempt of a subtask that the checkpoint is made of (I7)."""
+    """The attempt of a subtask whose results the checkpoint contains (I7)."""
 
     stored_as_row: ClassVar[bool] = True
 
@@ -194,30 +199,31 @@ def _stored_secret(hasher: KeyHash) -> str:
 
 def _hasher(secret: object) -> KeyHash:
     if not isinstance(secret, str) or not KEY_HASH_SECRET_PATTERN.fullmatch(secret):
-        raise ValueError("the key hash secret is not 32 hexadecimal digits")  # it is not shown
+        raise ValueError("the key hash secret is not 32 hexadecimal digits")  # never show the secret
     return KeyHash(secret)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointMetadata:
-    """Everything of one checkpoint.
+    """All metadata of one checkpoint.
 
     Attributes:
-        code: what ran, by name: ``milepost`` and ``<uid>: <module>`` -> SHA-256; `code_hash` is of all of it.
+        code: SHA-256 of the code that ran, by name: ``milepost`` and ``<uid>: <module>``. `code_hash` covers all of it.
         hasher: the key hash of its state and of its rows in flight.
-        sinks: what the epoch publishes, by sink.
-        tables: what the table of every sink of this lineage consists of, also of those that the spec has dropped: a
-            sink that comes back goes on from there.
-        dimensions: what its epoch looked rows up in, by static source.
+        sinks: rows that the epoch publishes, by sink.
+        tables: contents of every sink's table on this lineage. Sinks that the spec has dropped are included, so that a
+            sink that returns continues from there.
         unaligned: a subtask stopped before the end of its input.
-        held_back: why the epoch read less than its sources' limits allow; None when it did not.
-        throughput: how much input its subtasks can take.
-        started_ms: when its trigger began, by the wall clock of that machine; None when nobody measured it.
-        timings: milliseconds of the driver, by step up to the commit point; `began_ms`: the wall clock of that process
-            when it began. tasks: what each Spark attempt measured.
-        requests: of the driver to S3, by step up to the metadata itself; {} for none: all is a directory's.
-        shares: what each subtask did for each node and sink, in topological order, sinks last; () of one that no
-            subtask made.
+        held_back: why the epoch read less than its sources' limits allow. None when it did not.
+        throughput: estimate of the input that the subtasks can process.
+        started_ms: start of the trigger, by the wall clock of its machine. None if it was not measured.
+        timings: driver time in milliseconds, by step, up to the commit point. `began_ms` is the wall clock of the
+            driver process at its start.
+        tasks: measurements of each Spark attempt.
+        requests: S3 requests of the driver, by step, up to the metadata itself. {} for a store in a directory.
+        shares: work of each subtask for each node and sink, in topological order, sinks last. () if no subtask made
+            the checkpoint.
+        dimensions: rows that the epoch used for lookups, by static source.
     """
 
     stored_format: ClassVar[str] = "milepost.metadata/6"
@@ -253,7 +259,7 @@ class CheckpointMetadata:
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Return its canonical JSON: handles say their digest once, records of one kind are columns."""
+        """Return canonical JSON. Handles store their digest once, and records of one kind are packed into columns."""
         document = to_json(self)
         sources = {name: _packed_source(item) for name, item in document["sources"].items()}
         tables = {name: _packed_table(item) for name, item in document["tables"].items()}
@@ -264,7 +270,7 @@ class CheckpointMetadata:
         return dump(document)
 
     def handles(self) -> list[ObjectHandle]:
-        """Return every object of the job's own store that it needs and describes, itself left out."""
+        """Return every object of the job's own store that the checkpoint needs, except `_metadata` itself."""
         found = [self.plan]
         for source in self.sources.values():
             found += source.consumed
@@ -278,7 +284,7 @@ class CheckpointMetadata:
 
     @property
     def state_tables(self) -> dict[str, OperatorTable]:
-        """Every table of keyed state, by the name that people have for it: ``uid``, or ``uid.table``."""
+        """Every table of keyed state, by its displayed name: ``uid``, or ``uid.table``."""
         return {
             f"{uid}.{name}" if name else uid: OperatorTable(uid, table, operator.firing)
             for uid, operator in self.operators.items()
@@ -291,17 +297,17 @@ class CheckpointMetadata:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes of all buffers in flight: what the next epoch processes before anything new."""
+        """Bytes of all buffers in flight. The next epoch processes them before new input."""
         return sum(operator.in_flight_bytes for operator in self.operators.values())
 
     @property
     def final(self) -> bool:
-        """Whether its epoch ended the job's input: every timer and window has fired."""
+        """Whether the epoch ended the job's input, so that every timer and window has fired."""
         return any(source.finished for source in self.sources.values())
 
 
 def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
-    """Read a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
+    """Decode a `_metadata` object. Raises StateCorrupt: unreadable, another format, or a reference outside the job."""
     document = load_document(CheckpointMetadata.stored_format, body, key, hint=_VERIFY)
     try:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
@@ -325,7 +331,7 @@ _VERIFY = "Run `milepost verify JOB` for all that is broken, and restore those o
 
 
 def _completed(task: Mapping[str, Any]) -> dict[str, Any]:
-    # A checkpoint from before an operator's part of a subtask had a place in time, and said its slices, has neither.
+    # Older checkpoints do not record when an operator's part of a task ran, nor its slices.
     later = {"from_ms": None, "to_ms": None, "slices": None}
     return {**task, "operators": {uid: {**later, **times} for uid, times in task["operators"].items()}}
 
@@ -345,5 +351,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
-    # A checkpoint from before sources forgot anything has no horizon; an early one does not name empty objects.
+    # Older checkpoints have no horizon (sources forgot nothing), and early ones do not name empty objects.
     return expand_handles({"horizon_ms": None, "empty": [], **item, "consumed": unpack(item["consumed"])})

@@ -1,7 +1,7 @@
-"""The epoch plan tells the data plane what to do; the input record of it is stored.
+"""Epoch plan, which the data plane executes, and its stored input record.
 
-The input record is written before the trigger, named by its content, and never subsumed on the live lineage: it is what
-a replay reads. The plan adds what the trigger and the rebind granted.
+The input record is written before the trigger and named by its content. On the live lineage it is never subsumed,
+because replays read it. The plan adds what the trigger and the rebind granted.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from milepost.state.runs import evolve_schema
 _WHAT = "input record"
 
 NAMED_BAD_NAMES = 20
-"""So many of a source's objects with unusable names are named in a record; all are counted."""
+"""Upper bound of a source's objects with unusable names that a record lists. All of them are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceInput:
-    """What one source contributes to the epoch.
+    """Planned input of one source in the epoch.
 
     Attributes:
-        objects: to read, in plan order.
-        baseline: to record as consumed without reading (``start: latest``).
-        skipped: counts by why: hidden, empty, before_start, ignored_changes, bad_names, not_remembered.
-        pending_objects, pending_bytes: new, but left for later epochs: by the limits, or to settle.
-        oldest_new_ms: last-modified time of the oldest new object, planned or left; None when there is none.
-        bad_names: the first objects that were left out for their names, and what is wrong with each.
-        empty: the first objects of size 0, which hold nothing to read.
-        overdue: nothing had landed for longer than is expected.
-        active_ms: when a trigger last found something new, by the job store's clock; of a source that never had
-            anything, the first trigger that looked; None: nobody noted it.
-        idle: that is longer ago than `idle_timeout`: at the end of the epoch no operator waits for it.
-        idle_before: so it was at the end of the epoch before, and so are this one's rows stamped.
-        forgets: what leaves the set of consumed versions of the checkpoint that the epoch continues; None: nothing.
+        objects: objects to read, in plan order.
+        baseline: objects to record as consumed without reading (``start: latest``).
+        skipped: counts by reason: hidden, empty, before_start, ignored_changes, bad_names, not_remembered.
+        pending_objects, pending_bytes: new objects left for later epochs, because of the limits or to settle.
+        oldest_new_ms: last-modified time of the oldest new object, planned or pending. None if there is none.
+        bad_names: the first objects that were skipped for their names, each with the reason.
+        overdue: no object had landed for longer than expected.
+        active_ms: time when a trigger last listed new objects, by the job store's clock. For a source that never had
+            any, the time of the first trigger that listed it. None if it was not recorded.
+        idle: `active_ms` is longer ago than `idle_timeout`, so at the end of the epoch no operator waits for the
+            source.
+        idle_before: `idle` at the end of the previous epoch. The rows of this epoch are stamped with it.
+        forgets: consumed versions to remove from the set of the base checkpoint. None if there are none.
+        empty: the first objects of size 0.
     """
 
     name: str
@@ -74,12 +75,12 @@ class SourceInput:
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
-        """Object versions that count as consumed once the epoch is complete."""
+        """Object versions that count as consumed after the epoch completes."""
         return (*self.baseline, *self.objects)
 
 
 def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
-    """Return the source's part of the input record of a trigger at this time, by the job store's clock."""
+    """Return a source's part of the input record. planned_ms: time of the trigger, by the job store's clock."""
     skipped = {
         "hidden": plan.skipped_hidden,
         "empty": len(plan.empty),
@@ -107,12 +108,13 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """All that an epoch is to read.
+    """Planned input of an epoch.
 
     Attributes:
-        sources: those that are no static ones, in name order. dimensions: of each static one what is looked up in.
+        sources: input of each source that is not static, in name order.
         final: the epoch is the job's last one.
-        held_back: why less new input was planned than the sources' limits allow; None when it was not.
+        held_back: why less new input was planned than the sources' limits allow. None when it was not.
+        dimensions: lookup input of each static source.
     """
 
     stored_format: ClassVar[str] = "milepost.input/2"
@@ -124,7 +126,7 @@ class InputRecord:
 
     @property
     def summary(self) -> dict[str, dict[str, int]]:
-        """Per source, objects and bytes to read, and objects left for later."""
+        """Per source: objects and bytes to read, and objects left for later epochs."""
         return {
             item.name: {
                 "objects": len(item.objects),
@@ -136,7 +138,7 @@ class InputRecord:
 
 
 def encode_input_record(record: InputRecord) -> bytes:
-    """Return the canonical JSON of the input record; its sources are stored by name."""
+    """Return the canonical JSON of the input record, with its sources stored by name."""
     document = to_json(record)
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
     if not document["dimensions"]:
@@ -145,10 +147,10 @@ def encode_input_record(record: InputRecord) -> bytes:
 
 
 def decode_input_record(body: bytes) -> InputRecord:
-    """Return the record that `encode_input_record` had written. Raises StateCorrupt: it is none."""
+    """Decode the output of `encode_input_record`. Raises StateCorrupt: it is not an input record."""
     document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
-    # A record from before sources forgot anything does not say what leaves; nor does an early one name empty objects.
+    # Older records lack `forgets` (sources forgot nothing), and early ones do not name empty objects.
     named = [{"forgets": None, "empty": [], **source, "name": name} for name, source in sorted(sources.items())]
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
@@ -158,8 +160,8 @@ def split_inputs(
 ) -> tuple[tuple[SourceInput, tuple[ObjectPart, ...]], ...]:
     """Return the epoch's source subtasks: for each its source and its objects or parts, contiguous in plan order.
 
-    Sources follow in name order, so the channel order of any receiver is plan order whatever the parallelism.
-    An epoch that reads nothing (a baseline to record) still has one source subtask: somebody must send the barrier.
+    Sources are in name order, so the channel order of any receiver is plan order at any parallelism.
+    An epoch that reads nothing (it only records a baseline) still has one source subtask, which sends the barrier.
     """
     splits = tuple(
         (item, split) for item in inputs for split in assign_splits(sources[item.name], item.objects, parallelism)
@@ -168,20 +170,23 @@ def split_inputs(
 
 
 def expected_subtasks(source_subtasks: int, levels: int, parallelism: int) -> tuple[SubtaskKey, ...]:
-    """Who must acknowledge: every source subtask, and every subtask of each stateful level."""
+    """Return the subtasks that must acknowledge: every source subtask, and every subtask of each stateful level.
+
+    Two source subtasks, one stateful level, parallelism 2, as (level, subtask): (0, 0), (0, 1), (1, 0), (1, 1).
+    """
     sources = [SubtaskKey(0, index) for index in range(source_subtasks)]
     return (*sources, *(SubtaskKey(level, index) for level in range(1, levels + 1) for index in range(parallelism)))
 
 
 @dataclass(frozen=True, slots=True)
 class EpochAlignment:
-    """How long the subtasks of an epoch may align and process before they leave rows in flight (DESIGN 4.3).
+    """Time limits for alignment and processing, after which subtasks leave rows in flight (DESIGN 4.3).
 
     Attributes:
-        aligned_timeout_ms: from a subtask's start; None = it processes all of its input, however long that takes.
-        epoch_budget_ms: from `started_ms` to the commit point, divided over the levels still to run; None = no limit.
+        aligned_timeout_ms: limit from a subtask's start. None: it processes all of its input, however long that takes.
+        epoch_budget_ms: limit from `started_ms` to the commit point, divided over the remaining levels. None: no limit.
         started_ms: the driver's wall clock when `run_epoch` began, ms since the epoch, UTC.
-        final: the epoch ends the job: nothing stays in flight, and the firing watermark becomes END_OF_TIME_US.
+        final: the epoch ends the job. No rows stay in flight, and the firing watermark becomes END_OF_TIME_US.
     """
 
     aligned_timeout_ms: int | None
@@ -197,30 +202,35 @@ class EpochAlignment:
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """One epoch, as the data plane runs it. Lives between driver and workers of one Spark job; never stored.
+    """Plan of one epoch. It is exchanged between the driver and workers of one Spark job, and never stored.
 
     Attributes:
-        spec: with `${env:…}` resolved. graph: of the spec and what its process functions declare.
-        functions: per process operator. code_hash: of this package and those functions.
-        base: checkpoint it continues; 0 is the empty state. hasher: the key hash of its state.
-        inputs: per source, in name order. held_back: as in `InputRecord`.
-        watermarks_us: per source, at the start of the epoch.
-        states: per stateful operator with state in the base checkpoint, its tables there.
-        firing, channels: per stateful operator, what each of its subtasks left in the base checkpoint, whatever its
-            parallelism: its firing watermark, its rows in flight.
-        input_signatures: per stateful operator, of what makes its input: recorded with its channel state.
+        spec: job spec with `${env:…}` resolved.
+        graph: graph of the spec and the declarations of its process functions.
+        base: checkpoint that the epoch continues. 0 is the empty state.
+        hasher: the key hash of its state.
+        inputs: planned input per source, in name order.
+        held_back: as in `InputRecord`.
+        watermarks_us: watermark per source at the start of the epoch.
+        states: tables in the base checkpoint, per stateful operator that has state there.
+        firing, channels: firing watermarks and rows in flight in the base checkpoint, per stateful operator. One entry
+            per subtask of the base checkpoint, whose parallelism may differ.
+        input_signatures: signature of each stateful operator's input, recorded with its channel state.
         alignment: when subtasks stop and leave rows in flight.
-        notifications: what its subtasks are told of other checkpoints, before their first row.
-        timeout_ms: how long the Spark job may take, from its start.
-        job_store: rooted at the job. sinks: rooted at each sink's path. sources: rooted at each source's.
-        buckets: per sink whose table is written by buckets, on what its subtasks build.
-        filled: sinks that take all rows of an operator's state, not only those that the epoch changes.
-        recorded_answers: per operator whose state takes rows back, what Spark had answered to the SQL before it, by the
-            uid of that.
-        begin: operators without state that take all rows of the updates that they read, likewise.
-        maintenance: per sink whose table has many files, what its subtasks make of them.
-        server: the Spark Connect server it runs on; None: a session of its own.
-        dimensions: per static source, what lookups read.
+        notifications: events of other checkpoints, delivered to subtasks before their first row.
+        job_store: store rooted at the job.
+        sources, sinks: stores rooted at the path of each source and each sink.
+        buckets: for each sink whose table is written by buckets, the files that its subtasks build on.
+        filled: sinks that receive all rows of an operator's state, not only rows that the epoch changes.
+        maintenance: for each sink whose table has many files, the maintenance work of its subtasks.
+        server: Spark Connect server that runs the epoch. None: a session of its own.
+        functions: process function per process operator.
+        code_hash: hash of this package and those functions.
+        timeout_ms: time limit of the Spark job, from its start.
+        dimensions: lookup rows per static source.
+        begin: stateless operators that receive all rows of the updates that they read, as `filled` for sinks.
+        recorded_answers: for each operator whose state retracts rows, Spark's recorded answers to the SQL upstream of
+            it, by the uid of the SQL.
     """
 
     job: LoadedJob
@@ -257,9 +267,9 @@ class EpochPlan:
     recorded_answers: Mapping[str, Mapping[str, SparkAnswers]] = field(default_factory=dict)
 
     def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
-        """Return an operator's tables as this epoch restores them: handles of the base, columns of this epoch.
+        """Return an operator's tables to restore: handles of the base checkpoint, columns of this epoch.
 
-        Raises InvalidRequest: what is recorded cannot become them.
+        Raises InvalidRequest: the recorded tables cannot evolve to the declared ones.
         """
         recorded = self.states.get(operator.uid)
         stamp = f"{self.checkpoint_id}.{self.alignment.started_ms}"
@@ -282,12 +292,12 @@ class EpochPlan:
 
 
 def are_continued(recorded: Iterable[str], declared: Iterable[str]) -> bool:
-    """Return whether an operator keeps the tables that are recorded; rows that it put out may be left behind."""
+    """Return whether an operator continues its recorded tables. It may only drop the table of its emitted rows."""
     before, now = {*recorded}, {*declared}
     return now <= before and before - now <= {OUTPUT_TABLE}
 
 
 def other_tables(recorded: Iterable[str], declared: Iterable[str]) -> str:
-    """Return, in words, that an operator's recorded state has other tables than it keeps now."""
+    """Return a message that an operator's recorded tables differ from its declared ones."""
     before, now = (", ".join(repr(name) for name in sorted(names)) for names in (recorded, declared))
     return f"its recorded state has the tables {before}, now it keeps {now}"

@@ -1,4 +1,4 @@
-"""Quantities in words."""
+"""Quantities formatted for people."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def observed(name: str, value: float) -> str:
-    """Return one of an expectation's counts, by its name: "3", and of a percentage four digits: "0.03704"."""
+    """Format an expectation's metric by its name: a count as "3", a percentage with four digits as "0.03704"."""
     return f"{value:.4g}" if name.endswith("_percent") else str(value)
 
 
 def lasting(milliseconds: float) -> str:
-    """Return a duration in the two largest units that it has: "250 ms", "1.5 s", "2 min", "5,052 d 21 h"."""
+    """Format a duration in its two largest units: "250 ms", "1.5 s", "2 min", "5,052 d 21 h"."""
     if milliseconds < _SECOND:
         return f"{milliseconds:.0f} ms"
     if milliseconds < _MINUTE:

@@ -1,7 +1,7 @@
-"""A checkpoint as the spec that continues it names its operators: `renamed_from` moves state to the new uid.
+"""Move the state of renamed operators to their new uids (`renamed_from`).
 
-Nothing stored is changed: runs stay where they are, and the next checkpoint refers to them under the new uid. Once a
-checkpoint has state of the new uid, `renamed_from` says where it came from and does nothing any more.
+Stored objects do not change. Runs keep their location, and the next checkpoint refers to them under the new uid. Once a
+checkpoint has state of the new uid, `renamed_from` only documents its origin and has no effect.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from milepost.jobspec.job import JobSpec, RowWiseSpec
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """(former uid, uid) of each operator that was renamed."""
+    """Yield (former uid, uid) of each renamed operator."""
     for operator in spec.operators:
         if not isinstance(operator, RowWiseSpec) and operator.renamed_from is not None:
             yield operator.renamed_from, operator.uid
 
 
 def with_names_of(spec: JobSpec, metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the checkpoint with its operators under the uids that the spec gives them."""
+    """Return the checkpoint with its operators under their uids in the spec."""
     operators = dict(metadata.operators)
     recorded: dict[str, Any] = dict(metadata.signatures.get("operators", {}))
     sinks: dict[str, Any] = dict(metadata.signatures.get("sinks", {}))

@@ -1,7 +1,8 @@
-"""Spark's answers to SQL are signed with state that takes rows back, and compared before an epoch makes any.
+"""Detect SQL that would no longer reproduce the rows it must retract.
 
-A row that is taken back is made anew by the SQL between its producer and its reader: perhaps by another Spark, Java or
-time zone data than the row that was added.
+The SQL between an updating operator and its reader computes a retracted row again, possibly with another Spark, Java or
+time zone database than the added row. The signatures of a checkpoint therefore record a digest of what that SQL returns
+for pinned rows. It is compared before an epoch makes rows.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from milepost.jobspec.graph import recorded_answers, with_answers
 
 @dataclass(frozen=True, slots=True)
 class SparkAnswers:
-    """What Spark answered to the SQL of one operator.
+    """Spark's answers to the SQL of one operator.
 
     Attributes:
-        digest: of the answers. asked: of what was asked, and of what Spark.
+        digest: digest of the answers.
+        asked: digest of the SQL, its input schema, and the Spark that answered.
     """
 
     digest: str
@@ -27,7 +29,7 @@ class SparkAnswers:
 
 
 def signed(signatures: Mapping[str, Any], answers: Mapping[str, SparkAnswers]) -> Mapping[str, Any]:
-    """Return the signatures of a checkpoint with the answers, by the uid of the SQL, that its epoch got."""
+    """Return the signatures of a checkpoint with the answers of its epoch, by the uid of the SQL."""
     return (
         with_answers(signatures, {uid: (one.digest, one.asked) for uid, one in answers.items()})
         if answers
@@ -36,7 +38,7 @@ def signed(signatures: Mapping[str, Any], answers: Mapping[str, SparkAnswers]) -
 
 
 def recorded_by(signatures: Mapping[str, Any]) -> dict[str, dict[str, SparkAnswers]]:
-    """Return the answers in the signatures of a checkpoint: per operator, by the uid of the SQL before it."""
+    """Return the answers in a checkpoint's signatures: per operator, by the uid of the SQL upstream of it."""
     return {
         uid: {sql: SparkAnswers(*said) for sql, said in recorded_answers(operator).items()}
         for uid, operator in signatures.get("operators", {}).items()
@@ -46,13 +48,14 @@ def recorded_by(signatures: Mapping[str, Any]) -> dict[str, dict[str, SparkAnswe
 def check_answers(
     job: str, recorded: Mapping[str, Mapping[str, SparkAnswers]], answers: Mapping[str, SparkAnswers]
 ) -> None:
-    """Raises InvalidRequest: an operator's state has rows that SQL before it would not make again.
+    """Compare the answers of this epoch with the recorded ones.
 
     Args:
-        recorded: per operator with state.
+        recorded: per operator with state, the answers by the uid of the SQL upstream of it.
+    Raises: InvalidRequest: an operator's state has rows that the SQL upstream of it would not reproduce.
     """
-    for uid, said in recorded.items():
-        for sql, before in said.items():
+    for uid, by_sql in recorded.items():
+        for sql, before in by_sql.items():
             now = answers.get(sql)
             if now is not None and now.digest != before.digest:
                 raise InvalidRequest(

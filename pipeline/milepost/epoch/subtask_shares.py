@@ -1,4 +1,4 @@
-"""Subtask shares say what each subtask of an epoch did for each node of the job graph, and for each sink."""
+"""Work of each subtask of an epoch, per node of the job graph and per sink."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ SINK = "sink"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskShare:
-    """What one subtask did for one node of the job graph, or for one sink; None is no part of that.
+    """Work of one subtask for one node of the job graph, or for one sink. None where a figure does not apply.
 
     Attributes:
-        node: name of the source, uid of the operator, or name of the sink. kind: ``source``, ``sink``, or that of the
-            operator.
-        level, subtask: of the Spark task that hosted it.
-        rows_in: of a source read; of a sink staged. rows_out: None also for SQL that is part of other SQL.
-        bad_records: of a source, in its dead letters.
-        files: objects of a source that were read, files that were written for a sink. bytes: of those files.
-        unaligned: it stopped before the end of its input.
+        node: name of the source, uid of the operator, or name of the sink.
+        kind: ``source``, ``sink``, or the kind of the operator.
+        level, subtask: identity of the Spark task that hosted it.
+        rows_in: rows in. For a source, rows read. For a sink, rows staged.
+        rows_out: rows out. None also for SQL that is part of other SQL.
+        bad_records: for a source, records in its dead letters.
+        files: for a source, objects read. For a sink, files written.
+        bytes: size of those files.
+        unaligned: the subtask stopped before the end of its input.
     """
 
     node: str
@@ -39,6 +41,6 @@ class SubtaskShare:
 
 
 def shares_of(shares: Iterable[SubtaskShare], node: str, *kinds: str) -> tuple[SubtaskShare, ...]:
-    """Return the shares of a source or sink, by its kind; without a kind those of an operator. In subtasks' order."""
+    """Return the shares of a node with one of these kinds, or without kinds those of an operator, in subtask order."""
     own = (share for share in shares if share.node == node)
     return tuple(one for one in own if (one.kind in kinds if kinds else one.kind not in (SOURCE, SINK)))

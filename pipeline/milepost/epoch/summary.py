@@ -1,4 +1,4 @@
-"""The figures of one checkpoint that go into its manifest event."""
+"""Figures of a checkpoint for its manifest event."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from milepost.epoch.metadata import CheckpointMetadata
 
 
 def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
-    """JSON-compatible figures of one checkpoint.
+    """Return the JSON-compatible figures of one checkpoint.
 
-    `checkpointed_bytes` is what this checkpoint wrote for state, `full_bytes` what its state refers to in all.
-    `watermark` is the minimum over sources with event time, ISO 8601, or None; "end" after a job's last epoch.
+    `checkpointed_bytes` is the size of the state that this checkpoint wrote, `full_bytes` of all state it refers to.
+    `watermark` is the minimum over sources with event time as ISO 8601, or None. After a job's last epoch it is "end".
     """
     runs = [run for operator in metadata.operators.values() for handle in operator.handles for run in handle.runs]
     own = f"t{metadata.token:020d}/"
@@ -38,27 +38,27 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
 
 
 def late_rows_of(metadata: CheckpointMetadata) -> int:
-    """Return how many rows were late, each counted once however many operators refused it.
+    """Return the number of late rows, each counted once even if several operators refused it.
 
-    Rows have no identity across operators. So of operators that share a source the one that refused most is counted;
-    what the others refused is mostly the same rows:
+    Rows have no identity across operators. Of operators that share a source, only the one that refused the most rows
+    counts, because the others refused mostly the same rows:
 
         hours      late 5, reads a      sessions   late 3, reads a      pairs   late 4, reads b      -> 5 + 4 = 9
     """
     every = frozenset(metadata.sources)
     recorded = metadata.signatures.get("operators", {})
-    found, counted = 0, frozenset[str]()
+    rows, counted = 0, frozenset[str]()
     for uid, operator in sorted(metadata.operators.items(), key=lambda item: -item[1].late_rows):
         sources = _sources_of(recorded.get(uid, {})) or every
         if not counted & sources:
-            found, counted = found + operator.late_rows, counted | sources
-    return found
+            rows, counted = rows + operator.late_rows, counted | sources
+    return rows
 
 
 def _sources_of(signature: Mapping[str, Any]) -> frozenset[str]:
-    """Return the sources whose watermarks judge an operator's rows, as its signature has them: one list per input."""
-    said = signature.get("sources", ())
-    return frozenset(name for one in said for name in ((one,) if isinstance(one, str) else one))
+    """Return the sources whose watermarks decide lateness for an operator. Its signature has one list per input."""
+    sources = signature.get("sources", ())
+    return frozenset(name for item in sources for name in ((item,) if isinstance(item, str) else item))
 
 
 def watermark_of(metadata: CheckpointMetadata) -> int | None:

@@ -1,4 +1,4 @@
-"""Times of an epoch: of its steps, of its tasks, and what follows of how much it takes."""
+"""Times of an epoch's steps and tasks, and the throughput that follows from them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The clock of an epoch's steps measures each from its beginning to that of the next: its time and its requests."""
+"""Clock that measures the time and the S3 requests of consecutive steps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from milepost.storage import REQUEST_COUNTER, StoreRequests
 
 @runtime_checkable
 class ExpectsTimes(Protocol):
-    """An observer of steps that shows how long the current one is expected to take."""
+    """An observer of steps that shows the expected duration of the current step."""
 
     def expect(self, estimate: Callable[[], int | None]) -> None:
-        """Take an estimate of the current step in ms, None if there is none. It may be computed on another thread."""
+        """Accept an estimate of the current step in ms. It may be None, and may be computed on another thread."""
 
 
 @dataclass(slots=True)
 class StepClock:
-    """Measures steps that follow one another; is told each step as it begins, and tells it on.
+    """Measures consecutive steps, and forwards each to an observer.
+
+    Each step ends when the next one begins, or by `end`:
+
+        clock("plan")             "plan" starts
+        clock("run", "4 tasks")   "plan" ends, "run" starts; the observer receives "run: 4 tasks"
+        clock.end()               "run" ends; `steps` has the milliseconds of "plan" and "run"
 
     Attributes:
-        tell: told the steps as well. started_ms: wall clock of this machine, ms since the epoch.
+        tell: observer that receives each step as it begins.
+        started_ms: wall clock of this machine, ms since the epoch.
     """
 
     tell: Callable[[str], None] | None = None
@@ -37,10 +44,10 @@ class StepClock:
     _begun: list[tuple[str, int]] = field(default_factory=list)
 
     def __call__(self, step: str, detail: str = "") -> None:
-        """End the step before it, and begin this one.
+        """End the current step and begin this one.
 
         Args:
-            detail: what else is told of it.
+            detail: text for the observer, appended to the step.
         """
         self._made_before = self.end()
         self._step, self._since = step, time.monotonic()
@@ -49,17 +56,17 @@ class StepClock:
             self.tell(f"{step}: {detail}" if detail else step)
 
     def expect(self, estimate: Callable[[], int | None]) -> None:
-        """Pass an estimate of the current step to the observer, if it shows one; else nothing is computed."""
+        """Pass an estimate of the current step to the observer if it shows estimates. Otherwise compute nothing."""
         observer: object = self.tell
         if isinstance(observer, ExpectsTimes):
             observer.expect(estimate)
 
     def spent(self, step: str, seconds: float) -> None:
-        """Take in a part of the step that is being measured, which somebody else has measured beside others."""
+        """Add time to a step that was measured elsewhere, concurrently with other steps."""
         self._spent[step] = self._spent.get(step, 0.0) + seconds
 
     def end(self) -> StoreRequests:
-        """End the step that is being measured, if there is one; return what the process has asked until then."""
+        """End the current step, if there is one. Return the total of S3 requests of this process so far."""
         made = REQUEST_COUNTER.totals()
         if self._step is not None:
             self._spent[self._step] = self._spent.get(self._step, 0.0) + time.monotonic() - self._since
@@ -68,7 +75,7 @@ class StepClock:
         return made
 
     def ms(self, *steps: str) -> int:
-        """Milliseconds of the ended steps of these names."""
+        """Return the milliseconds of the ended steps of these names."""
         return round(sum(self._spent.get(step, 0.0) for step in steps) * 1000)
 
     def requests(self, *steps: str) -> StoreRequests:
@@ -82,18 +89,18 @@ class StepClock:
 
     @property
     def begun(self) -> tuple[tuple[str, int], ...]:
-        """The steps that were told, in order, without details; and when each began, by this clock."""
+        """Steps in order, without the text after a colon, each with its start by this clock, ms since the epoch."""
         return tuple(self._begun)
 
     @property
     def now_ms(self) -> int:
-        """Now, as this clock sees it: its start and what has passed since."""
+        """Current time by this clock: `started_ms` plus the monotonic time since then."""
         return self.started_ms + round((time.monotonic() - self._started) * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTimes:
-    """What the trigger of an epoch measured. Attributes: started_ms: wall clock, ms since the epoch."""
+    """Measurements of an epoch's trigger. Attributes: started_ms: wall clock, ms since the epoch."""
 
     started_ms: int
     plan_ms: int
@@ -102,6 +109,6 @@ class PlanTimes:
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Requests of an epoch's tasks that no record of the checkpoint holds yet: they are on its bill nevertheless."""
+    """Requests of an epoch's tasks that no record of the checkpoint contains yet. The epoch's cost includes them."""
 
     requests: StoreRequests = field(default_factory=StoreRequests)

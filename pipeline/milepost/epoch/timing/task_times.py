@@ -1,4 +1,4 @@
-"""Task times record one attempt of one Spark task, and divide the Spark job's time among its phases."""
+"""Times of each Spark task attempt, and the division of a job's time into phases."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _PARTS = {
     "stage": ("stage_ms",),
     "async": ("async_wait_ms",),
 }
-"""Phase of the epoch -> times of a task that are it. They follow one another: their sum is at most `total_ms`."""
+"""Phase of the epoch -> the task times that it consists of. They are consecutive: their sum is at most `total_ms`."""
 
 JOB_PHASES = (*_PARTS, "spark")
-"""What a Spark job's time is divided into; `spark` is what no task measured: planning, scheduling, starting."""
+"""Phases of a Spark job's time. `spark` is the part that no task measured: planning, scheduling, starting."""
 
 COMPLETE, INCOMPLETE = ".json", "-incomplete.json"
-"""How the name of an object with task times ends: of an attempt that acknowledges, and of one that may not."""
+"""Suffixes of objects with task times: of an attempt that acknowledges, and of one that may not."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTimes:
-    """The part of a task's times that one of its stateful operators took; named as in `TaskTimes`.
+    """One stateful operator's part of a task's times, named as in `TaskTimes`.
 
     Attributes:
-        async_ms: of the upload of its snapshot, all tables.
-        from_ms, to_ms: since the task's start: the beginning of its first part and the end of its last. Others' parts
-            may lie between. None: of a checkpoint from before that was measured.
-        slices: that its key groups were worked on in, one after another, because they and their rows are more than the
-            worker's memory; None: all at once.
+        async_ms: time to upload its snapshot, all tables.
+        from_ms, to_ms: start of its first part and end of its last part, since the task's start. Parts of other
+            operators may be in between. None in older checkpoints, which did not measure it.
+        slices: number of consecutive slices of its key groups, used when they and their rows exceed the worker's
+            memory. None: no slices.
     """
 
     restore_ms: int = 0
@@ -51,21 +51,24 @@ class OperatorTimes:
 
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
-    """One attempt of one subtask. Milliseconds of a monotonic clock; None: no part of its work.
+    """Times of one attempt of one subtask, in milliseconds of a monotonic clock. None where a phase does not apply.
 
     Attributes:
         attempt: Spark's attempt number, from 0.
-        started_ms: wall clock of its machine, since the epoch. total_ms: from there to its acknowledgement.
-        read_ms: a source's objects, until they are rows. exchange_wait_ms: until all rows of all channels are there.
-        emit_ms: handing rows on: routing, encoding, and Spark taking them.
-        stage_ms: writing the sinks' files. async_ms: longest upload of a snapshot. async_wait_ms: what was left of the
-            uploads when the files were written.
-        rows, bytes, buffers: what it was given; a source reads objects, so it has no buffers.
+        started_ms: wall clock of its machine, ms since the epoch.
+        total_ms: from its start to its acknowledgement.
+        read_ms: reading a source's objects and decoding them to rows.
+        exchange_wait_ms: waiting until all rows of all channels have arrived.
+        emit_ms: emitting rows: routing, encoding, and passing them to Spark.
+        stage_ms: writing the sinks' files.
+        async_ms: the longest upload of a snapshot.
+        async_wait_ms: waiting for uploads that were still running after the sinks' files were written.
+        rows, bytes, buffers: its input. A source reads objects, so it has no buffers.
         alignment_ms: longest time between the first and the last barrier that one of its operators processed.
-        in_flight_bytes: of the buffers that it left unprocessed.
-        left_ms: from the end of its processing to its deadline, negative when it was late; None without a deadline.
-        requests: to S3.
-        operators: by uid; what of the task's times is no stateful operator's is in no part.
+        in_flight_bytes: size of the buffers that it left unprocessed.
+        left_ms: from the end of its processing to its deadline, negative if it was late. None without a deadline.
+        requests: S3 requests.
+        operators: times by operator uid. Time outside stateful operators is in none of them.
     """
 
     level: int
@@ -92,20 +95,23 @@ class TaskTimes:
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
 
     def spent_ms(self, *names: str) -> int:
-        """Return the sum of some of its times; what is no part of its work counts as nothing."""
+        """Return the sum of these times. None counts as 0."""
         return sum(getattr(self, name) or 0 for name in names)
 
 
 def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | None]:
-    """Divide a Spark job's time among its phases; they add up to it.
+    """Divide a Spark job's time among its phases, which add up to it.
 
-    Levels run one after another, the tasks of a level side by side. So the time from a level's first start to its last
-    end is divided as its tasks' own times are. Machines whose clocks differ can make the levels look longer than the
-    job: then all are scaled to it.
+    Levels run one after another, and the tasks of a level in parallel. The span from a level's first start to its last
+    end is divided in the proportions of its tasks' own times. Clock differences between machines can make the levels
+    appear longer than the job. Then all of them are scaled down to it.
+
+        a job of 1,000 ms with one task: total_ms 800, process_ms 600, stage_ms 100, no other time
+        process 600, stage 100, spark 300; 100 ms of the task are in no phase and count as spark
 
     Args:
         job_ms: None: nothing ran, or it was not measured.
-    Returns: milliseconds per phase of `JOB_PHASES`; None without tasks, when `spark` has it all.
+    Returns: milliseconds per phase of `JOB_PHASES`. Without tasks `spark` has all of it and the others are None.
     """
     if job_ms is None:
         return dict.fromkeys(JOB_PHASES)
@@ -116,20 +122,20 @@ def divided(tasks: Sequence[TaskTimes], job_ms: int | None) -> dict[str, int | N
     ]
     spans = [_span_ms(level) for level in by_level]
     scale = min(1.0, job_ms / max(1, sum(spans)))
-    found = dict.fromkeys(_PARTS, 0.0)
+    spent = dict.fromkeys(_PARTS, 0.0)
     for level, span_ms in zip(by_level, spans, strict=True):
         busy_ms = max(1, sum(task.spent_ms("total_ms") for task in level))
         for phase, names in _PARTS.items():
-            found[phase] += scale * span_ms * sum(task.spent_ms(*names) for task in level) / busy_ms
-    phases: dict[str, int | None] = {phase: round(spent) for phase, spent in found.items()}
-    return phases | {"spark": max(0, job_ms - sum(round(spent) for spent in found.values()))}
+            spent[phase] += scale * span_ms * sum(task.spent_ms(*names) for task in level) / busy_ms
+    phases: dict[str, int | None] = {phase: round(ms) for phase, ms in spent.items()}
+    return phases | {"spark": max(0, job_ms - sum(round(ms) for ms in spent.values()))}
 
 
 def _span_ms(tasks: Sequence[TaskTimes]) -> int:
-    """From the first start to the last end."""
+    """Return the time from the first start to the last end."""
     return max(task.started_ms + task.total_ms for task in tasks) - min(task.started_ms for task in tasks)
 
 
 def attempts_prefix(level: int, subtask: int) -> str:
-    """Return how the names of the measurements of every attempt of a subtask begin."""
+    """Return the name prefix of the time records of every attempt of a subtask."""
     return f"{level}-{subtask}-a"

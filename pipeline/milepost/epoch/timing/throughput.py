@@ -1,7 +1,7 @@
-"""The throughput estimate says how much input the next epoch can take within its budget.
+"""Estimate how much input the next epoch can process within its budget.
 
-The slowest subtask of each level decides, because an epoch waits for all of them, level after level. Only the plan is
-scaled here: what does not get done in time is left in flight all the same (DESIGN 4.3).
+The slowest subtask of each level decides, because an epoch waits for all of them, level after level. The estimate only
+scales the plan. Rows that are not processed in time stay in flight anyway (DESIGN 4.3).
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from milepost.codec import Amount
 
 PROCESSING_SHARE = 0.7
-"""Part of `epoch_budget` that processing may take; the rest is Spark's start, the snapshot, the gate and the commit."""
+"""Part of `epoch_budget` for processing. The rest is for Spark's start, the snapshot, the gate and the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one subtask of one level did in an epoch.
+    """Work of one subtask of one level in an epoch.
 
     Attributes:
-        level: 1 and up.
-        received_bytes: of buffers that arrived in this epoch. processed_bytes: of all that it processed.
-        left_bytes: left in flight. process_ms: spent processing.
+        level: from 1.
+        received_bytes: size of the buffers that arrived in this epoch.
+        processed_bytes: size of all buffers that it processed.
+        left_bytes: size of the buffers that it left in flight.
+        process_ms: processing time.
     """
 
     level: int
@@ -34,26 +36,30 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputEstimate:
-    """What is known of the job's speed at a checkpoint.
+    """Estimated speed of the job at a checkpoint.
 
     Attributes:
-        ms_per_source_byte: processing time that one byte of source objects leads to, slowest subtasks summed over the
-            levels; None until an epoch that read something was measured.
-        in_flight_ms: processing time of what is in flight.
+        ms_per_source_byte: processing time per byte of source objects, slowest subtasks summed over the levels. None
+            until an epoch that read input was measured.
+        in_flight_ms: processing time of the rows in flight.
     """
 
     ms_per_source_byte: Amount | None = None
     in_flight_ms: Amount = 0.0
 
     def source_bytes_within(self, budget_ms: int) -> int | None:
-        """Return how many bytes of new source objects fit beside what is in flight; None: not known yet. May be 0."""
+        """Return how many bytes of new source objects fit in addition to the rows in flight. May be 0; None: unknown.
+
+        A budget of 60,000 ms leaves 42,000 ms for processing. With 2,000 ms of rows in flight and 0.01 ms per byte,
+        4,000,000 bytes fit.
+        """
         if self.ms_per_source_byte is None:
             return None
         free_ms = budget_ms * PROCESSING_SHARE - self.in_flight_ms
         return max(0, int(free_ms / self.ms_per_source_byte))
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return the inconsistency between the fields, or None if they are consistent."""
         return "ms_per_source_byte is 0, expected more or null" if self.ms_per_source_byte == 0 else None
 
 
@@ -61,9 +67,9 @@ def measure(work: Sequence[Work], source_bytes: int, before: ThroughputEstimate)
     """Return the estimate after an epoch.
 
     Args:
-        work: of every subtask of every stateful level.
+        work: work of every subtask of every stateful level.
         source_bytes: size of the objects that the epoch read.
-        before: of the checkpoint that it continued: kept for what this epoch did not show.
+        before: estimate of the base checkpoint, which supplies what this epoch did not measure.
     """
     arrived_ms = left_ms = 0.0
     for level in {item.level for item in work}:
