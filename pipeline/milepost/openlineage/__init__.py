@@ -1,4 +1,4 @@
-"""OpenLineage events: what an epoch read and published, for catalogs; imported only where it is configured."""
+"""OpenLineage events of epochs and table switches. Imported only where OpenLineage is configured."""
 
 from typing import TYPE_CHECKING
 

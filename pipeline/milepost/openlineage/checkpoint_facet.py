@@ -1,4 +1,4 @@
-"""The facet `milepost_checkpoint` of a run: which checkpoint an epoch ends in, for who wants to go back to it."""
+"""Run facet `milepost_checkpoint`, which names the checkpoint that an epoch ends in."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from milepost import __version__
 PRODUCER = f"urn:milepost:{__version__}"
 NAME = "milepost_checkpoint"
 SCHEMA_URL = "urn:milepost:openlineage:1-0-0:MilepostCheckpointRunFacet.json#/$defs/MilepostCheckpointRunFacet"
-"""Of the schema in `checkpoint_facet.schema.json`. A name and no address: there is no host that is ours."""
+"""Identifies the schema in `checkpoint_facet.schema.json`. It is a URN because the project has no host to serve it."""
 
 
 @attr.define
 class MilepostCheckpointRunFacet(RunFacet):
-    """A checkpoint; as `milepost show` has it.
+    """A checkpoint, with the values that `milepost show` prints.
 
     Attributes:
-        kind: checkpoint or savepoint. status: pending, completed or aborted.
-        token: fencing token. base: the checkpoint that it continues, 0 for the empty state.
-        watermark: after it, ISO 8601, or "end"; None: not known yet, or there is none.
-        reason: why it was aborted, as a name of `milepost`'s abort reasons; None: it was not.
+        kind: checkpoint or savepoint.
+        status: pending, completed or aborted.
+        token: fencing token.
+        base: checkpoint that it continues. 0 is the empty state.
+        watermark: watermark after the checkpoint as ISO 8601, or "end". None: not yet known, or there is none.
+        reason: name of the abort reason. None if it was not aborted.
     """
 
     checkpointId: int

@@ -1,4 +1,4 @@
-"""The client sends events by the transport that OpenLineage's own files and variables name."""
+"""OpenLineage client, which sends events by the transport in OpenLineage's own configuration."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["OpenLineageClient", "RunEvent", "open_client"]
 
 
 def open_client(settings: LineageSettings) -> OpenLineageClient:
-    """Return a client. Raises what it does of a configuration that cannot be used."""
+    """Return a client. Raises the client's own errors for an unusable configuration."""
     return OpenLineageClient(config=None if settings.config is None else dict(settings.config))

@@ -1,7 +1,7 @@
-"""Dataset names follow OpenLineage's naming, so that what other tools say of the same table meets here.
+"""Dataset names by OpenLineage's naming rules, so events of other tools join on them.
 
-A place whose text has `${env:…}` in it may hold a secret: such a dataset is `milepost://job`, `sink`, as its Airflow
-asset is. Of a database of Postgres host, port and name are told, never who connects to it.
+A location that contains `${env:…}` may hold a secret. Such a dataset is named `milepost://job`, `sink`, like its
+Airflow asset. For Postgres, events contain host, port and database name, never the user.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ _POSTGRES_PORT = "5432"
 
 @dataclass(frozen=True, slots=True, order=True)
 class DatasetName:
-    """A dataset, as OpenLineage names it."""
+    """An OpenLineage dataset identifier."""
 
     namespace: str
     name: str
 
 
 def job_namespace(job: LoadedJob) -> str:
-    """Return the namespace of a job: the storage that it shares with others."""
+    """Return the namespace of a job: the URL of its storage, which other jobs may share."""
     return job.storage_url
 
 
 def location_name(url: str) -> DatasetName:
-    """Return the name of what lies at an absolute URL: of a bucket, or of this machine's files."""
+    """Return the dataset name of an absolute URL of a bucket, or of local files.
+
+    s3://lake/orders/    namespace s3://lake, name orders
+    file:///data/orders  namespace file, name /data/orders
+    """
     scheme, _, rest = url.partition("://")
     if scheme == "file":
         return DatasetName("file", rest.rstrip("/") or "/")
@@ -40,7 +44,7 @@ def location_name(url: str) -> DatasetName:
 
 
 def source_name(job: LoadedJob, source: str) -> DatasetName:
-    """Return the name of a source: the folder above the first pattern of its path."""
+    """Return the dataset name of a source: the folder above the first `*` of its path."""
     path = job.spec.sources[source].path
     if referenced_variables(path):
         return DatasetName(f"milepost://{job.spec.name}", source)
@@ -50,14 +54,14 @@ def source_name(job: LoadedJob, source: str) -> DatasetName:
 
 
 def sink_name(job: LoadedJob, sink: str) -> DatasetName:
-    """Return the name of a sink's table: its folder, or its place in a database."""
+    """Return the dataset name of a sink's table: its folder, or its table in a database."""
     spec = job.spec.sink(sink)
     own = DatasetName(f"milepost://{job.spec.name}", sink)
     if spec.path is not None:
         return own if referenced_variables(spec.path) else location_name(job.url(spec.path))
     try:
         return _postgres_name(job.postgres_access(sink), str(spec.table)) or own
-    except CheckpointError:  # the Connection cannot be looked up here
+    except CheckpointError:  # this process cannot look up the Airflow Connection
         return own
 
 
@@ -76,7 +80,7 @@ def _postgres_name(access: PostgresAccess, table: str) -> DatasetName | None:
 
 
 def catalog_table(job: LoadedJob, sink: str) -> DatasetName | None:
-    """Return under which name a catalog knows a sink's table as well; None: no catalog does."""
+    """Return the name of a sink's table in its catalog. None if it has none, or if the URI may hold a secret."""
     spec = job.spec.sink(sink)
     if spec.catalog is None or spec.table is None or referenced_variables(spec.catalog.uri):
         return None

@@ -1,4 +1,4 @@
-"""Datasets of an event: what an epoch read and what it published, with facets that say how much, and of what."""
+"""Input and output datasets of events, with their statistics, schema and lineage facets."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _change = facets.lifecycle_state_change_dataset
 Change = _change.LifecycleStateChange
 
 Facets = dict[str, Any]
-"""Facets by the names that OpenLineage has for them."""
+"""Facets by their OpenLineage names."""
 
 _CREATED = 0
-"""The checkpoint that a table shows before anything is published to it."""
+"""Checkpoint id of a table before its first publication."""
 
 
 class JobDatasets:
-    """The datasets of one job, by its spec; what does not depend on the epoch is made once."""
+    """The datasets of one job. Parts that do not depend on the epoch are computed once."""
 
     def __init__(self, job: LoadedJob, graph: JobGraph) -> None:
         self._job, self._graph = job, graph
@@ -47,20 +47,20 @@ class JobDatasets:
         return sink_lineage(self._job.spec, self._graph)
 
     def inputs(self, record: InputRecord, metadata: CheckpointMetadata | None = None) -> list[InputDataset]:
-        """Return what an epoch reads, one dataset per source that it plans objects of, or looks rows up in.
+        """Return the inputs of an epoch: one dataset per source with planned objects, and per lookup dimension.
 
         Args:
-            metadata: of the epoch once it has run: then what was read is counted.
+            metadata: metadata of the epoch after it has run. With it, statistics cover the objects that were read.
         """
         snapshots = {} if metadata is None else metadata.sources
-        read = [self._input(one.name, one.objects, snapshots.get(one.name)) for one in record.sources if one.objects]
-        return read + [self._input(name, one.objects, None) for name, one in sorted(record.dimensions.items())]
+        read = [self._input(src.name, src.objects, snapshots.get(src.name)) for src in record.sources if src.objects]
+        return read + [self._input(name, dim.objects, None) for name, dim in sorted(record.dimensions.items())]
 
     def _input(self, name: str, objects: Iterable[SourceObject], read: SourceSnapshot | None) -> InputDataset:
         spec, planned, named = self._job.spec.sources[name], tuple(objects), self._sources[name]
         missing = set() if read is None else set(read.missing)
-        counted = [one for one in planned if one.key not in missing]
-        size = sum(one.size for one in counted)
+        counted = [obj for obj in planned if obj.key not in missing]
+        size = sum(obj.size for obj in counted)
         rows = None if read is None else read.rows
         of_input: Facets = {
             "inputStatistics": facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
@@ -81,13 +81,13 @@ class JobDatasets:
         return InputDataset(named.namespace, named.name, facets=about, inputFacets=of_input)
 
     def planned_output(self, sink: str) -> OutputDataset:
-        """Return a sink's table, of which nothing is known yet but its columns."""
+        """Return a sink's table before the epoch has run: only its columns are known."""
         columns = self._graph.sink_inputs[sink].columns
         about = self._about(sink, {name: None if type_ is None else str(type_) for name, type_ in columns.items()})
         return self._output(sink, about)
 
     def published(self, sink: str, metadata: CheckpointMetadata, versions: TableVersions) -> OutputDataset:
-        """Return a sink's table as an epoch has left it."""
+        """Return a sink's table after an epoch has published to it."""
         contents, snapshot = metadata.tables[sink], metadata.sinks[sink]
         about = self._about(sink, _columns_of(contents))
         about["version"] = _version(versions.of(sink, metadata.checkpoint_id))
@@ -103,7 +103,7 @@ class JobDatasets:
         return self._output(sink, about | _assertions(judged), {"outputStatistics": statistics})
 
     def refused(self, sink: str, assertions: facets.BaseFacet | None) -> OutputDataset:
-        """Return a sink's table that an epoch which was given up has not touched, with why it was refused."""
+        """Return a sink's table that an aborted epoch did not change, with the failed assertions of the gate."""
         dataset = self.planned_output(sink)
         if assertions is not None:
             about: Facets = {**(dataset.facets or {}), "dataQualityAssertions": assertions}
@@ -111,7 +111,7 @@ class JobDatasets:
         return dataset
 
     def followed(self, sink: str, target: CheckpointMetadata | None, versions: TableVersions) -> OutputDataset:
-        """Return a sink's table after it has followed a decision; target None: it is empty now."""
+        """Return a sink's table after it has followed a decision. target: None if the table is now empty."""
         contents = None if target is None else target.tables.get(sink)
         about = self._about(sink, {} if contents is None else _columns_of(contents))
         shown = 0 if contents is None else contents.checkpoint_id
@@ -124,13 +124,13 @@ class JobDatasets:
         if columns:
             about["schema"] = _schema(columns)
             about["columnLineage"] = self._column_lineage(sink, columns)
-        kept = self._job.spec.sink(sink)
+        spec = self._job.spec.sink(sink)
         about["storage"] = facets.storage_dataset.StorageDatasetFacet(
-            storageLayer=kept.format, fileFormat=None if kept.format == "postgres" else "parquet"
+            storageLayer=spec.format, fileFormat=None if spec.format == "postgres" else "parquet"
         )
-        other = catalog_table(self._job, sink)
-        if other is not None:
-            identifier = facets.symlinks_dataset.Identifier(other.namespace, other.name, "TABLE")
+        in_catalog = catalog_table(self._job, sink)
+        if in_catalog is not None:
+            identifier = facets.symlinks_dataset.Identifier(in_catalog.namespace, in_catalog.name, "TABLE")
             about["symlinks"] = facets.symlinks_dataset.SymlinksDatasetFacet([identifier])
         return about
 
@@ -151,33 +151,33 @@ class JobDatasets:
     def _fields(self, origins: Origins) -> list[_column.InputField]:
         return [
             _column.InputField(
-                self._sources[one.source].namespace,
-                self._sources[one.source].name,
-                one.column,
+                self._sources[origin.source].namespace,
+                self._sources[origin.source].name,
+                origin.column,
                 [_column.Transformation(way.type, way.subtype, masking=way.masking) for way in sorted(ways)],
             )
-            for one, ways in sorted(origins.items())
+            for origin, ways in sorted(origins.items())
         ]
 
 
 def assertions_of(verdicts: Iterable[Verdict]) -> Facets:
-    """Return, by sink, what a gate has asserted of the rows of an epoch: no value of a row is in it."""
-    return {one.sink: found["dataQualityAssertions"] for one in verdicts if (found := _assertions([one]))}
+    """Return the assertions facet of the quality gate, by sink. It contains no value of a row."""
+    return {verdict.sink: of["dataQualityAssertions"] for verdict in verdicts if (of := _assertions([verdict]))}
 
 
-def _assertions(judged: Iterable[Verdict]) -> Facets:
-    found = [result for one in judged for result in one.expectations]
-    if not found:
+def _assertions(verdicts: Iterable[Verdict]) -> Facets:
+    results = [result for verdict in verdicts for result in verdict.expectations]
+    if not results:
         return {}
     facet = facets.data_quality_assertions_dataset
     assertions = [
         facet.Assertion(
-            assertion=one.type,
-            success=one.success and one.exception is None,
-            column=one.column,
-            severity="error" if one.severity == "critical" or one.exception is not None else "warn",
+            assertion=result.type,
+            success=result.success and result.exception is None,
+            column=result.column,
+            severity="error" if result.severity == "critical" or result.exception is not None else "warn",
         )
-        for one in found
+        for result in results
     ]
     return {"dataQualityAssertions": facet.DataQualityAssertionsDatasetFacet(assertions)}
 
@@ -206,6 +206,6 @@ def _changed(change: Change) -> facets.BaseFacet:
 
 
 def _digest(objects: Iterable[SourceObject]) -> str:
-    """Return a digest of object versions: the same for the same versions, in whatever order they are read."""
-    versions = sorted(f"{one.key}\n{one.etag}\n{one.size}\n" for one in objects)
+    """Return a digest of object versions that does not depend on their order."""
+    versions = sorted(f"{obj.key}\n{obj.etag}\n{obj.size}\n" for obj in objects)
     return hashlib.sha256("".join(versions).encode(errors="surrogatepass")).hexdigest()

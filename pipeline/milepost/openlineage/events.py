@@ -1,8 +1,8 @@
-"""Run events of a job: one run per epoch, and one per decision that makes tables follow the job elsewhere.
+"""Run events of a job: one run per epoch, and one per table switch.
 
-START when a checkpoint is triggered. COMPLETE when every sink has confirmed it: at the commit point the tables do not
-show it yet. ABORT where somebody, or the quality gate, stopped it; FAIL where it failed. An epoch of a fork publishes
-nothing: its run has no outputs, and the switch's run has them.
+START is sent when a checkpoint is triggered. COMPLETE is sent when every sink has confirmed it, because at the commit
+point the tables do not show it yet. ABORT means that a user, another process or the quality gate stopped it, FAIL that
+it failed. An epoch of a fork publishes nothing: its run has no outputs. The run of the later switch has them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DECIDED = {SwitchKind.ROLLBACK: "rollback", SwitchKind.FAST_FORWARD: "backfill"
 
 @dataclass(frozen=True, slots=True)
 class EpochRun:
-    """The run of one epoch. dag_run: of Airflow, that it belongs to."""
+    """The run of one epoch. dag_run: Airflow DAG run that it belongs to."""
 
     checkpoint_id: int
     trigger_time_ms: int
@@ -52,7 +52,7 @@ class EpochRun:
 
     @classmethod
     def of(cls, checkpoint: PendingCheckpoint | CompletedCheckpoint) -> EpochRun:
-        """Return the run of the epoch that a checkpoint ends, or is to end."""
+        """Return the run of a checkpoint's epoch."""
         return cls(int(checkpoint.checkpoint_id), checkpoint.trigger_time_ms, checkpoint.run)
 
 
@@ -60,14 +60,14 @@ class LineageEvents:
     """Makes the events of one job.
 
     Args:
-        parent: of the runs that this process begins or ends; None: there is none.
+        parent: parent of the runs that this process starts or ends. None: they have no parent.
     """
 
     def __init__(self, job: LoadedJob, datasets: JobDatasets, parent: ParentRun | None) -> None:
         self._job, self._datasets, self._parent = job, datasets, parent
 
     def started(self, event: CheckpointTriggered, record: InputRecord, *, live: bool) -> RunEvent:
-        """Return START of an epoch. live: its timeline is the one that the tables show."""
+        """Return START of an epoch. live: the tables show its timeline."""
         run = EpochRun.of(event.pending)
         outputs = [self._datasets.planned_output(sink.name) for sink in self._job.spec.sinks] if live else []
         facet = _pending_facet(event, CheckpointStatus.PENDING)
@@ -81,7 +81,7 @@ class LineageEvents:
         at_ms: int,
         of_format: Mapping[str, str],
     ) -> RunEvent:
-        """Return COMPLETE of an epoch that all of its sinks have confirmed; of_format: as in `TableVersions`."""
+        """Return COMPLETE of an epoch that all of its sinks have confirmed. of_format: as in `TableVersions`."""
         known = {sink.name for sink in self._job.spec.sinks}
         versions = TableVersions(checkpoint.timeline, of_format)
         outputs = [self._datasets.published(name, metadata, versions) for name in checkpoint.sinks if name in known]
@@ -96,16 +96,17 @@ class LineageEvents:
     def discarded(
         self, checkpoint: CompletedCheckpoint, metadata: CheckpointMetadata, record: InputRecord, at_ms: int
     ) -> RunEvent:
-        """Return ABORT of an epoch that was left before every sink had it."""
+        """Return ABORT of an epoch that was discarded before every sink had confirmed it."""
         return self._ended(RunState.ABORT, checkpoint, metadata, record, at_ms, [])
 
     def aborted(
         self, event: CheckpointAborted, refusals: Sequence[Mapping[str, Any]], assertions: Mapping[str, Any]
     ) -> RunEvent:
-        """Return ABORT or FAIL of an epoch that was given up.
+        """Return ABORT or FAIL of an aborted epoch.
 
         Args:
-            refusals: of the quality gate: sink, type and column of each. assertions: facets of the same, by sink.
+            refusals: refusals of the quality gate, each with sink, type and column.
+            assertions: facets of the refusals, by sink.
         """
         facet = _pending_facet(event, CheckpointStatus.ABORTED, event.reason.value)
         vetoes = [f"sink {one['sink']}: {one['type']}({one['column'] or ''})" for one in refusals]
@@ -115,19 +116,19 @@ class LineageEvents:
         return self._of_epoch(state, event.at_ms, EpochRun.of(event.pending), about, [], outputs)
 
     def decided(self, event: Decision, version: int) -> RunEvent:
-        """Return START of the run in which tables follow a rollback, a backfill or a realignment."""
+        """Return START of the run in which tables follow a decision: a rollback, a backfill or a realignment."""
         return self._of_decision(RunState.START, event, version, event.at_ms, [])
 
     def followed(
         self, event: Decision, version: int, at_ms: int, target: CheckpointMetadata | None, versions: TableVersions
     ) -> RunEvent:
-        """Return COMPLETE of such a run, when all of its tables have."""
+        """Return COMPLETE of a decision's run, after all of its tables have followed."""
         known = {sink.name for sink in self._job.spec.sinks}
         outputs = [self._datasets.followed(name, target, versions) for name in sorted(known & set(_sinks(event)))]
         return self._of_decision(RunState.COMPLETE, event, version, at_ms, outputs)
 
     def superseded(self, event: Decision, version: int, at_ms: int) -> RunEvent:
-        """Return ABORT of such a run: a newer decision came before all tables had followed this one."""
+        """Return ABORT of a decision's run: a newer decision was made before all tables had followed this one."""
         return self._of_decision(RunState.ABORT, event, version, at_ms, [])
 
     def _ended(
@@ -206,7 +207,7 @@ def _pending_facet(
 def _event(
     state: RunState, at_ms: int, run: Run, job: Job, inputs: list[InputDataset], outputs: list[OutputDataset]
 ) -> RunEvent:
-    """Return the event; each of its facets says that it is ours."""
+    """Return the event, with Milepost as the producer of each facet."""
     of_inputs = [facets for one in inputs for facets in (one.facets, one.inputFacets)]
     of_outputs = [facets for one in outputs for facets in (one.facets, one.outputFacets)]
     for facets in (run.facets, job.facets, *of_inputs, *of_outputs):

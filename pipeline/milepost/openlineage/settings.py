@@ -1,6 +1,6 @@
-"""Lineage settings say whether events are sent and under which run, by OpenLineage's own means.
+"""Settings of lineage events: whether they are sent, how, and under which parent run.
 
-To ask costs some looks at the environment: what sends is imported only where the answer is yes.
+Reading them only checks environment variables and files. The sending modules are imported only if events are sent.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from milepost.errors import CheckpointError
 _LOG = logging.getLogger(__name__)
 
 PARENT_VARIABLE = "OPENLINEAGE_PARENT_ID"
-"""`namespace/job/run id` of the run that this process is part of, as other integrations take it."""
+"""Variable with `namespace/job/run id` of this process's parent run. Other OpenLineage integrations use it as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParentRun:
-    """A run that epochs are part of, as OpenLineage names it.
+    """Parent run of epochs, identified as in OpenLineage.
 
     Attributes:
-        dag_run: DAG id and run id of Airflow's run that it is: it is the parent of that run's epochs alone. None: of
-            whatever this process runs.
+        dag_run: DAG id and run id of the Airflow run. It is the parent of epochs of that DAG run only. None: it is the
+            parent of all epochs of this process.
     """
 
     namespace: str
@@ -38,11 +38,11 @@ class ParentRun:
 
 @dataclass(frozen=True, slots=True)
 class LineageSettings:
-    """How events are sent.
+    """Transport and parent of events.
 
     Attributes:
-        config: what OpenLineage's client is given beside its own files and variables.
-        parent: asked once, when the first event is made; its answer None: there is none.
+        config: configuration of OpenLineage's client, in addition to its own files and variables.
+        parent: called once, for the first event. Returns None if there is no parent.
     """
 
     config: Mapping[str, Any] | None = None
@@ -50,32 +50,33 @@ class LineageSettings:
 
 
 def nowhere() -> LineageSettings | None:
-    """Return that no events are sent, whatever is configured."""
+    """Return None: no events are sent, whatever is configured."""
     return None
 
 
 def settings_of_environment() -> LineageSettings | None:
-    """Return how events are sent by OpenLineage's variables and files; None: they are not, or it is switched off."""
+    """Return the settings in OpenLineage's variables and files. None: nothing is configured, or it is disabled."""
     return None if is_switched_off() or not is_configured() else LineageSettings(parent=_parent)
 
 
 def asked(settings: Callable[[], LineageSettings | None]) -> LineageSettings | None:
-    """Return what is configured; None, and a warning, where that cannot be read: no job fails by it."""
+    """Return the configured settings. If they cannot be read, log a warning and return None: no job fails for it."""
     try:
         return settings()
-    except Exception as error:  # noqa: BLE001 - whatever is wrong there, the job is not
-        said = error.message if isinstance(error, CheckpointError) else type(error).__name__  # others may quote secrets
-        _LOG.warning("no lineage is sent: its configuration cannot be read: %s", said)
+    except Exception as error:  # noqa: BLE001 - a broken lineage configuration must not fail the job
+        # Errors of other types may quote secrets.
+        reason = error.message if isinstance(error, CheckpointError) else type(error).__name__
+        _LOG.warning("no lineage is sent: its configuration cannot be read: %s", reason)
         return None
 
 
 def is_switched_off() -> bool:
-    """Return whether `OPENLINEAGE_DISABLED` is true, which goes before all else."""
+    """Return whether `OPENLINEAGE_DISABLED` is true. It overrides all other settings."""
     return os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true"
 
 
 def is_configured() -> bool:
-    """Return whether a file or a variable of OpenLineage's says where events go."""
+    """Return whether one of OpenLineage's files or variables configures a transport."""
     if os.environ.get("OPENLINEAGE_URL") or any(
         name.startswith("OPENLINEAGE__TRANSPORT") and text for name, text in os.environ.items()
     ):

@@ -1,4 +1,4 @@
-"""Table versions name what tables show: by their format's own name where there is one, else by the checkpoint."""
+"""Version names of tables: the format's own version, or else the checkpoint."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """What the tables of a job show.
+    """Versions of a job's tables.
 
     Attributes:
-        timeline: the live one. of_format: by sink, as every reader of its format names it; without an entry: it has no
-            such name, or another commit has come since.
+        timeline: the live timeline.
+        of_format: by sink, the version in its table format. A sink without an entry has no such version, or a later
+            commit has replaced it.
     """
 
     timeline: str
     of_format: Mapping[str, str]
 
     def of(self, sink: str, checkpoint_id: int) -> str:
-        """Return the version of one table, which shows this checkpoint."""
+        """Return the version of a table that shows this checkpoint: "3871" by its format, or else "main/7"."""
         return self.of_format.get(sink) or f"{self.timeline}/{checkpoint_id}"
