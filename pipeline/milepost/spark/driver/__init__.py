@@ -1,4 +1,4 @@
-"""One epoch as one Spark job: session, graph, errors."""
+"""The driver side of an epoch: its session, job graph and errors."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Ends an epoch's Spark job when its time is over, so that a run without Airflow ends too."""
+"""Cancel an epoch's Spark job at its timeout. Runs without Airflow end too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import threading
 from milepost.spark.driver.engines.engine import Engine
 
 REPEAT_S = 1.0
-"""A cancellation reaches only jobs that exist: one that starts a moment later is cancelled by the next."""
+"""A cancellation reaches only running jobs. Repeat it to cancel a job that starts a moment later.
+
+With `timeout_ms=5000` the first cancellation is sent after 5 s, then one after 6 s, 7 s and so on.
+"""
 
 
 class Deadline:
-    """Cancels the jobs of a tag from `timeout_ms` on, until it is cancelled itself.
+    """Cancel the jobs with a tag from `timeout_ms` on, until `cancel` is called.
 
     Attributes:
-        passed: whether the time was over, and so a cancelled job is an expired checkpoint.
+        passed: whether the timeout has passed. A job that was cancelled is then an expired checkpoint.
     """
 
     def __init__(self, engine: Engine, tag: str, timeout_ms: int) -> None:
@@ -33,6 +36,6 @@ class Deadline:
             wait_s = REPEAT_S
 
     def cancel(self) -> None:
-        """The job has ended; returns when no further cancellation can follow."""
+        """Stop the timer after the job has ended. No cancellation is sent after this returns."""
         self._done.set()
         self._thread.join()

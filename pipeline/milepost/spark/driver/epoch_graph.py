@@ -1,4 +1,11 @@
-"""One epoch as one Spark job: source stage, then an exchange and a stage per level (DESIGN 4.2)."""
+"""Build an epoch's Spark job: a source stage, then one exchange and stage per level.
+
+See DESIGN 4.2. A job with two stateful levels, the second of which has SQL::
+
+    range(sources) -> FusedTask
+                   -> repartitionById(subtask) -> FusedTask
+                   -> repartitionById(subtask) -> WideOperatorStage -> projection -> WideOutputStage
+"""
 
 from __future__ import annotations
 
@@ -26,7 +33,7 @@ from milepost.spark.worker.worker_memory import MemoryBudget, apply_worker_limit
 
 @contextmanager
 def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
-    """The attempt that this worker runs."""
+    """Open the attempt that this worker runs."""
     task = current_task_context()
     with task_memory(planned.directory, MemoryBudget(planned.bytes, apply_worker_limit())) as memory:
         yield Attempt(task.partitionId(), task.attemptNumber(), memory)
@@ -34,7 +41,7 @@ def _attempt(planned: PlannedMemory) -> Iterator[Attempt]:
 
 @dataclass(frozen=True, slots=True)
 class FusedTask:
-    """Operator stage and output stage in one Python function: a level without SQL."""
+    """The operator stage and the output stage in one Python function, for a level without SQL."""
 
     operators: OperatorStage
     lookups: LookupStage
@@ -48,7 +55,7 @@ class FusedTask:
 
 @dataclass(frozen=True, slots=True)
 class WideOperatorStage:
-    """The operator stage alone, before Spark's projection."""
+    """The operator stage of a level with SQL. Spark's projection follows."""
 
     operators: OperatorStage
     lookups: LookupStage
@@ -63,10 +70,11 @@ class WideOperatorStage:
 
 @dataclass(frozen=True, slots=True)
 class WideLookupStage:
-    """Lookups between two projections of Spark's.
+    """The lookups between two Spark projections.
 
     Attributes:
-        sql: the projection before. then: the one behind.
+        sql: the upstream projection.
+        then: the downstream projection.
     """
 
     sql: SqlStep
@@ -81,7 +89,7 @@ class WideLookupStage:
 
 @dataclass(frozen=True, slots=True)
 class WideOutputStage:
-    """The output stage alone, after Spark's projection."""
+    """The output stage of a level with SQL. It follows Spark's last projection."""
 
     output: OutputStage
     sql: SqlStep
@@ -94,17 +102,18 @@ class WideOutputStage:
 
 
 Task = Callable[[Batches], Batches]
-"""What Spark's workers run; it is pickled for them."""
+"""The function that Spark pickles and runs in its Python workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What Spark runs in one Python function, and what it does with the rows before.
+    """One Python function of the job, and how Spark exchanges and projects its input.
 
     Attributes:
-        task: what each task does with its rows. rows: what it yields.
-        receivers: subtasks that the rows before are handed to, by their column `subtask`; None: each task goes on
-            with its own. expressions, columns: the projection of those rows, as of `project`; None: there is none.
+        task: the function that each task applies to its rows.
+        rows: type of the rows that it yields.
+        receivers: number of subtasks that the input is exchanged to, by its column `subtask`. None: no exchange.
+        expressions, columns: projection of the input, see `project`. `columns` is None without a projection.
     """
 
     task: Task
@@ -118,7 +127,7 @@ def epoch_stages(plan: EpochPlan, epoch: EpochLevels, task_bytes: int) -> tuple[
     """Return the stages of an epoch's job, in order.
 
     Args:
-        task_bytes: what each of its tasks may hold.
+        task_bytes: memory budget of each task.
     """
     memory = PlannedMemory(task_bytes, plan.cache_directory)
     return tuple(
@@ -129,10 +138,10 @@ def epoch_stages(plan: EpochPlan, epoch: EpochLevels, task_bytes: int) -> tuple[
 
 
 def epoch_frame(session: SparkSession, subtasks: int, stages: Iterable[Stage]) -> DataFrame:
-    """Return the lazy Spark job of these stages: its rows are the last level's acknowledgements or declines.
+    """Return the lazy Spark job of these stages. It returns the last level's acknowledgements or declines.
 
     Args:
-        subtasks: of the sources.
+        subtasks: number of source subtasks.
     """
     frame = session.range(0, subtasks, 1, subtasks)
     for stage in stages:

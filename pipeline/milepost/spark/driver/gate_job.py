@@ -1,4 +1,4 @@
-"""One Spark job judges what an epoch would publish: its rows are read where its tasks run, and stay there."""
+"""Run the quality gate as a Spark job. Rows are read in its tasks, not on the driver."""
 
 from __future__ import annotations
 
@@ -44,10 +44,12 @@ _ROWS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class GateTask:
-    """Looks at the share of a task; its input says nothing.
+    """Evaluate the share of one task. The input rows are ignored.
 
     Attributes:
-        identity: of the first subtask; those of a stage differ in their index. partitions: tasks of the second stage.
+        identity: identity of the first subtask. The subtasks of a stage differ only in their index.
+        shares: the share of each task.
+        partitions: number of tasks of the second stage.
     """
 
     identity: SubtaskIdentity
@@ -65,7 +67,7 @@ class GateTask:
 
 @dataclass(frozen=True, slots=True)
 class GatePartitionTask:
-    """Looks at the rows of a task of the second stage; arguments as of `GateTask`."""
+    """Evaluate the rows that one task of the second stage receives. Attributes as in `GateTask`."""
 
     identity: SubtaskIdentity
     shares: tuple[GateShare, ...]
@@ -77,10 +79,12 @@ class GatePartitionTask:
 
 
 def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...]) -> dict[str, PartialResult]:
-    """Return what is found in all shares, by sink.
+    """Return the joined result of all shares, by sink.
 
-    Raises: EnvironmentUnusable: the library cannot be loaded where tasks run, or needs more memory. StateCorrupt: a
-        file is not what was staged. SubtaskDeclined: a store did not answer.
+    Raises:
+        EnvironmentUnusable: the executors cannot load the library, or it needs more memory.
+        StateCorrupt: a file differs from what was staged.
+        SubtaskDeclined: a store did not answer.
     """
     level = plan.graph.levels + 1
     partitions = partition_count(shares)
@@ -103,7 +107,7 @@ def _stage(frame: DataFrame, task: Callable[[Batches], Batches]) -> DataFrame:
 
 
 def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]) -> Batches:
-    """Yield rows, at last the decline of a task that cannot go on."""
+    """Yield one batch per row. A task that fails yields its decline as the last batch."""
     limit_bytes = apply_worker_limit()
     budget = MemoryBudget(budget_bytes(limit_bytes), limit_bytes)
     try:
@@ -111,7 +115,7 @@ def _sent(rows: Iterator[GateRow], refused: Callable[[CheckpointError], GateRow]
             for row in rows:
                 yield _batch(row)
     except CheckpointError as error:
-        cause = error.__cause__  # a library that cannot be loaded may be no fault of its installation
+        cause = error.__cause__  # a library may fail to load for lack of memory, not for its installation
         if cause is not None and is_out_of_memory(cause):
             error = budget.exceeded("it", cause)
         yield _batch(refused(error))

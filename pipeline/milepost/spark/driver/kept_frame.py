@@ -1,10 +1,11 @@
-"""A job's frame is kept from epoch to epoch where its tasks run on this machine: Spark analyses it once.
+"""Cache a job's DataFrame between epochs, so that Spark analyses it once.
 
-To build the frame of an epoch takes some eighty calls to the JVM: 27 ms of the 0.2 s that a small epoch takes. Nearly
-all of it is the same each time; what differs is what the tasks do. So the tasks of a kept frame read that from a file,
-whose place is a property of the job that they are of. It has the credentials of stores, as what Spark sends to tasks
-has: it lies in a folder that only this user can enter, and is gone when the epoch's job has ended. Tasks of another
-machine, or of a Spark Connect server, are sent theirs by Spark.
+Building the frame takes about 80 calls to the JVM: 27 ms of the 0.2 s of a small epoch. Only the pickled tasks differ
+between epochs. So the tasks of a cached frame read their code from files, in a folder named by a local property of the
+Spark job.
+
+The files hold the credentials of stores, as the tasks that Spark sends do. The folder is readable by this user only,
+and is deleted when the epoch's job ends. Tasks on other machines, or on a Spark Connect server, are sent by Spark.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.task_context import current_task_context
 
 _PLACE = "milepost.tasks"
-"""Local property of a Spark job: the folder with what its tasks do, a file for each stage."""
+"""Local property of a Spark job: the folder of its pickled tasks, one file per stage (`0`, `1`, ...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """Runs the task that lies in the file of its stage."""
+    """Run the task that is stored in the file of its stage."""
 
     stage: int
 
@@ -41,7 +42,7 @@ class StoredTask:
 
 
 class KeptFrame:
-    """The last frame that was made in a session, for epochs whose stages differ in their tasks alone."""
+    """The last frame built in a session. Epochs whose stages differ only in their tasks reuse it."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -50,9 +51,10 @@ class KeptFrame:
 
     @contextmanager
     def of(self, subtasks: int, stages: Sequence[Stage]) -> Iterator[DataFrame]:
-        """The frame of an epoch, as `epoch_frame` returns it, which may be run once while the block lasts.
+        """Yield the frame of an epoch, as `epoch_frame` returns it. It may be run once, within the block.
 
-        Raises: EnvironmentUnusable: the disk is full.
+        Raises:
+            EnvironmentUnusable: the disk is full.
         """
         same = [replace(stage, task=StoredTask(number)) for number, stage in enumerate(stages)]
         if self._frame is None or self._of != (subtasks, same):
@@ -60,13 +62,17 @@ class KeptFrame:
         context = self._session.sparkContext
         with _stored([stage.task for stage in stages], context._temp_dir) as folder:
             context.setLocalProperty(_PLACE, folder)
-            # Run under its own name, the frame would give the rows again that it exchanged the last time.
+            # Without a new alias, Spark would reuse the shuffle files of the frame's previous run.
             yield self._frame.alias("epoch")
 
 
 @contextmanager
 def _stored(tasks: Sequence[Task], parent: str) -> Iterator[str]:
-    """Give a folder that has the tasks of each stage in a file while the block lasts. Raises: EnvironmentUnusable."""
+    """Yield a folder with one file per stage, deleted at the end of the block.
+
+    Raises:
+        EnvironmentUnusable: the disk is full.
+    """
     with ExitStack() as opened:
         try:
             folder = opened.enter_context(TemporaryDirectory(prefix="tasks-", dir=parent, ignore_cleanup_errors=True))

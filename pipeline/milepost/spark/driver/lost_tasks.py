@@ -1,8 +1,7 @@
-"""A lost task becomes a refusal that says what its workers were reading when they died.
+"""Turn lost tasks into a refusal that names the objects they were reading.
 
-A worker that dies of what it reads can tell nobody. The driver knows which objects each source subtask was given, and
-an attempt that repeats the reading of one has left a word in the job's store when it began. Of a Spark that tries each
-task but once nothing is known.
+A worker that dies reports nothing. The driver knows the objects of each source subtask, and a retried source attempt
+stores incomplete metrics when it starts. If Spark runs each task only once, there is no such trace.
 """
 
 from __future__ import annotations
@@ -36,10 +35,14 @@ _FOR_OBJECTS = "If one of the objects does it, `limits_per_epoch: {max_files: 1}
 
 
 def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> SubtaskDeclined | None:
-    """Return the typed refusal for workers that died too often, or None when that is not what happened.
+    """Return the typed refusal for workers that died too often. None: the error has another cause.
+
+    Spark's text "Task 3 in stage 1.0 failed 4 times ... Python worker exited unexpectedly" means that the worker of
+    task 3 died 4 times. It was reading split 3 if attempt 3 or a later one stored incomplete metrics.
 
     Args:
-        splits: of the epoch, by source subtask. said: the text of Spark's error.
+        splits: splits of the epoch, by source subtask.
+        said: the text of Spark's error.
     """
     found = _LOST.search(said)
     if found is None:
@@ -60,9 +63,10 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
 
 
 def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attempt: int) -> bool:
-    """Return whether the task is a source subtask's, whose reading began for the last time with this attempt or later.
+    """Return whether the task is a source subtask that started reading in this attempt or a later one.
 
-    A task of a later stage that has the same index begins after that subtask has read all.
+    A task of a later stage may have the same index. It starts after that source subtask has read everything, so the
+    metrics of its attempt number are missing.
     """
     if task >= len(splits):
         return False
@@ -71,7 +75,7 @@ def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attem
         left = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
         begun = [int(one.removesuffix(INCOMPLETE)) for one in left if one.endswith(INCOMPLETE)]
         return any(number >= attempt > 0 for number in begun)
-    except CheckpointError as error:  # the task's end is what has to be told
+    except CheckpointError as error:  # report the lost task, not this error
         _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
         return False
 

@@ -1,4 +1,4 @@
-"""Runs one epoch's plan as one Spark job and returns what its subtasks answered."""
+"""Run one epoch's plan as one Spark job and return its subtasks' answers."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from milepost.state.cache import EachNodesCache
 
 @dataclass(slots=True)
 class _Job:
-    """As much of an epoch's job as is known when Spark raises.
+    """Progress of an epoch's job, for the explanation of a Spark error.
 
     Attributes:
-        opened_s: when its session was known to be able to run it, by the monotonic clock; 0: not yet.
-        task_bytes: what each of its tasks may hold.
-        epoch: None: it is not planned yet, or has no levels.
+        opened_s: monotonic time at which the probe of the session succeeded; 0 before.
+        task_bytes: memory budget of each task.
+        epoch: the planned levels; None before planning, and for the quality gate.
     """
 
     opened_s: float = 0.0
@@ -53,7 +53,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _WarmSession:
-    """A session and what earlier epochs have left for later ones, as long as its `spark.conf` stays the same."""
+    """A session with the caches of earlier epochs, valid while its `spark.conf` stays the same."""
 
     session: SparkSession
     conf: Mapping[str, str]
@@ -65,32 +65,34 @@ class _WarmSession:
 
 
 class SparkEpochRunner:
-    """The data plane behind `JobMaster.epochs.run_epoch`; keeps its session from epoch to epoch."""
+    """The Spark data plane of `JobMaster.epochs.run_epoch`. It reuses its session between epochs."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._warm: _WarmSession | None = None
         self._running: str | None = None
         self._ends_s = 0.0
-        """Deadline of the epoch that was run last, by the monotonic clock."""
+        """Deadline of the latest epoch, by the monotonic clock."""
 
     def prepare(self, plan: EpochPlan) -> None:
-        """Import what the plan's kind of session needs.
+        """Import the modules that the plan's kind of session needs.
 
-        PySpark's modules import each other in circles: two threads that enter one from two sides may see it half done.
+        PySpark has import cycles. Two threads that import them concurrently may see a partly initialised module.
         """
         load_engine(plan)
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
         """Run the epoch's job to its end.
 
-        Returns: every acknowledgement that reached the driver (distinct copies) and every decline.
+        Returns:
+            Every distinct acknowledgement that reached the driver, and every decline.
+
         Raises:
-            EnvironmentUnusable: Spark, or what its executors have, cannot run epochs; nothing was run.
-            InvalidRequest: the spec does not fit its schemas, or Spark's answers are not those of before.
-            SubtaskDeclined: SQL that Spark refuses or that fails on a value, or a task that failed too often.
-            CheckpointExpired: the job was still running at the end of `plan.timeout_ms`.
-            SparkLost: Spark went away, or its cluster had no core for the job until then.
+            EnvironmentUnusable: Spark or its executors cannot run epochs. Nothing was run.
+            InvalidRequest: the spec does not fit its schemas, or Spark's answers differ from the recorded ones.
+            SubtaskDeclined: Spark rejects the SQL, the SQL fails on a value, or a task failed too often.
+            CheckpointExpired: the job was still running after `plan.timeout_ms`.
+            SparkLost: Spark ended, or its cluster had no core for the job before the deadline.
         """
         started = time.monotonic()
         engine = self._engine = open_engine(plan, self._engine)
@@ -112,16 +114,16 @@ class SparkEpochRunner:
         )
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
-        """Look at what the epoch that was just run would publish, where its tasks run, in what is left of its time.
+        """Run the quality gate on the staged rows of the latest epoch, within that epoch's remaining time.
 
-        Raises: as `run`, and what keeps a task from it.
+        Raises: as `run`, and as `gate_job.judge`.
         """
         engine = self._engine = open_engine(plan, self._engine)
         with one_interrupt(), self._job(engine, plan, _Job()):
             return judge(engine.session, plan, tuple(shares))
 
     def _warmed(self, engine: Engine, plan: EpochPlan) -> _WarmSession:
-        """Return the engine's session, warm from the epoch before if that ran in it with the same settings."""
+        """Return the warm session of the previous epoch, or a new one if the session or its settings changed."""
         if self._warm is None or not self._warm.serves(engine, plan):
             session = engine.session
             self._warm = _WarmSession(session, dict(plan.spec.spark.conf), SqlSchemas(session), KeptFrame(session))
@@ -129,7 +131,7 @@ class SparkEpochRunner:
 
     @contextmanager
     def _job(self, engine: Engine, plan: EpochPlan, job: _Job) -> Iterator[None]:
-        """Run jobs of an epoch under its tag, until its time is over; what Spark raises says what to do."""
+        """Run the block's jobs under the epoch's tag and deadline. Translate Spark's errors."""
         tag = epoch_tag(plan, plan.token)
         deadline = Deadline(engine, tag, max(1, round((self._ends_s - time.monotonic()) * 1000)))
         starvation = StarvationWatch(engine, plan.checkpoint_id)
@@ -146,7 +148,7 @@ class SparkEpochRunner:
             raise meant from error
         except BaseException as error:
             engine.interrupt(tag)
-            # PySpark trips over a JVM that goes amid its answer, and raises what names nothing of it.
+            # If the JVM ends while it answers, PySpark raises an unrelated error.
             if isinstance(error, Exception) and not isinstance(error, CheckpointError):
                 lost = engine.lost(error)
                 if lost is not None:
@@ -158,17 +160,17 @@ class SparkEpochRunner:
             starvation.cancel()
 
     def stop(self) -> None:
-        """Cancel the Spark job of the running epoch, from any thread: its session does not lead any more."""
+        """Cancel the Spark job of the running epoch, because this process is no longer the leader. Thread-safe."""
         engine, tag = self._engine, self._running
         if engine is not None and tag is not None:
             engine.interrupt(tag)
 
 
 def _meaning(engine: Engine, plan: EpochPlan, job: _Job, error: Exception, *, late: bool) -> CheckpointError | None:
-    """Return what an error of Spark means for the epoch; None: nobody knows.
+    """Return the checkpoint error that a Spark error means; None if it is unknown.
 
     Args:
-        late: the epoch's time was over.
+        late: whether the epoch's deadline had passed.
     """
     if late:
         return _expired(engine, plan)
@@ -187,7 +189,7 @@ def _meaning(engine: Engine, plan: EpochPlan, job: _Job, error: Exception, *, la
 
 
 def _expired(engine: Engine, plan: EpochPlan) -> CheckpointError:
-    """Return what it means that a job had not ended at its deadline: it was slow, or nothing was there to run it."""
+    """Return the error of a job that missed its deadline: it was slow, or it got no executor."""
     why = engine.why_starved()
     if why is None:
         return CheckpointExpired(
@@ -205,7 +207,7 @@ def _expired(engine: Engine, plan: EpochPlan) -> CheckpointError:
 
 
 def _placed(plan: EpochPlan, engine: Engine) -> EpochPlan:
-    """Return the plan with a cache that each node places by itself, where its tasks run on other machines."""
+    """Return the plan. If its tasks run on other machines, each node chooses its own cache directory."""
     return plan if engine.is_here else replace(plan, cache_directory=EachNodesCache(Path(plan.cache_directory).name))
 
 

@@ -1,4 +1,4 @@
-"""Opening a runner is the door to Spark for whoever runs epochs: PySpark is imported here and not before."""
+"""Create the Spark runner. PySpark is first imported here."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def spark_runner() -> SparkEpochRunner:
-    """Return what runs epochs on Spark; it starts nothing until its first epoch.
+    """Return a runner of epochs on Spark. Spark is started by its first epoch.
 
     Raises:
-        EnvironmentUnusable: PySpark, or what it needs, is not installed.
+        EnvironmentUnusable: PySpark or one of its dependencies is not installed.
     """
     require("spark", "running an epoch")
     from milepost.spark.driver.runner import SparkEpochRunner

@@ -1,8 +1,8 @@
-"""Spark's answers on pinned rows tell whether SQL over updates still makes the rows, and the marks, that it made.
+"""Detect whether Spark still evaluates SQL over updates to the same rows.
 
-A row that is taken back is made anew, perhaps by another Spark, Java or time zone data than the row that was added. So
-the very SELECTs are asked of pinned rows of their input: null, both zeros, the ends of each type, texts beyond ASCII,
-times before 1970 and where clocks are set. A row on which a SELECT fails is asked alone: that it fails is an answer.
+A retraction is computed anew, perhaps by another Spark, Java or time zone database than the insertion. So each SELECT
+is evaluated on pinned input rows: nulls, both zeros, the limits of each type, text beyond ASCII, times before 1970 and
+at daylight-saving changes. A row on which a SELECT fails is evaluated alone, and its error condition is the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from milepost.spark.task.planning.levels import EpochLevels
 from milepost.spark.task.row_steps.sql_expression import SelectedBranch, column_of, selects
 
 ROWS = 24
-"""So many pinned rows are asked."""
+"""Number of pinned rows per SELECT."""
 _IDENTITY = """SELECT version() AS spark,
     java_method('java.lang.System', 'getProperty', 'java.runtime.version') AS java,
     java_method('java.time.zone.ZoneRulesProvider', 'getVersions', 'UTC') AS zones"""
@@ -43,14 +43,12 @@ _DIGITS = ("0", None, "1", "-1", "2.5", "-0.05", "99")
 
 
 def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -> Mapping[str, SparkAnswers]:
-    """Return Spark's answers for each operator whose SQL makes or marks rows that are taken back, by uid.
+    """Return Spark's answers for each operator whose SQL computes rows that may be retracted, by uid.
 
-    Without any it costs nothing.
-
-    What was recorded of the same SQL by the same Spark is not asked again.
+    Nothing is evaluated for a job without such SQL, or if the same Spark's answers to the same SQL are recorded.
 
     Raises:
-        InvalidRequest: state has rows to which Spark gave other answers.
+        InvalidRequest: state holds rows that were computed under other answers.
     """
     answers: dict[str, SparkAnswers] = {}
     spark = ""
@@ -73,7 +71,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
 def _asked(
     plan: EpochPlan, output: SqlOutput, schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[SelectedBranch, pa.Schema]]:
-    """Yield the SELECTs over rows that are taken back, with the columns of those; not those over rows that stay."""
+    """Yield the SELECTs whose input has weights, with the schema of that input. Append-only inputs are skipped."""
     there = {name: (column_of(name),) for name in output.inputs.values()}
     for one in selects(plan.spec, output, schemas, there):
         if WEIGHT_COLUMN in schemas[one.input].names:
@@ -81,14 +79,14 @@ def _asked(
 
 
 def _identity(session: SparkSession, plan: EpochPlan) -> str:
-    """Return what tells one Spark from another: its version, its Java, its time zone data, and settings."""
+    """Return the identity of a Spark: its version, its Java, its time zone database and its settings."""
     (row,) = session.sql(_IDENTITY).collect()
     zones = str(row.zones).partition("=")[0]
     return json.dumps([row.spark, row.java, zones, sorted(plan.spec.spark.conf.items())])
 
 
 def _answers(session: SparkSession, one: SelectedBranch, schema: pa.Schema, rows: pa.Table) -> list[str]:
-    """Return the answers of some rows; where one of several fails, those of each half."""
+    """Return a SELECT's answers on some rows. If it fails on several rows, evaluate each half."""
     struct = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], fields=list(schema))
     wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(one.input)])
     try:
@@ -105,7 +103,13 @@ def _answers(session: SparkSession, one: SelectedBranch, schema: pa.Schema, rows
 
 
 def pinned_rows(schema: pa.Schema) -> pa.Table:
-    """Return rows of these columns that are always the same; weights number them."""
+    """Return `ROWS` constant rows of a schema. The weights are 1, 2, 3 and so on.
+
+    Column i starts at the i-th pinned value of its type, so columns of one type differ. Two bigint columns::
+
+        a: 0, null, 1, -1, 7, ...
+        b: null, 1, -1, 7, 100, ...
+    """
     columns = [
         pa.array(range(1, ROWS + 1), pa.int64())
         if field.name == WEIGHT_COLUMN
@@ -116,7 +120,7 @@ def pinned_rows(schema: pa.Schema) -> pa.Table:
 
 
 def _value(type_: pa.DataType, number: int) -> Any:
-    """Return the pinned value of a type with this number; they come again after some."""
+    """Return a type's pinned value with this number. The values repeat: `_TEXTS` has 15, so number 15 is number 0."""
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return (None, [], [_value(type_.value_type, number + 1), _value(type_.value_type, number)])[number % 3]
     if pa.types.is_struct(type_):
@@ -146,7 +150,7 @@ def _value(type_: pa.DataType, number: int) -> Any:
 
 
 def _decimal(type_: pa.DataType, text: str | None) -> Decimal | None:
-    """Return a number as a decimal of a type, or the greatest one where it does not fit."""
+    """Return a number as a decimal of a type, clamped to its range: "99" as decimal(2, 1) is 9.9."""
     if text is None:
         return None
     with localcontext() as context:

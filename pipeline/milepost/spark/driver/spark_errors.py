@@ -1,7 +1,7 @@
-"""Spark's errors become typed refusals that name the SQL operator they came from.
+"""Translate Spark errors into typed refusals that name the failed SQL operator.
 
-Spark names a condition (`CAST_INVALID_INPUT`) and the fragment of SQL that failed, but knows no operators: the fragment
-is looked up in each operator's expression.
+Spark reports a condition (`CAST_INVALID_INPUT`) and the SQL fragment that failed, with its start index. The operator is
+the one whose expression has that fragment at that index.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from milepost.protocol.records import CheckpointFailureReason, CheckpointId
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
 
 _PLACE = re.compile(r";? line \d+,? pos(?:ition)? \d+;?\s*$")
-"""Where Spark saw it: a place in the expression that we wrote, which the user has never seen."""
+"""Position in the generated expression, which the user has never seen: `; line 1 pos 42`."""
 
 _WIDE_COLUMN = re.compile(r"(`?)\bn_\w+\1\.")
-"""Our qualifier of an input's columns: `n_<node>`."""
+"""Qualifier of an input's columns in generated SQL: `n_clicks.` in `n_clicks.user`."""
 
 _NO_ROOM = "UNABLE_TO_ACQUIRE_MEMORY"
 
@@ -28,7 +28,7 @@ _DISK_FULL = re.compile(
     r"java\.(?:io\.IOException|nio\.file\.FileSystemException): "
     r"[^\n]*?(No space left on device|Disk quota exceeded|File too large)"
 )
-"""Said by Spark's own files: what a Python worker cannot write, it tells by itself."""
+"""Reported for files that Spark writes. A Python worker reports its own failed writes."""
 
 _FOR_LARGE_ROWS = (
     "A row that a task passes on has to fit into its share of the JVM's memory: raise `spark.driver.memory` in "
@@ -40,11 +40,12 @@ _FOR_LARGE_ROWS = (
 def refusal(
     checkpoint_id: CheckpointId, error: PySparkException, expressions: Sequence[SqlExpression]
 ) -> SubtaskDeclined:
-    """Return the typed refusal for an error of Spark.
+    """Return the typed refusal for a Spark error.
 
     Args:
-        checkpoint_id: of the epoch. error: as Spark raised it.
-        expressions: of the SQL operators that may have failed.
+        checkpoint_id: checkpoint of the epoch.
+        error: the error that Spark raised.
+        expressions: expressions of the SQL operators that may have failed.
     """
     condition = error.getCondition() or ""
     text = _own_words(_first_line(error))
@@ -66,7 +67,7 @@ def refusal(
 
 
 def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
-    """Return the typed refusal for a job that the JVM gave up: workers lost too often, memory, a cancelled stage."""
+    """Return the typed refusal for a job that the JVM failed: lost workers, memory, a cancelled stage."""
     reason = CheckpointFailureReason.TASK_FAILURE
     what = f"the Spark job failed: {_own_words(str(error.java_exception.getMessage()).splitlines()[0])}"
     return SubtaskDeclined(
@@ -79,9 +80,10 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
 
 
 def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | None:
-    """Return the typed refusal for a disk that takes no more of what Spark shuffles; None: that is not what happened.
+    """Return the typed refusal for a disk that is too full for Spark's shuffle. None: the error has another cause.
 
-    Args: said: the text of Spark's error.
+    Args:
+        said: the text of Spark's error.
     """
     found = _DISK_FULL.search(said)
     if found is None:
@@ -104,7 +106,7 @@ def _is_of_a_task(error: PySparkException) -> bool:
 
 
 def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tuple[str, list[str]]:
-    """Return the fragment that failed, and the operators whose expression has it in that place; else all of them."""
+    """Return the failed fragment and the operators whose expression has it at that index; else "" and all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
         texts = ((one.uid, text) for one in expressions for text in (one.text, one.list_sql or ""))

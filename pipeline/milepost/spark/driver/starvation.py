@@ -1,4 +1,4 @@
-"""Says early that a cluster leaves a job without an executor, which nothing else would before its time is over."""
+"""Warn early when a cluster gives a job no executor, long before its timeout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from milepost.protocol.records import CheckpointId
 from milepost.spark.driver.engines.engine import Engine
 
 WARN_AFTER_S = 15
-"""As Spark's own warning, which is not shown."""
+"""The same delay as Spark's own warning, which is not shown."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class StarvationWatch:
-    """Warns once, after `WARN_AFTER_S` and unless it is canceled, that jobs still have no executor; they wait on."""
+    """Warn once if jobs still have no executor after `WARN_AFTER_S`. The jobs keep waiting."""
 
     def __init__(self, engine: Engine, checkpoint_id: CheckpointId) -> None:
         self._engine, self._checkpoint_id = engine, checkpoint_id
@@ -33,6 +33,6 @@ class StarvationWatch:
             )  # fmt: skip
 
     def cancel(self) -> None:
-        """The jobs have ended; returns when nothing can be told of them any more."""
+        """Stop the timer after the jobs have ended. Nothing is logged after this returns."""
         self._timer.cancel()
         self._timer.join()

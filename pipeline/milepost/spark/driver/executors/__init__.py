@@ -1,4 +1,4 @@
-"""Executors are asked before an epoch what they have and do; what is not enough is told in our words."""
+"""Check before an epoch that the executors can run it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,10 @@
-"""A probe decides whether a Spark can run epochs: not its version, but what its executors have and do.
+"""Probe whether a session's executors can run epochs, whatever their Spark version.
 
-A job of the shape of an epoch (Python tasks, the exchange, Python tasks) is run once in a session, before anything of
-the epoch; a warm epoch asks nothing. It asks as many tasks as run at once. An executor that joins later is not asked:
-what it lacks, its tasks say.
+The probe is a job with the shape of an epoch: Python tasks, the exchange, Python tasks. It runs once per session,
+before the first epoch, with as many tasks as run in parallel. An executor that joins later is not probed. If it lacks
+something, its tasks fail.
 
-It also says how much memory an epoch is planned for: the least that a worker was found to have, for all of them.
+The probe also returns the memory limit that an epoch is planned for: the lowest limit of all probed workers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ from milepost.spark.worker import probe_tasks
 from milepost.spark.worker.worker_memory import RESERVED_BYTES, address_space_limit
 
 LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
-"""What an epoch's tasks import, beside Spark and Milepost, which bring themselves."""
+"""Libraries that an epoch's tasks import, apart from Spark and Milepost."""
 
 FOR_S3 = ("boto3", "tenacity")
 
 PROBED = "spark.milepost.probed"
-"""Setting of a session whose executors were found to have what is needed: a digest of that, and the least limit."""
+"""Setting of a session whose probe succeeded: a digest of the requirements, a space, the lowest limit in bytes.
+
+`3f1c9a72d04be815 1073741824` is a limit of 1 GiB. Without a limit the value ends after the space.
+"""
 
 _MEMORY, _CORES = "spark.executor.pyspark.memory", "spark.executor.cores"
 _UNITS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
@@ -44,22 +47,24 @@ _SCHEMA = from_arrow_schema(pa.schema([("subtask", pa.int32()), ("answer", pa.st
 
 
 def libraries_of(urls: Iterable[str]) -> tuple[str, ...]:
-    """Return what tasks import that use these stores."""
+    """Return the libraries that tasks import to use stores with these URLs."""
     return (*LIBRARIES, *(FOR_S3 if any(url.startswith("s3:") for url in urls) else ()))
 
 
 def libraries_of_plan(plan: EpochPlan) -> tuple[str, ...]:
-    """Return what the tasks of an epoch import."""
+    """Return the libraries that the tasks of an epoch import."""
     return libraries_of(store.url for store in (plan.job_store, *plan.sources.values(), *plan.sinks.values()))
 
 
 def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
-    """Ask the executors of a session what tasks need, unless it was asked before.
+    """Check that a session's executors have what tasks need, unless an earlier probe did.
 
-    Returns: the least limit in bytes of a worker's memory; None: they have none.
+    Returns:
+        The lowest memory limit of a worker, in bytes; None if they have no limit.
+
     Raises:
         EnvironmentUnusable: something is missing.
-        PySparkException, Py4JError, ConnectionError: the job failed; `unusable` says what that means.
+        PySparkException, Py4JError, ConnectionError: the job failed. `unusable` explains the error.
     """
     if engine.is_own:
         limits = (address_space_limit(), _said_limit(engine))
@@ -78,9 +83,16 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
 
 
 def _said_limit(engine: Engine) -> int | None:
-    """Return the limit that Spark is told to give its workers; None: no limit.
+    """Return the memory limit of a worker by Spark's settings, in bytes; None: no limit.
 
-    Raises: EnvironmentUnusable: with so little none of them starts, and how it fails says nothing of memory.
+    `spark.executor.pyspark.memory` divided by `spark.executor.cores`. A number without a unit is MiB::
+
+        "2g", 4 cores    536870912
+        "512", 1 core    536870912
+        "600000kb"       614400000
+
+    Raises:
+        EnvironmentUnusable: no worker could start with so little, and the failure would not mention memory.
     """
     said = _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower())
     if said is None:
@@ -105,11 +117,12 @@ def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> s
 def check_server(
     remote: SparkRemote, conf: Mapping[str, str] = MappingProxyType({}), libraries: tuple[str, ...] = LIBRARIES
 ) -> str:
-    """Return what answers at an address and can run epochs, in a few words.
+    """Return a short description of the server at an address, after checking that it can run epochs.
 
-    Raises: EnvironmentUnusable: nobody answers, or what answers cannot.
+    Raises:
+        EnvironmentUnusable: there is no server, or it cannot run epochs.
     """
-    from milepost.spark.driver.engines.connect import open_unshared  # it needs gRPC, which the other kind does not
+    from milepost.spark.driver.engines.connect import open_unshared  # imports gRPC, which classic does not need
 
     engine = open_unshared(remote, conf)
     try:
@@ -118,4 +131,4 @@ def check_server(
     except PySparkException as error:
         raise engine.lost(error) or unusable(engine, error) from error
     finally:
-        engine.session.stop()  # releases it: nobody comes back for this one
+        engine.session.stop()  # release the session: it is not used again

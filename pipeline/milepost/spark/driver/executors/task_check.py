@@ -1,4 +1,4 @@
-"""The check does with three rows what tasks call of their libraries: one that is too old shows itself here."""
+"""Exercise the libraries that tasks use, to detect a version that is too old."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NODE = "rows"
 
 
 def work_as_tasks_do() -> None:
-    """Pass rows to a projection and back; hash keys, write them as a run of state, read it. Raises what is raised."""
+    """Encode three rows for a projection and decode them, then write a state run and read it. Errors propagate."""
     rows = pa.table({"k": [1, 2, 3], "v": ["a", None, "c"], "at": [0, 1, None]}, schema=_SCHEMA)
     passed = decode_output(
         encode_output([Rows(_NODE, rows, None)], {_NODE: _SCHEMA}), {_NODE: _SCHEMA}, {_NODE: (column_of(_NODE),)}

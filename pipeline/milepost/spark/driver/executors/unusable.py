@@ -1,4 +1,4 @@
-"""Executors that cannot run an epoch are told by what they lack: a library, a version, the code, Python itself."""
+"""Errors for executors that lack a library, a version, the code or Python itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_ARCHIVE = (
 
 
 def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:
-    """Return what it means that the probe's job failed."""
+    """Return the error that explains why the probe's job failed."""
     text = str(error)
     if theirs := _THEIR_PYTHON.search(text):
         ours = ".".join(map(str, sys.version_info[:2]))
@@ -41,10 +41,14 @@ def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:
 
 
 def check_answer(name: str, answer: dict[str, object]) -> None:
-    """Raise EnvironmentUnusable unless the executor that answered so can run an epoch's tasks.
+    """Check one executor's answer to the probe.
 
     Args:
-        name: of its Spark, for messages. answer: as `questions.asking` has it.
+        name: name of its Spark, for messages.
+        answer: the answer of `probe_tasks.environment_probe`.
+
+    Raises:
+        EnvironmentUnusable: the executor cannot run an epoch's tasks.
     """
     who = f"an executor of {name} (host {answer['host']}, {answer['python']})"
     if missing := answer["missing"]:
@@ -66,7 +70,7 @@ def check_answer(name: str, answer: dict[str, object]) -> None:
 
 
 def too_little_memory(name: str, limit_bytes: int) -> EnvironmentUnusable:
-    """Return what is said of a Spark whose Python workers get so little that what they import does not fit."""
+    """Return the error for Python workers whose memory limit is too low for their imports."""
     return EnvironmentUnusable(
         f"the Python workers of {name} cannot begin: expected at least {RESERVED_BYTES >> 20} MiB of memory for each, "
         f"which interpreter and libraries take, got {limit_bytes >> 20} MiB. Nothing was run.",
