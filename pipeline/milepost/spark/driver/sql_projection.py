@@ -1,11 +1,10 @@
-"""SQL operators as one Spark projection between a task's operator stage and its output stage.
+"""Evaluate SQL operators as a Spark projection between operator stage and output stage.
 
-A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node, of which
-exactly one is set in a row. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`, so
-it is Spark SQL itself that evaluates it, in the same stage, and a row that a filter drops is evaluated no further.
+A wide frame carries the items of a task: `control` (binary) and one struct column `n_<node>` per node. In each row
+exactly one column is set. A SQL operator becomes `CASE WHEN <input is set> AND <WHERE> THEN named_struct(…) END`. Spark
+evaluates it in the same stage, and evaluates nothing more of a row that the filter drops.
 
-Behind a UNION ALL a row may be of several SELECTs, so each gets a column of its own, and what reads the operator reads
-all of them, row by row::
+Each SELECT of a UNION ALL gets its own column. A reader of the operator reads all of them, row by row::
 
     n_a     n_b     n_both  n_both__2
     a1      null    a1      null        SELECT * FROM a UNION ALL SELECT * FROM b
@@ -38,23 +37,24 @@ CONTROL = "control"
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark exchanges rows of this type; its timestamps are microseconds, UTC."""
+    """Return the Arrow schema in which Spark exchanges rows of this type. Timestamps are microseconds in UTC."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
-    """Spark type of a wide frame that carries these nodes."""
+    """Return the Spark type of a wide frame that carries these nodes."""
     fields = [StructField(column_of(node), from_arrow_schema(schema)) for node, schema in schemas.items()]
     return StructType([StructField(CONTROL, BinaryType()), *fields])
 
 
 def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the Arrow schema of an output of SQL, by Spark's own analysis, as `_nullable` has its types.
+    """Return the Arrow schema of a SQL output by Spark's analysis, with the nullability of `_nullable`.
 
     Args:
-        inputs: schema of each output that it is made of.
+        inputs: schema of each output that it reads.
+
     Raises:
-        InvalidRequest: a text would become another type because of the SELECT that it meets in a UNION ALL.
+        InvalidRequest: a UNION ALL would cast text to another type.
     """
     frames = []
     for one in _selects(spec, output, inputs):
@@ -68,7 +68,7 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
 
 
 def collect(frame: DataFrame) -> pa.Table:
-    """Return the rows of a wide frame, with types as `_nullable` has them."""
+    """Return the rows of a wide frame, with the nullability of `_nullable`."""
     columns = [frame[one.name].cast(_nullable(one.dataType)).alias(one.name) for one in frame.schema]
     return frame.select(columns).toArrow()
 
@@ -83,7 +83,7 @@ def _nullable(type_: DataType, can_be_null: bool = True) -> DataType:
         becomes                             struct<one: int, two: array<int not null>>
 
     Args:
-        can_be_null: whether a value of this type can be.
+        can_be_null: whether a value of this type can be null.
     """
     if isinstance(type_, StructType):
         fields = [(one.name, one.dataType, one.nullable or can_be_null) for one in type_]
@@ -97,14 +97,14 @@ def _nullable(type_: DataType, can_be_null: bool = True) -> DataType:
 
 
 class SqlSchemas:
-    """What a session says of SQL; it is asked once, for its answer takes 35 ms."""
+    """Cached schemas of a session's SQL outputs. Each analysis takes 35 ms."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._known: dict[object, pa.Schema] = {}
 
     def of(self, plan: EpochPlan, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-        """As `infer_schema`, of an epoch's operator. Raises SubtaskDeclined too: SQL that Spark refuses."""
+        """Return the schema as `infer_schema` does. Also raises SubtaskDeclined if Spark rejects the SQL."""
         selected = _selects(plan.spec, output, inputs)
         asked = (tuple(selected), *inputs.items())
         if asked not in self._known:
@@ -120,7 +120,7 @@ def _selects(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) 
 
 
 def _refuse_texts(uid: str, schema: pa.Schema, union_schema: pa.Schema) -> None:
-    """A text that is made a time may be read as a moment that depends on when the epoch runs, and any may not fit."""
+    """Refuse a UNION ALL that casts text. '10:00:00' as a timestamp depends on the current day, and a cast may fail."""
     for before, after in zip(schema, union_schema, strict=True):
         if _texts(before.type) != _texts(after.type) and _texts(before.type):
             raise InvalidRequest(
@@ -131,7 +131,7 @@ def _refuse_texts(uid: str, schema: pa.Schema, union_schema: pa.Schema) -> None:
 
 
 def _texts(type_: pa.DataType) -> int:
-    """Return how many texts there are in a type."""
+    """Return the number of string fields in a type."""
     inner = [type_.field(index).type for index in range(type_.num_fields)]
     return int(pa.types.is_string(type_) or pa.types.is_large_string(type_)) + sum(map(_texts, inner))
 
@@ -139,10 +139,10 @@ def _texts(type_: pa.DataType) -> int:
 def project(
     frame: DataFrame, expressions: Iterable[SqlExpression], columns: Mapping[str, tuple[str, ...]]
 ) -> DataFrame:
-    """Add each expression's column in order, then keep the columns that the output stage consumes, as `SqlStep` has it.
+    """Add each expression's column in order, then select the columns that the output stage consumes.
 
     Args:
-        columns: of each node.
+        columns: node -> its columns in the wide frame, as in `SqlStep`.
     """
     for one in expressions:
         frame = added(frame, one)
@@ -150,7 +150,7 @@ def project(
 
 
 def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
-    """Add an expression's column. Of the rows that an explode makes of one, the first alone has the other columns::
+    """Add an expression's column. After an explode, only the first row of a list has the other columns::
 
     n_src        __place  __item    n_src        n_made
     [a, [p, q]]  0        p         [a, [p, q]]  [a, p]
@@ -171,7 +171,7 @@ def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
 
 
 def _type_text(type_: DataType) -> str:
-    """Return a type as SQL writes it, whatever its fields are called."""
+    """Return a type in SQL syntax, with quoted field names."""
     if isinstance(type_, StructType):
         return f"STRUCT<{', '.join(f'{quote(one.name)}: {_type_text(one.dataType)}' for one in type_.fields)}>"
     if isinstance(type_, ArrayType):
@@ -182,7 +182,18 @@ def _type_text(type_: DataType) -> str:
 
 
 def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema]) -> Iterator[pa.RecordBatch]:
-    """A task's items as batches of the wide frame; rows of nodes that nobody reads are left out."""
+    """Encode a task's items as batches of the wide frame. Rows of nodes without a reader are dropped.
+
+    Two tables of `clicks`, stamped 5 and 7 s, then `RowsDone`::
+
+        control                                        n_clicks
+        {"item":"stamped","lateness_us":5000000}       null
+        null                                           row 1
+        null                                           row 2
+        {"item":"stamped","lateness_us":7000000}       null
+        null                                           row 3
+        {"item":"rows_done"}                           null
+    """
     types = {node: pa.struct(list(arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
     layout = pa.schema([pa.field(CONTROL, pa.binary()), *(pa.field(column_of(n), t) for n, t in types.items())])
 
@@ -216,13 +227,14 @@ def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Sche
 def decode_output(
     batches: Iterable[pa.RecordBatch], schemas: Mapping[str, pa.Schema], columns: Mapping[str, tuple[str, ...]]
 ) -> Iterator[TaskOutput]:
-    """The inverse, after the projection.
+    """Decode the projection's batches, the inverse of `encode_output`.
 
-    Rows of different nodes may come interleaved in one batch; each node's own order, and its order relative to
-    control items, is kept. Of several columns of a node the rows come by their place in the frame, then by column.
+    A batch may interleave rows of different nodes. The order of each node's rows, and their order relative to control
+    items, is preserved. The rows of a node with several columns are ordered by their row of the frame, then by column.
 
     Args:
-        schemas: of the nodes that the output stage consumes. columns: of the wide frame that have their rows.
+        schemas: schema of each node that the output stage consumes.
+        columns: node -> its columns in the wide frame.
     """
     lateness_us: int | None = None
     for batch in batches:
@@ -245,7 +257,7 @@ def decode_output(
 
 
 def _decode_rows(structs: list[pa.StructArray], schema: pa.Schema) -> pa.Table:
-    """The rows that columns of the wide frame have of one node."""
+    """Return the rows of one node from its columns of the wide frame."""
     tables = [pa.table(struct.drop_null().flatten(), names=schema.names).cast(schema) for struct in structs]
     if len(tables) == 1 or not any(table.num_rows for table in tables[1:]):
         return tables[0]

@@ -1,4 +1,4 @@
-"""An epoch's tasks in this process: for tests of a job."""
+"""Run an epoch's tasks in this process, for tests of a job."""
 
 from typing import TYPE_CHECKING
 

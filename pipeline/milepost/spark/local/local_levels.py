@@ -1,7 +1,7 @@
-"""The levels of an epoch in this process: their tasks one after another, with the shuffle as a list of rows.
+"""Run the levels of an epoch in this process, one task after another.
 
-What a task does is what it does in Spark's workers, but that its uploads happen where they are asked for. What Spark
-adds is left out: processes, retries, and the JVM, which is asked for SQL alone.
+Tasks run the same code as in Spark's workers, except that uploads are synchronous. The shuffle is a list of rows. There
+are no worker processes and no retries, and only SQL uses the JVM.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.storage import open_store
 
 Tasks = tuple[Level, OperatorStage, OutputStage]
-"""What the tasks of one level run, as `epoch_tasks` has it."""
+"""A level and the stages of its tasks, as `epoch_tasks` yields them."""
 
 Projection = Callable[[SqlStep | None, Iterable[TaskOutput]], Iterable[TaskOutput]]
-"""Stands between a task's stages: evaluates the SQL operators of one projection; None: the level has none."""
+"""Evaluate the SQL operators of one projection between a task's stages. The step is None for a level without SQL."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalEnvironment:
-    """What tasks run with.
+    """The environment of the tasks.
 
     Attributes:
-        opener: opens their stores. budget: their memory. clock: milliseconds, for deadlines.
+        opener: opens their stores.
+        budget: memory budget of each task.
+        clock: wall clock in milliseconds, for deadlines.
     """
 
     opener: Callable[[StoreConfig], ObjectStore] = open_store
@@ -49,10 +51,10 @@ class LocalEnvironment:
 def run_levels(
     plan: EpochPlan, tasks: Iterable[Tasks], project: Projection, environment: LocalEnvironment | None = None
 ) -> tuple[SubtaskAnswer, ...]:
-    """Run every task of every level; return what the subtasks of the last one answered.
+    """Run every task of every level. Return the answers of the last level's subtasks.
 
     Args:
-        plan: its `cache_directory` also takes what tasks spill.
+        plan: plan of the epoch. Tasks also spill into its `cache_directory`.
     """
     environment = environment or LocalEnvironment()
     rows: list[pa.RecordBatch] = []
@@ -72,12 +74,12 @@ def run_levels(
 
 
 def rows_for(subtask: int, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return what the shuffle brings to one subtask."""
+    """Return the rows that the shuffle sends to one subtask."""
     return [batch for batch in rows if batch.column("subtask")[0].as_py() == subtask]
 
 
 class _InlineExecutor(Executor):
-    """Does what is submitted before it returns: the steps of an epoch have one order."""
+    """Run each call inside `submit`, so that an epoch has a fixed order of steps."""
 
     def __init__(self, uploads: int) -> None:
         pass
@@ -86,6 +88,6 @@ class _InlineExecutor(Executor):
         done: Future[Any] = Future()
         try:
             done.set_result(call(*arguments, **options))
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except Exception as error:  # noqa: BLE001 - `result` raises it
             done.set_exception(error)
         return done

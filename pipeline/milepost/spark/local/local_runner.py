@@ -1,4 +1,4 @@
-"""Runs epochs in this process: the tasks that Spark would run, one after another; only SQL goes to Spark."""
+"""Run epochs in this process, one task after another. Only SQL uses Spark."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ _ONE_CORE = "local[1]"
 
 
 class LocalRunner:
-    """A data plane for tests of a job. Spark is started by the first epoch that has SQL, and serves all that follow."""
+    """The data plane for tests of a job. The first epoch with SQL starts Spark, and later epochs reuse it."""
 
     def prepare(self, plan: EpochPlan) -> None:
-        """Nothing: all that it needs is imported."""
+        """Do nothing: all modules are already imported."""
 
     def stop(self) -> None:
-        """Nothing: an epoch ends in its own thread."""
+        """Do nothing: an epoch ends in its own thread."""
 
     def run(self, plan: EpochPlan) -> EpochAnswers:
-        """Run the epoch on a node that has nothing of the job in its cache.
+        """Run the epoch with an empty node cache.
 
-        Raises: SubtaskDeclined: SQL that Spark refuses, or that fails on a value. EnvironmentUnusable: no Spark.
+        Raises:
+            SubtaskDeclined: Spark rejects the SQL, or it fails on a value.
+            EnvironmentUnusable: Spark cannot be started.
         """
         with tempfile.TemporaryDirectory() as node:
             here = replace(plan, cache_directory=node)
@@ -57,22 +59,22 @@ class LocalRunner:
         return EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0)
 
     def judge(self, plan: EpochPlan, shares: Sequence[GateShare]) -> dict[str, PartialResult]:
-        """Look at the shares one after another, in this process."""
+        """Evaluate the shares one after another, in this process."""
         return judged_here(shares, open_store)
 
 
 class _SparkSql:
-    """The SQL of one epoch: in the Spark that this process runs, which may be its user's, else in one of one core."""
+    """The SQL of one epoch. It uses this process's Spark, which may be the user's, or starts one with one core."""
 
     def __init__(self, plan: EpochPlan) -> None:
         self._plan = plan
 
     def schema(self, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
-        """Return the schema of the rows of an output of SQL, by Spark's own analysis."""
+        """Return the schema of a SQL output, by Spark's analysis."""
         return SqlSchemas(self._session()).of(self._plan, output, inputs)
 
     def answers(self, epoch: EpochLevels) -> tuple[SubtaskAnswer, ...]:
-        """Run the levels; return what the last one's subtasks answered."""
+        """Run the levels. Return the answers of the last level's subtasks."""
         try:
             return run_levels(self._plan, epoch_tasks(self._plan, epoch), self._project)
         except PySparkException as error:

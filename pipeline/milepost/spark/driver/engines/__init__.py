@@ -1,4 +1,4 @@
-"""Engines: a Spark session in this process, or on a Connect server, and what starts one."""
+"""Spark sessions in this process or on a Connect server, and how they start."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Channels to a Spark Connect server protect what goes there; before one is used, somebody has to answer."""
+"""Secure gRPC channels to a Spark Connect server, and a check that it answers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from milepost.errors import EnvironmentUnusable, SparkLost
 from milepost.jobspec.values import SparkRemote
 
 ANSWER_S = 30.0
-"""How long a server may take to answer at all, on a busy machine: within it TLS and the token are settled."""
+"""Timeout of a server's first answer on a busy machine, including the TLS handshake."""
 
 _POLL_S = 1.0
-"""While an answer is waited for, it is checked this often that somebody still listens."""
+"""Interval of the checks that the server still listens, while it has not answered."""
 
 _HEALTH = "/grpc.health.v1.Health/Check"
-"""A call that anybody may make of a gRPC server; an empty body is its request."""
+"""The health check of gRPC, which needs no authorisation. Its request is an empty body."""
 
 
 class Channel(DefaultChannelBuilder):
-    """Spark's channel, except on loopback: there without a proxy, and without TLS whatever loopback is called."""
+    """Spark's channel. On loopback it bypasses proxies, and uses TLS only if the address asks for it."""
 
     def __init__(self, remote: SparkRemote, session_id: str) -> None:
         super().__init__(f"{remote.url}/;session_id={session_id};use_ssl={str(remote.tls).lower()}")
@@ -33,12 +33,12 @@ class Channel(DefaultChannelBuilder):
 
     @property
     def token(self) -> str | None:
-        """The Connection's, or as Spark finds it; an empty one is none, as in a shell that cannot unset one."""
+        """The Connection's token, or Spark's own. An empty token counts as none, for shells that cannot unset one."""
         return self._token or super().token or None
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it uses TLS: where that was asked for, and wherever else a token goes to another machine."""
+        """Whether the channel uses TLS: if it was requested, or if a token is sent to another machine."""
         return bool(self.secure) and not self._is_local
 
     def toChannel(self) -> grpc.Channel:
@@ -52,13 +52,14 @@ class Channel(DefaultChannelBuilder):
 
 
 def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
-    """Check that something listens at an address and speaks gRPC as that says, within seconds.
+    """Check within seconds that a gRPC server listens at an address.
 
     Args:
-        served_before: whether this process has run an epoch there: then the address is right.
+        served_before: whether this process has run an epoch there, which shows that the address is right.
+
     Raises:
-        SparkLost: what listened there has gone.
-        EnvironmentUnusable: nobody listens, or whoever does speaks something else.
+        SparkLost: the server no longer listens.
+        EnvironmentUnusable: nothing listens, or it is no gRPC server with the expected TLS.
     """
     problem = _connect_problem(remote)
     if problem is not None and served_before:
@@ -71,15 +72,15 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
         )
     asking = Channel(remote, str(uuid.uuid4()))
     with asking.toChannel() as channel:
-        # Not `channel_ready_future`: to close a channel that it has watched takes a fifth of a second. Spark does not
-        # have this service: it answers so, opens no session and logs nothing.
+        # Not `channel_ready_future`: closing a channel that it watches takes 0.2 s. Spark does not implement this
+        # service. It answers UNIMPLEMENTED, opens no session and logs nothing.
         answer = channel.unary_unary(_HEALTH).future(b"", timeout=ANSWER_S, wait_for_ready=True)
         while not _answered(answer):
             if (problem := _connect_problem(remote)) is not None:
                 answer.cancel()
                 raise server_lost(remote, f"went away before its first answer ({problem})")
         if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-            return  # it speaks gRPC; what it does not like, it says when the session is opened
+            return  # it speaks gRPC; opening the session reports any other problem
         tls = "with TLS" if asking.is_encrypted else "without TLS"
         raise EnvironmentUnusable(
             f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} s. "
@@ -90,7 +91,12 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
 
 
 def server_lost(remote: SparkRemote, what: str, now_true: str = "Nothing was run.") -> SparkLost:
-    """Return what to raise for a server that was there. Args: what: the verb and more. now_true: a sentence."""
+    """Return the error for a server that stopped answering.
+
+    Args:
+        what: predicate of the message, from the verb on.
+        now_true: sentence that states what is true now.
+    """
     return SparkLost(
         f"the Spark Connect server at {remote.url} {what}. {now_true}",
         hint="see the server's log; once it runs, run again",
@@ -99,7 +105,7 @@ def server_lost(remote: SparkRemote, what: str, now_true: str = "Nothing was run
 
 
 def _connect_problem(remote: SparkRemote) -> str | None:
-    """Return why no connection to an address can be made; None: somebody listens."""
+    """Return why no connection to an address can be made; None if a server listens."""
     try:
         socket.create_connection((remote.host, remote.port), ANSWER_S).close()
     except OSError as error:
@@ -108,7 +114,7 @@ def _connect_problem(remote: SparkRemote) -> str | None:
 
 
 def _answered(answer: grpc.Future) -> bool:
-    """Wait `_POLL_S` for an answer, or for its failure. Returns whether either has come."""
+    """Wait `_POLL_S` for an answer. Return whether it has arrived or failed."""
     try:
         answer.exception(_POLL_S)
     except grpc.FutureTimeoutError:

@@ -1,9 +1,9 @@
-"""The archive of Spark's loaded classes, with which a JVM is up in half the time.
+"""Locate the archive of Spark's classes, which halves the start of a JVM.
 
-A fresh process spends most of its start on reading and checking the same ten thousand classes. Java can keep them in a
-file that a later JVM maps (class-data sharing). The file belongs to one environment and one Java, lies beside the
-environment's packages and is as trusted as they are; `scripts/spark/class_archive.py` makes it. Without it, or with
-one that does not fit any more, Java reads the classes as ever.
+A new JVM spends most of its start on reading and verifying the same 10,000 classes. With class-data sharing, Java maps
+them from a file. The file belongs to one environment and one Java. It is stored next to the environment's packages and
+is as trusted as they are. `scripts/spark/class_archive.py` creates it. If it is missing or outdated, Java reads the
+classes as usual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOLDER = "share/milepost"
 
 
 def archive_path(java: JavaRuntime) -> Path:
-    """Return where the archive of this environment's Spark on that Java lies, whether or not it is there."""
+    """Return the path of the archive for this environment's Spark and that Java. The file may not exist."""
     release = java.home / "release"
     parts = (
         str(java.home),
@@ -34,6 +34,6 @@ def archive_path(java: JavaRuntime) -> Path:
 
 
 def archive_options(java: JavaRuntime) -> str:
-    """Return the Java options that map the archive, silently ignoring one that does not fit; "" without one."""
+    """Return the Java options that map the archive, or "" without one. Java ignores an outdated archive silently."""
     path = archive_path(java)
     return f"-XX:SharedArchiveFile={shlex.quote(str(path))} -Xshare:auto -Xlog:disable" if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""Epochs in a Spark session whose driver is this process."""
+"""Run epochs in a Spark session whose driver is this process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClassicEngine:
         try:
             yield
         except BaseException:
-            # Amid an interrupt the JVM may not answer; it is the interrupt that counts.
+            # During an interrupt the JVM may not answer. Raise the interrupt, not that error.
             with suppress(Py4JError, ConnectionError):
                 context.removeJobTag(tag)
             raise
@@ -58,14 +58,14 @@ class ClassicEngine:
     def interrupt(self, tag: str) -> None:
         try:
             self.session.sparkContext.cancelJobsWithTag(tag)
-        except (Py4JError, ConnectionError) as error:  # a JVM that is gone runs nothing
+        except (Py4JError, ConnectionError) as error:  # a JVM that has ended runs no jobs
             _LOG.warning("the jobs of %s were not interrupted: %s", tag, error)
 
     def why_starved(self) -> str | None:
         context = self.session.sparkContext
-        with suppress(Py4JError, ConnectionError):  # of a JVM that is gone nobody asks for cores
+        with suppress(Py4JError, ConnectionError):  # a JVM that has ended needs no cores
             jvm: Any = context._jsc
-            executors = jvm.sc().getExecutorMemoryStatus().size() - 1  # the driver is one of them
+            executors = jvm.sc().getExecutorMemoryStatus().size() - 1  # the driver is included
             return None if self.is_own or executors else who_has_cores(context)
         return None
 

@@ -1,9 +1,11 @@
-"""Epochs on a Spark Connect server, which lives on when their process ends.
+"""Run epochs on a Spark Connect server, which outlives this process.
 
-A session on the server belongs to one job, one of its timelines and one state of its code: its id follows from them. So
-a fresh process finds warm Python workers, edited code never meets workers that imported its old form (I13), and a new
-run can interrupt what a killed one left running, which only the same session may. The session is never released: an id
-that was, or that the server gave up as idle, is used up, and the next one in line is taken.
+The session id is derived from the job, its timeline and the hash of its code. So a new process reuses warm Python
+workers, and edited code never runs in workers that imported its old version (I13). A new run can also interrupt the
+orphaned jobs of a killed run, which Spark allows only in the same session.
+
+The session is never released. The server does not accept the id of a closed session again, for example after it was
+idle for too long. The next number in line then gives the next id.
 """
 
 from __future__ import annotations
@@ -34,20 +36,20 @@ from milepost.spark.driver.engines.shipped_code import FOLDER, parted, shipped_c
 _LOG = logging.getLogger(__name__)
 
 _RETRIES = 5
-"""Of a call that the server does not answer: with Spark's pauses, 17 s in all."""
+"""Retries of a call that the server does not answer; 17 s in total with Spark's backoff."""
 
 _SPACE = uuid.UUID("5b0f4dd3-7f0e-4b7e-9c55-6f1d1d1c9a52")
 _USER = "milepost"
 _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 
 _MAX_TOKENS_BACK = 200
-"""How many tokens back a job of ours may be that still runs: its process ended long before, or it saw it was fenced."""
+"""How many tokens back an orphaned job may still run. An older process has ended or has noticed that it is fenced."""
 
 _OURS = "spark.milepost.settings"
-"""Setting of a session on the server: names of the spec's settings that it has, so that one that is gone is unset."""
+"""Session setting: names of the spec's settings that were applied. One that the spec no longer has is unset."""
 
 _SENT = "spark.milepost.sent"
-"""Setting of a session that was sent the code, and the archives of its spec: the hash of the code."""
+"""Session setting: hash of the code that was sent to the session, along with the spec's archives."""
 
 _SESSION_LOST = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
 _RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
@@ -57,7 +59,7 @@ class RemoteEngine:
     """A session on a Spark Connect server.
 
     Attributes:
-        owner: the address, and whose session it is.
+        owner: address of the server, and the job, timeline and code that own the session.
     """
 
     def __init__(self, session: RemoteSession, remote: SparkRemote, owner: str) -> None:
@@ -87,7 +89,7 @@ class RemoteEngine:
 
     @property
     def slots(self) -> int:
-        """What Spark cuts a range into when nobody says: no call of Spark Connect tells the parallelism itself."""
+        """The default number of splits of a range. Spark Connect has no call that returns the parallelism."""
         plan = self.session.range(1)._explain_string()
         found = re.search(r"splits=(\d+)", plan)
         assert found is not None, f"a range without its splits: {plan}"
@@ -104,13 +106,14 @@ class RemoteEngine:
     def interrupt(self, tag: str) -> None:
         try:
             self.session.interruptTag(tag)
-        except PySparkException as error:  # storage fences what goes on; a server that is gone runs nothing
+        except PySparkException as error:  # storage fences a running job; a lost server runs none
             _LOG.warning("the jobs of %s on %s were not interrupted: %s", tag, self._remote.url, error)
 
     def apply(self, conf: Mapping[str, str]) -> None:
-        """Give the session our code, and the settings of a spec, and take back those of an earlier form of it.
+        """Send the code to the session, apply a spec's settings, and unset those that the spec no longer has.
 
-        Raises: EnvironmentUnusable: one can only be set when the server starts.
+        Raises:
+            EnvironmentUnusable: a setting can only be set when the server starts.
         """
         conf, archives = parted(conf)
         present = self._settings = self.session.conf.getAll
@@ -139,9 +142,10 @@ class RemoteEngine:
             self.session.conf.set(key, value)
 
     def interrupt_orphans(self, plan: EpochPlan) -> None:
-        """Interrupt what an older try of this timeline left running in the session; never one with a newer token.
+        """Interrupt the jobs that older attempts of this timeline left running, never one with a newer token.
 
-        Storage fences it anyway; it would hold the slots, until the server notices that nobody waits for it.
+        Token 7 interrupts the jobs tagged 6, 5, 4, ... until nothing runs. Storage fences these jobs anyway, but they
+        would hold slots until the server notices that their client is gone.
         """
         for token in range(plan.token - 1, max(0, plan.token - _MAX_TOKENS_BACK), -1):
             if not self._runs_something():
@@ -154,21 +158,18 @@ class RemoteEngine:
         except SparkConnectGrpcException as error:
             if getattr(error, "_grpc_status_code", None) is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
-            return False  # Spark 4.1 cannot tell; what else it cannot do, the probe says
+            return False  # Spark 4.1 lacks this call; the probe reports what else is missing
         return any(status.state == _RUNNING for status in found.operation_statuses)
 
     def _works(self) -> bool:
-        """Return whether the server still has a Spark.
-
-        One that is being stopped answers for a while, and refuses all work.
-        """
+        """Return whether the server can still run jobs. While it stops, it answers but refuses all work."""
         try:
             return self.slots > 0
         except PySparkException:
             return False
 
     def why_starved(self) -> str | None:
-        return None  # no call of Spark Connect tells of executors
+        return None  # Spark Connect has no call that lists executors
 
     def lost(self, error: Exception) -> SparkLost | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
@@ -183,14 +184,15 @@ class RemoteEngine:
 
 
 def open_remote(plan: EpochPlan, kept: RemoteEngine | None) -> RemoteEngine:
-    """Return the session of a plan's job on the server of its spec, with the spec's settings, and nothing else running.
+    """Return the session of a plan's job on the spec's server. Its settings are applied, its orphans interrupted.
 
     Args:
-        kept: a session of this process; used when it is that of the plan's job and still lives.
+        kept: an open session of this process. It is reused if it belongs to the plan's job and is still alive.
+
     Raises:
-        SparkLost: the server has gone, since it ran an epoch of this process or while it was spoken to.
-        EnvironmentUnusable: nobody answers, the token is not the server's, or a setting of the spec that only the
-            server's start can make.
+        SparkLost: the server stopped answering after an epoch of this process, or during this call.
+        EnvironmentUnusable: nothing answers, the token is wrong, or a setting of the spec can only be set when the
+            server starts.
     """
     assert plan.server is not None
     remote = plan.server
@@ -214,7 +216,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None) -> RemoteEngine:
 
 
 def open_unshared(remote: SparkRemote, conf: Mapping[str, str]) -> RemoteEngine:
-    """Return a new session on a server, of no job: the caller closes it. Raises as `open_remote`."""
+    """Return a new session that belongs to no job. The caller closes it. Raises as `open_remote`."""
     quiet_pyspark()
     require_server(remote)
     engine = RemoteEngine(_opened(remote, str(uuid.uuid4())), remote, "")
@@ -232,25 +234,30 @@ def _ready(engine: RemoteEngine, plan: EpochPlan) -> RemoteEngine:
 
 
 class _Closed(Exception):
-    """The server has closed that session, and never takes its id again."""
+    """The server has closed the session and never accepts its id again."""
 
 
 def _session_of(remote: SparkRemote, plan: EpochPlan) -> RemoteSession:
-    """Return the first session in a plan's line that the server has not closed."""
+    """Return a plan's first session that the server has not closed, by number."""
     number = 0
     while True:
         try:
             return _opened(remote, session_id(plan, number))
-        except _Closed:  # nearly always the first one is there, and nobody has to be asked
+        except _Closed:  # rare: the first session is nearly always open
             number = _first_open(remote, plan, number + 1)
 
 
 def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
-    """Return a number from `above` on that the server has not closed, while it has closed the one before.
+    """Return a session number from `above` on that is not closed, while the number before it is closed.
 
-    Sessions are used in line, so those it has closed are its beginning: leaps of double length find a number behind
-    them, and halving finds their end. To ask opens nothing: a session that a leap left open would end in the middle of
-    the line. A server that has forgotten some of the oldest leads to another end, which is as good.
+    Numbers are used in order, so the closed ones come first. Galloping finds an unused number, bisection the first one.
+    If 0 to 9 are closed and `above` is 1::
+
+        gallop:  1 closed, 3 closed, 7 closed, 15 unused
+        bisect:  11 unused, 9 closed, 10 unused           returns 10
+
+    The query opens no session, which would otherwise stay open in the middle of the line. If the server has forgotten
+    its oldest sessions, the search may end at another boundary, which is just as good.
     """
     asking = Channel(remote, session_id(plan, above))
     with asking.toChannel() as channel:
@@ -269,9 +276,9 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
 
 
 def _is_closed(server: SparkConnectServiceStub, asking: Channel, session: str) -> bool:
-    """Whether the server remembers that it has closed a session: what it says to one who has done with an operation.
+    """Return whether the server has closed a session, by its answer to the release of an unknown operation.
 
-    Of Spark's calls this one opens no session, and ends nothing but an operation, of which the server knows none.
+    This call of Spark Connect opens no session, and the operation that it releases does not exist.
     """
     asked = ReleaseExecuteRequest(
         session_id=session,
@@ -281,30 +288,30 @@ def _is_closed(server: SparkConnectServiceStub, asking: Channel, session: str) -
     )
     try:
         server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S)
-    except grpc.RpcError as error:  # any other one comes again when the session is opened, and is told there
+    except grpc.RpcError as error:  # opening the session reports any other error
         return _CLOSED in str(error)
     return False
 
 
 def _opened(remote: SparkRemote, session: str) -> RemoteSession:
-    """Return the session of an id, open. Raises SparkLost, EnvironmentUnusable, _Closed."""
+    """Open the session with an id. Raises SparkLost, EnvironmentUnusable, _Closed."""
     opened = RemoteSession(Channel(remote, session), userId=_USER)
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     try:
-        opened.version  # noqa: B018 - the first question opens it
+        opened.version  # noqa: B018 - the first call opens it
     except PySparkException as error:
         opened.client.close()
         if error.getCondition() == _CLOSED:
             raise _Closed from error
         raise _refused(remote, error) from error
-    # Closed by the interpreter's last garbage collection instead, one with a call under way never returns: the
-    # thread that would end the call is gone by then.
+    # If the interpreter's last garbage collection closed it during a call, the close would never return, because the
+    # thread that ends the call no longer exists.
     atexit.register(opened.client.close)
     return opened
 
 
 def session_id(plan: EpochPlan, number: int) -> str:
-    """Return the id of a plan's session on any server; `number` counts those that servers have closed."""
+    """Return the id of a plan's session on any server. `number` counts the sessions that servers have closed."""
     return str(uuid.uuid5(_SPACE, "\0".join((*_owner(plan), str(number)))))
 
 

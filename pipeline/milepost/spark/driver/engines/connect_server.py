@@ -1,4 +1,4 @@
-"""The Spark Connect server: on loopback only, behind a token, with the settings that epochs rely on."""
+"""Start a Spark Connect server on loopback, behind a token, with the settings that epochs need."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 SETTINGS: dict[str, str] = {
     "spark.app.name": "milepost-connect",
-    # Spark's own default is every interface, for everybody.
+    # By default Spark listens on every interface.
     "spark.connect.grpc.binding.address": LOOPBACK,
     "spark.connect.grpc.port.maxRetries": "0",
-    # What a killed client left running ends soon; a live one that lost its connection asks again within 17 s.
+    # End the jobs of a killed client soon. A live client that lost its connection reconnects within 17 s.
     "spark.connect.execute.manager.detachedTimeout": "30s",
     "spark.connect.execute.manager.maintenanceInterval": "5s",
-    # What is kept for a UI that is off.
+    # Retain little for the UI, which is off.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "40",
     "spark.ui.retainedTasks": "1000",
@@ -43,11 +43,11 @@ _STARTED_WITHIN_S = 240.0
 _ENDED_WITHIN_S = 30.0
 _LOOK_S = 0.2
 _TAIL = 15
-"""Lines of the server's log that are shown when it does not start."""
+"""Number of log lines that are shown when the server does not start."""
 
 
 def write_properties(file: Path, port: int, more: Mapping[str, str], cores: int = 2) -> None:
-    """Write what the server is started with, `more` over our own settings; the token is not in it."""
+    """Write the server's properties file. `more` overrides the defaults. The token is not in the file."""
     master = f"local[{cores}]"
     options = (archive_options(find_java()), QUICK_COMPILER, "-XX:+UseSerialGC")
     settings = {
@@ -64,7 +64,7 @@ def write_properties(file: Path, port: int, more: Mapping[str, str], cores: int 
 
 
 def command(properties: Path) -> list[str]:
-    """Return the command line of the server; it holds no secret."""
+    """Return the server's command line, which holds no secret."""
     import pyspark
 
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
@@ -76,7 +76,7 @@ def java_home() -> str:
 
 
 def connect_token(file: Path) -> str:
-    """Return the token of a server that is kept in a file, made once: clients that know it outlive a server."""
+    """Return the server's token from a file, created once: clients keep using it after the server restarts."""
     if not file.exists():
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
@@ -85,7 +85,7 @@ def connect_token(file: Path) -> str:
 
 
 def require_free_port(port: int) -> None:
-    """Refuse a port of loopback that somebody listens on. Raises EnvironmentUnusable."""
+    """Raise EnvironmentUnusable if a process listens on a port of loopback."""
     if _listens(port):
         raise EnvironmentUnusable(
             f"port {port} is taken: no Spark Connect server was started.", hint="give another one with --port"
@@ -94,13 +94,16 @@ def require_free_port(port: int) -> None:
 
 @contextmanager
 def serve_connect(port: int, secret: str, cores: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Give a server that answers, as a process; it is stopped when the block ends.
+    """Start a server, yield its process once it listens, and stop it at the end of the block.
 
     Args:
-        port: on loopback. secret: the token that its clients must show.
-        log: where the server writes what it says.
+        port: port on loopback.
+        secret: token that clients must present.
+        cores: number of cores of its Spark.
+        log: file of the server's output.
+
     Raises:
-        EnvironmentUnusable: no Java is there, or the server does not start.
+        EnvironmentUnusable: there is no Java, or the server does not start.
     """
     prepare_environment(local=True)
     with tempfile.TemporaryDirectory(prefix="milepost-server-") as folder, log.open("wb") as stream:
@@ -112,7 +115,7 @@ def serve_connect(port: int, secret: str, cores: int, log: Path) -> Iterator[sub
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=stream,
-            start_new_session=True,  # Ctrl-C reaches who waits for it, who then stops it
+            start_new_session=True,  # Ctrl-C reaches this process only, which stops the server
         )
         try:
             _wait_for(process, port, log)

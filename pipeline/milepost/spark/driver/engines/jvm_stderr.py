@@ -1,7 +1,7 @@
-"""The JVM's stderr reaches ours, without the line that it begins with.
+"""Forward the JVM's stderr to this process's, without the incubator warning.
 
-Spark asks every JVM for a module that is still incubating, and the JVM says so before it reads any configuration of a
-log. All else that it prints, and what workers print through it, goes on as it comes, line by line.
+Spark loads an incubator module into every JVM, which then prints a warning that no log configuration can suppress.
+Every other line, including the output of Python workers, is forwarded unchanged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _STDERR = 2
 
 @contextmanager
 def forwarded_stderr() -> Iterator[int]:
-    """Yield a file descriptor for a process that is started within the block; what it writes there goes to stderr.
+    """Yield a file descriptor for a process that is started within the block. Its lines are forwarded to stderr.
 
-    The thread that passes it on ends when the last process that has the descriptor does.
+    The forwarding thread ends when the last process that holds the descriptor ends.
     """
     reading, writing = os.pipe()
     threading.Thread(target=_forward, args=(reading,), name="jvm-stderr", daemon=True).start()

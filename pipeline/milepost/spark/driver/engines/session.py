@@ -1,11 +1,11 @@
-"""The Spark session that epochs run in: settings that the protocol relies on, and a clean environment.
+"""Open the Spark session of epochs, with required settings and a clean environment.
 
-* Settings that are not the spec's to choose are listed, with their reasons, in `jobspec/values/spark_settings.py`.
-* task retries: `local[N]` allows none, so it becomes `local[N, F]`; a lost worker is then repaired by Spark itself.
-* what `spark.conf` says may hold secrets: it reaches the JVM through a private file that lives until Spark is up, never
-  through a command line. Only the Java options are on one, because that is what they are.
-* Python workers are reached through sockets in a folder that only this user can enter, deleted when the JVM ends.
-* what Spark logs goes to those who ask for logs: an error reaches its user as ours, in a few lines (`spark_errors.py`).
+* `jobspec/values/spark_settings.py` lists the settings that a spec cannot choose, with their reasons.
+* Task retries: `local[N]` allows none, so it becomes `local[N,F]` with F attempts, and Spark replaces a lost worker.
+* `spark.conf` may hold secrets. The JVM reads it from a private file, which is deleted once Spark is up, and never from
+  the command line. Only Java options are on the command line.
+* Python workers use sockets in a folder that only this user can enter. It is deleted when the JVM ends.
+* Spark's log is shown only to users who enable logging. Errors are reported by `spark_errors.py`, in a few lines.
 """
 
 from __future__ import annotations
@@ -53,30 +53,29 @@ from milepost.spark.driver.engines.standalone import require_master
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
 _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark logs every SQL error with its Java stack trace through these, before it raises it."""
+"""PySpark loggers that log every SQL error with its Java stack trace before it is raised."""
 
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""The driver's JVM passes buffers on and lives for some epochs: optimising its code costs more than it saves.
+"""Java option: compile quickly. The driver's JVM runs a few epochs, so optimised code costs more than it saves.
 
-Measured on two cores: a process that runs one small epoch spends 4 to 5 s of CPU time in the JVM instead of 10, one
-that runs eight of a million rows 7.7 s instead of 15.4. The spec's `spark.conf` may say otherwise, in
-`spark.driver.extraJavaOptions`.
+Measured on two cores: one small epoch takes 4 to 5 s of CPU time in the JVM instead of 10, eight epochs of a million
+rows take 7.7 s instead of 15.4. A spec can override this in `spark.driver.extraJavaOptions` below `spark.conf`.
 """
 
 _MASTER = "spark.master"
 
 _opened: dict[str, str] = {}
-"""What this process's Spark was asked for last; empty before it was started."""
+"""Settings of the latest `open_session`; empty before Spark was started."""
 
 
 def open_session(job: str, spec: SparkSpec) -> SparkSession:
-    """Return the process's session with a job's settings, starting Spark when it does not run.
+    """Return the process's session with a job's settings. Start Spark if it does not run.
 
-    A process has one Spark. For another job, or other settings of the same one, what can change while it runs is
-    changed; what is fixed when Spark starts must be what it is.
+    A process has one Spark. Another job, or changed settings of the same job, can change the settings that Spark
+    allows to change at runtime. The settings that are fixed at Spark's start must be the same.
 
     Raises:
-        SparkLost: the master, or all that Spark needs to start, was there when this process started it before.
+        SparkLost: Spark or its master does not start or answer, although it did before in this process.
         EnvironmentUnusable: no usable Java, a host name that does not resolve, no master at its address, Spark did
             not start, or it runs with other settings that only a new process can have.
     """
@@ -94,7 +93,10 @@ def open_session(job: str, spec: SparkSpec) -> SparkSession:
 
 
 def running_master(otherwise: str) -> str:
-    """Return the master of the Spark that this process runs, as a spec has it; of one that runs none another one."""
+    """Return the master of this process's Spark as a spec writes it, or `otherwise` without a running Spark.
+
+    A running `local[2,4]` is written `local[2]`.
+    """
     known = SparkContext._active_spark_context
     if known is None or not is_alive(known):
         return otherwise
@@ -103,17 +105,18 @@ def running_master(otherwise: str) -> str:
 
 
 def is_alive(context: SparkContext) -> bool:
-    """Whether a session's JVM answers and its Spark has not been stopped, by a cluster or by an error of its own."""
+    """Return whether a session's JVM answers and its Spark was not stopped by a cluster or an error."""
     try:
-        return context._jsc is not None and not context._jsc.sc().isStopped()  # None: its JVM ended while it began
+        return context._jsc is not None and not context._jsc.sc().isStopped()  # None: its JVM ended during the start
     except (Py4JError, OSError):
         return False
 
 
 def _running(settings: Mapping[str, str]) -> SparkSession | None:
-    """Return the session that this process runs, with these settings; None: it runs none, or none any more.
+    """Return this process's session with these settings; None if it has none, or its Spark has ended.
 
-    Raises: EnvironmentUnusable: as `open_session`.
+    Raises:
+        EnvironmentUnusable: as `open_session`.
     """
     known = SparkContext._active_spark_context
     if known is None:
@@ -131,7 +134,7 @@ def _running(settings: Mapping[str, str]) -> SparkSession | None:
 
 
 def _forget() -> None:
-    """Let the next session start anew: what Python knows is of a Spark that has ended."""
+    """Clear PySpark's references to a Spark that has ended, so that the next session starts a new one."""
     SparkContext._active_spark_context = SparkSession._instantiatedSession = SparkSession._activeSession = None
     jvm = SparkContext._jvm
     try:
@@ -142,7 +145,11 @@ def _forget() -> None:
 
 
 def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSession:
-    """Start Spark. Args: code: what its executors are sent; None: they have what this process has."""
+    """Start Spark.
+
+    Args:
+        code: archive of the code for its executors; None: they import this process's files.
+    """
     options = (archive_options(find_java()), QUICK_COMPILER, _logging_options(), settings.get(JAVA_OPTIONS, ""))
     given = {**settings, JAVA_OPTIONS: " ".join(option for option in options if option)}
     folder = _socket_folder() if settings.get(SOCKETS) == "true" and SOCKET_FOLDER not in settings else None
@@ -150,7 +157,7 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
         given[SOCKET_FOLDER] = folder
     builder = SparkSession.builder.appName(f"milepost-{job}")
     starts = SparkContext._gateway is None
-    if not starts:  # the JVM of a session that was stopped: nothing is started, none is shown
+    if not starts:  # the JVM of a stopped session still runs: do not start another
         builder = builder.config(map=dict(given))
     before = {child.pid for child in psutil.Process().children()}
     try:
@@ -161,12 +168,12 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
         if code is not None:
             session.sparkContext.addArchive(f"{code.as_uri()}#{FOLDER}")
         _let_go_quietly(session.sparkContext)
-        if folder is not None:  # a task of Airflow ends without what Python does at its exit; the JVM never does
+        if folder is not None:  # an Airflow task skips Python's exit handlers, but the JVM always runs its hooks
             jvm: Any = session.sparkContext._jvm
             jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
         return session
     except BaseException as error:
-        said = _first_line(error)  # a Java error asks its JVM for it
+        said = _first_line(error)  # reads the text of a Java error from the JVM, so do it before the JVM is killed
         _end_started(before)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -195,12 +202,12 @@ def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
 
 
 def _let_go_quietly(context: Any) -> None:
-    """Keep the thread that counts for Spark from a stack trace on stderr when its JVM is gone: that is told once."""
+    """Keep PySpark's accumulator thread from printing a stack trace when the JVM ends, which is reported elsewhere."""
     context._accumulatorServer.handle_error = lambda request, address: None
 
 
 def _launch() -> None:
-    """Start the JVM that PySpark would start, with its stderr filtered."""
+    """Start the JVM as PySpark does, with its stderr filtered."""
     with forwarded_stderr() as stderr:
         SparkContext._gateway = launch_gateway(popen_kwargs={"stderr": stderr})
     SparkContext._jvm = SparkContext._gateway.jvm
@@ -215,9 +222,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Give a running session other settings. Raises EnvironmentUnusable, and changes nothing, for a fixed one."""
+    """Change a running session's settings. Raises EnvironmentUnusable, without any change, if one of them is fixed."""
     before = _opened
-    if not before:  # somebody else's session; asking for its settings takes 9 ms
+    if not before:  # a session that this module did not open; reading its settings takes 9 ms
         started = dict(session.sparkContext.getConf().getAll())
         before = {key: started.get(key, "") for key in settings}
     changed = [key for key in {**before, **settings} if before.get(key) != settings.get(key)]
@@ -238,9 +245,9 @@ def _adapt(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C what it was: PySpark's handler asks the JVM amid whatever else is being asked of it, and fails.
+    """Restore the Ctrl-C handler after PySpark replaced it. PySpark's handler calls the JVM during another call.
 
-    The runner cancels the epoch's job on its way out.
+    The runner cancels the epoch's job when it is interrupted.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -254,7 +261,7 @@ def _own_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handed_over(settings: Mapping[str, str]) -> Iterator[None]:
-    """Have the JVM that is started meanwhile read these settings from a file that only this user can read."""
+    """Pass these settings to a JVM that is started in the block, in a file that only this user can read."""
     with tempfile.TemporaryDirectory(prefix="milepost-spark-") as folder:  # its mode is 0700
         file = Path(folder) / "spark.properties"
         file.touch(mode=0o600, exist_ok=False)
@@ -272,7 +279,7 @@ def properties_text(settings: Mapping[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as Java's properties format writes it: everything but letters, digits and `._-/` escaped."""
+    """Escape text for Java's properties format: `a b` is `a\\u0020b`. Only letters, digits and `._-/` stay."""
     plain = "._-/"
     units = text.encode("utf-16-be")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
@@ -280,12 +287,12 @@ def _escaped(text: str) -> str:
 
 
 def _socket_folder() -> str:
-    """Make a folder, mode 0700, for sockets. Its path is short: the name of a socket has 107 characters at most."""
+    """Create a folder for sockets, mode 0700. Its path is short, because a socket path has at most 107 characters."""
     return tempfile.mkdtemp(prefix="milepost-sockets-", dir="/tmp" if os.access("/tmp", os.W_OK) else None)
 
 
 def _end_started(before: set[int]) -> None:
-    """End the JVM of a start that failed or was interrupted: nobody holds its gateway, so nobody else ever would."""
+    """Kill the JVM of a failed or interrupted start. Nothing else would end it, because its gateway is lost."""
     for child in psutil.Process().children():
         if child.pid not in before:
             for process in [*child.children(recursive=True), child]:
@@ -294,17 +301,17 @@ def _end_started(before: set[int]) -> None:
 
 
 def _logging_options() -> str:
-    """Java options of a JVM that logs errors if this process logs, and else nothing."""
+    """Return Java options that let the JVM log errors if this process logs, and nothing otherwise."""
     asked = quiet_pyspark()
     configuration = Path(__file__).with_name("log4j2.properties").as_uri()
     return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if asked else 'off'}"
 
 
 def quiet_pyspark() -> bool:
-    """Let PySpark log a query's error only if this process logs, and py4j never. Returns: whether it does.
+    """Let PySpark log query errors only if this process logs, and py4j never. Return whether this process logs.
 
-    What py4j logs, with its stack and partly through the root logger, it raises as well; so does Spark Connect what it
-    warns of once it has tried often enough.
+    Whatever py4j logs, with a stack trace and partly on the root logger, it also raises. Spark Connect also raises the
+    error that it warns of after its last retry.
     """
     warnings.filterwarnings("ignore", re.escape("[RETRIES_EXCEEDED]"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
@@ -320,10 +327,10 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def prepare_environment(*, local: bool, python: str | None = None) -> None:
-    """Give the JVM and the Python workers what they need, whatever the caller's shell had.
+    """Set the environment variables of the JVM and the Python workers, and clear those of the caller's shell.
 
     Args:
-        python: what runs on a cluster's workers; None: the same path as here.
+        python: interpreter on a cluster's workers; None: the same path as this process.
     """
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = python or sys.executable

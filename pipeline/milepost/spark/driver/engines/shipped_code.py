@@ -1,8 +1,7 @@
-"""The code that runs an epoch goes to executors with it, by Spark's own means: nothing is installed there by hand.
+"""Ship this process's code to the executors, so that nothing is installed there.
 
-It travels as an archive that Spark unpacks into the folder `milepost` of the directory that an executor's Python
-daemon, and so each of its workers, is started in. Python looks there first: what may be installed on an executor is not
-run (I13).
+Spark unpacks the archive into the folder `milepost` of the working directory of an executor's Python daemon and its
+workers. Python searches that directory first, so a version installed on the executor is never run (I13).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from milepost.protocol.records import unusable_disk_error
 
 FOLDER = "milepost"
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
-"""When each file was written, as far as a ZIP can say: the same code is the same archive."""
+"""Modification time of every file, the earliest that ZIP allows: the same code gives the same archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,8 @@ class Archive:
     """One of a spec's `spark.archives`, for a session on a Spark Connect server.
 
     Attributes:
-        text: as the spec has it: a file, and behind `#` the folder that it becomes. identity: of what it is now.
+        text: entry of the spec: `env.tar.gz#environment` is a file and the folder that it is unpacked to.
+        identity: the entry with the file's current size and modification time.
     """
 
     text: str
@@ -38,9 +38,10 @@ class Archive:
 
 
 def parted(conf: Mapping[str, str]) -> tuple[dict[str, str], list[Archive]]:
-    """Return the settings that a session on a server can have, and the archives that are sent to it.
+    """Split `spark.conf` into the settings of a session on a server and the archives that are sent to it.
 
-    Raises: EnvironmentUnusable: an archive is not there.
+    Raises:
+        EnvironmentUnusable: an archive does not exist.
     """
     settings = dict(conf)
     texts = [text.strip() for text in settings.pop(ARCHIVES, "").split(",") if text.strip()]
@@ -63,9 +64,10 @@ def _identity(text: str) -> str:
 
 
 def shipped_code() -> Path:
-    """Return the archive of this process's code, named by its hash; made once, in the user's private cache.
+    """Return the archive of this process's code: `<private cache>/code-1/<code hash>.zip`, created once.
 
-    Raises: EnvironmentUnusable: the files of the package are not those that this process has imported.
+    Raises:
+        EnvironmentUnusable: the files of the package have changed since this process imported them.
     """
     archive = private_cache() / "code-1" / f"{CODE_HASH}.zip"
     if not archive.is_file():

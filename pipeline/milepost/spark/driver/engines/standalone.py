@@ -1,7 +1,6 @@
-"""Masters of a standalone cluster are asked whether one is there, and who has the cores of its workers.
+"""Query a standalone cluster's masters: does one listen, and who holds the cores?
 
-A master leaves a driver that stands still its executors: for as long as the connection is open, nothing tells it that
-nobody is there.
+A suspended driver keeps its executors. While its connection is open, the master cannot notice that it does nothing.
 """
 
 from __future__ import annotations
@@ -22,20 +21,22 @@ from milepost.errors import EnvironmentUnusable, SparkLost
 
 _STANDALONE = "spark://"
 _ANSWER_S = 30.0
-"""How long a master may take to answer, on a busy machine."""
+"""Timeout of a master's answer on a busy machine."""
 
 _LOG = logging.getLogger(__name__)
 
 
 def require_master(url: str, *, served_before: bool) -> None:
-    """Check that something listens where a standalone cluster's master, or one of them, is.
+    """Check that at least one master of a standalone cluster listens.
 
-    Spark itself takes a minute to give up, and ends its JVM then.
+    Spark itself would give up after a minute and end its JVM.
 
     Args:
-        served_before: whether Spark of this process has run there: then the address is right.
+        served_before: whether this process's Spark has run there, which shows that the address is right.
+
     Raises:
-        SparkLost: what listened there has gone. EnvironmentUnusable: nobody listens.
+        SparkLost: the master no longer listens.
+        EnvironmentUnusable: nothing listens.
     """
     problems = []
     for address in _addresses(url):
@@ -57,19 +58,24 @@ def require_master(url: str, *, served_before: bool) -> None:
 
 
 def who_has_cores(context: SparkContext) -> str:
-    """Return in words who has the cores of a session's cluster, as far as that is told."""
+    """Return which applications hold the cores of a session's cluster, as text."""
     for address in _addresses(context.master):
         try:
             state = _state_of(context, address)
-            if state["status"] == "ALIVE":  # one of several leads
+            if state["status"] == "ALIVE":  # the leader; the others are standby
                 return core_holders(state, context.applicationId)
-        except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # or it is another Spark's master
+        except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # maybe another Spark version
             _LOG.warning("the Spark master at %s does not say who has its cores: %r", address, error)
     return "who has its cores was not told"
 
 
 def core_holders(state: Mapping[str, Any], own: str) -> str:
-    """Return who has the cores of a cluster. Args: state: as a standalone master has it in JSON. own: who asks."""
+    """Return which applications hold the cores of a cluster, as text.
+
+    Args:
+        state: JSON status of a standalone master.
+        own: application id of this run.
+    """
     cores, workers = counted(state["cores"], "core"), counted(state["aliveworkers"], "worker")
     taken = [
         f"{app['cores']} by this run, whose executors have not begun"
@@ -82,24 +88,24 @@ def core_holders(state: Mapping[str, Any], own: str) -> str:
 
 
 def is_standalone(master: str) -> bool:
-    """Return whether `spark.master` is that of a standalone cluster."""
+    """Return whether `spark.master` is a standalone cluster."""
     return master.startswith(_STANDALONE)
 
 
 def _addresses(url: str) -> Iterator[str]:
-    """The address of each master that a standalone cluster has; none of another cluster."""
+    """Yield the address of each master: `spark://a:7077,b:7077` has a:7077 and b:7077. None for other clusters."""
     if is_standalone(url):
         yield from url.removeprefix(_STANDALONE).split(",")
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of an address. Raises ValueError: it has no port."""
+    """Return the host and port of an address. Raises ValueError without a port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _state_of(context: SparkContext, address: str) -> dict[str, Any]:
-    """Return what a master's pages say. Where these are it tells whoever speaks to it as Spark's own parts do."""
+    """Return a master's JSON status. The port of its web UI is queried over Spark's RPC."""
     jvm: Any = context._jvm
     session: Any = context._jsc
     at = jvm.org.apache.spark.rpc.RpcAddress(*_host_and_port(address))
