@@ -50,9 +50,11 @@ def list_(
 ) -> None:
     """List the job's checkpoints, newest first. A wide terminal shows more columns."""
     output: Output = ctx.obj
-    found = open_job(job, ahead=True).reports.list_checkpoints(status.value if status else None, _asked(limit, every))
+    found = open_job(job, ahead=True).reports.list_checkpoints(
+        status.value if status else None, _read_limit(limit, every)
+    )
     checkpoints = found if every else found[:limit]
-    truncated = _say_more(output, len(checkpoints), len(found))
+    truncated = _note_more(output, len(checkpoints), len(found))
     if output.json:
         return output.document({"checkpoints": checkpoints, "truncated": truncated})
     return output.table(
@@ -91,18 +93,18 @@ def _note(checkpoint: CheckpointReport) -> str:
     return "compacted" if checkpoint.compacted else ""
 
 
-def _asked(limit: int, every: bool) -> int | None:
-    """Return how many to read: one more than is shown, to detect that there are more."""
+def _read_limit(limit: int, every: bool) -> int | None:
+    """Return the number of entries to read: one more than is shown, to detect further ones; None reads all."""
     return None if every else limit + 1
 
 
-def _say_more(output: Output, shown: int, found: int) -> bool:
-    """Note that there are more entries than shown, or none. Returns whether there are more."""
-    if not found:
-        output.note("there are none")  # yet, or of the status that was asked for
-    if found > shown:
+def _note_more(output: Output, shown: int, total: int) -> bool:
+    """Print a note if there are no entries, or more than shown. Returns whether there are more."""
+    if not total:
+        output.note("there are none")  # yet, or with the requested status
+    if total > shown:
         output.note(f"the newest {shown}: there are more (--limit N, --all)")
-    return found > shown
+    return total > shown
 
 
 def history(
@@ -115,9 +117,9 @@ def history(
 ) -> None:
     """Show the manifest log: every transition of the job, newest first."""
     output: Output = ctx.obj
-    found = open_job(job).reports.history(_asked(limit, every))
+    found = open_job(job).reports.history(_read_limit(limit, every))
     events = found if every else found[:limit]
-    truncated = _say_more(output, len(events), len(found))
+    truncated = _note_more(output, len(events), len(found))
     if output.json:
         return output.document({"events": events, "truncated": truncated})
     return output.table(
@@ -138,7 +140,7 @@ def history(
 
 
 def _why(event: dict[str, Any]) -> str:
-    """Return the reason and detail of a transition; "" if it has none."""
+    """Return the reason and detail of a transition, or ""."""
     facts = [" ".join(str(event[name]).split()) for name in ("reason", "detail") if event.get(name)]
     return ": ".join(facts)
 

@@ -65,9 +65,9 @@ def status(
 
 
 def follow(look: Callable[[], Status], wait: Callable[[], None], output: Output) -> NoReturn:
-    """Show the health whenever it is another one than before; a store that does not answer is said, and asked again.
+    """Show the health whenever it changes. If the store is unavailable, report that and try again.
 
-    A terminal is cleared each time; elsewhere, each is a line of its own.
+    A terminal is cleared before each report. Elsewhere each report is one line.
     """
     shown: object = None
     while True:
@@ -92,8 +92,8 @@ def _show_again(health: Status, output: Output) -> None:
         output.clear()
         return show_health(health, output)
     now = datetime.now(UTC).isoformat()
-    known = ", ".join(f"{name} {text}" for name, text in facts(health))
-    return output.text(f"{show_time(now)} {health_word(health)}: {known}; next: {'; '.join(next_steps(health))}")
+    details = ", ".join(f"{name} {text}" for name, text in facts(health))
+    return output.text(f"{show_time(now)} {health_word(health)}: {details}; next: {'; '.join(next_steps(health))}")
 
 
 def _bound_ms(max_lag: str | None) -> int | None:
@@ -107,7 +107,7 @@ def _bound_ms(max_lag: str | None) -> int | None:
 
 
 def show_health(health: Status, output: Output) -> None:
-    """Print the verdict, one line per fact, and last the next steps, one line each for copying."""
+    """Print the verdict, one line per fact, then one line per next step, to be copied."""
     word = health_word(health)
     output.text(output.paint(word, f"{word}: job {health.job}"))
     lines = facts(health)
@@ -180,7 +180,7 @@ def _unread(health: Status) -> str:
 
 
 def _freshness(source: SourceHealth) -> str:
-    """Return how old a source's input is, what of it is not counted on, and a path that names nothing."""
+    """Return the age of a source's input, excluded and unreadable input, and whether its path matches no object."""
     parts = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
     parts += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
     parts += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
@@ -196,7 +196,7 @@ def _freshness(source: SourceHealth) -> str:
 
 
 def _looked_up(source: StaticSourceHealth) -> str:
-    """Return what the head's epoch looked rows up in, how old it is, and whether the next one will in the same."""
+    """Return the snapshot that the head's epoch used for lookups, its age, and what the next epoch will do."""
     parts = []
     if (held := source.held) is not None:
         parts += [f"{counted(held.rows, 'row')} of {counted(len(held.objects), 'object')}"]

@@ -69,7 +69,7 @@ def jobs(
 
 
 def _job(name: str, here: Path) -> LoadedJob:
-    """Return the job of that name. Raises NotFound: there is none; where a folder is called so, the hint says how."""
+    """Return the job of that name. Raises NotFound; for a folder of that name the hint has the command."""
     from milepost.jobspec.load import load_job
 
     try:

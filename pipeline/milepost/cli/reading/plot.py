@@ -165,7 +165,7 @@ def _seconds(ms: float) -> str:
 
 
 def _age(ms: float) -> str:
-    """Return a time in the largest unit of which it has at least two."""
+    """Return a duration in the largest unit in which it is at least 2."""
     for unit, length_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
         if ms >= 2 * length_ms:
             return f"{ms / length_ms:,.1f} {unit}"

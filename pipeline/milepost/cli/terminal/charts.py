@@ -30,7 +30,7 @@ def column_width(columns: int, width: int) -> int:
 def columns(values: Sequence[float | None], height: int, column: int, style: str) -> list[Text]:
     """Return the lines of a chart from 0 to the largest value, top first; None leaves its column empty.
 
-    A value above 0 has an eighth of a character at least.
+    A value above 0 is drawn with at least an eighth of a character.
     """
     top = max((value for value in values if value is not None), default=0) or 1
     eighths = [0 if not value or value < 0 else max(1, round(value / top * height * 8)) for value in values]
@@ -46,8 +46,8 @@ def stacked(
 ) -> list[Text]:
     """Return the lines of a chart whose columns consist of parts, the first at the bottom.
 
-    A character is of the part that its middle lies in: with 4 lines for 8 s, the lowest one of a column of 3 s of
-    `plan` and 5 s of `data` is `plan`, at 1 s, as is the next one, at 3 s; the upper two are `data`.
+    A character shows the part at its middle. With 4 lines for 8 s, the middles are at 1, 3, 5 and 7 s. A column of 3 s
+    of `plan` and 5 s of `data` then has two lines of `plan` (1 s, 3 s) below two lines of `data`.
     """
     top = max((sum(value.values()) for value in values if value is not None), default=0) or 1
     lines = []

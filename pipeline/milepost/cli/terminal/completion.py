@@ -1,7 +1,7 @@
 """Completions offer a shell what may be typed: jobs of config/, names of a job's parts, ids of its checkpoints.
 
-A shell that asks is not to wait, and nobody reads an error: what cannot be known at once is not offered. So ids come
-from a storage on this machine only.
+Completion must not block the shell or print errors, so it offers only values that are available immediately. Ids come
+only from a storage on this machine.
 """
 
 from __future__ import annotations

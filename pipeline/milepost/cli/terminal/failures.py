@@ -21,7 +21,7 @@ def report(error: BaseException, output: Output, *, reads: bool = False) -> int:
     """Print an error in at most 24 lines (plus a stack trace with `-v`) and return the exit code.
 
     Args:
-        reads: the command changes nothing: to interrupt it needs no words.
+        reads: the command only reads, so an interruption needs no explanation.
     """
     runbook = None if _is_interruption(error) else address(page_of(error))
     if isinstance(error, CheckpointError):

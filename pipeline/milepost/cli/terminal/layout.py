@@ -19,13 +19,13 @@ Paint = Callable[[str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells of a table, printable, and what may be done to make them fit.
+    """Printable cells of a table, and how they may be made to fit.
 
     Attributes:
-        right: of each column, whether it is aligned to the right.
-        optional: columns that are left out where they do not fit, the last one first.
-        notes: one per row, printed below it; "" for none; () for no row has one.
-        breakable: whether a word that is longer than its column is broken: for values of data, which need no copying.
+        right: per column, whether it is right-aligned.
+        optional: columns that are dropped if the table does not fit, the last one first.
+        notes: one per row, printed below it, "" if the row has none; () if no row has a note.
+        breakable: whether to break a word that is longer than its column, for data that need not be copied.
     """
 
     columns: Sequence[str]
@@ -53,11 +53,11 @@ def lay_out(grid: Grid, width: int, paint: Paint) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int, indent: str, first: str | None = None, *, break_words: bool = False) -> list[str]:
-    """Return a text in lines of at most `width` characters; a longer word is left whole, to be copied.
+    """Return a text in lines of at most `width` characters. A longer word stays whole, so that it can be copied.
 
     Args:
-        indent: what each line begins with; `first`: the first one, when that is another.
-        break_words: a longer word is broken.
+        indent: prefix of each line. first: prefix of the first line, if it differs.
+        break_words: break a longer word.
     """
     begin = indent if first is None else first
     room = max(width, len(indent) + _LEAST)
@@ -85,9 +85,9 @@ def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
 
 
 def _wraps_one(grid: Grid, widths: list[int], shown: Sequence[int], width: int) -> bool:
-    """Give the widest column of text what the others leave. Returns False, and changes nothing, if it needs more.
+    """Shrink the widest text column to the space that the others leave. Returns False, without a change, if it cannot.
 
-    A word that is longer than that stays whole, and may stand out where nothing follows it.
+    A word that is longer than that stays whole. In the last column it may extend beyond the table.
     """
     texts = [at for at in shown if not grid.right[at]]
     if not texts:
@@ -112,7 +112,7 @@ def _widths(grid: Grid) -> list[int]:
 
 
 def _cells(text: str) -> int:
-    """Return the width of a text in terminal cells: an East Asian character takes two, a combining accent none."""
+    """Return the width of a text in terminal cells: an East Asian character takes 2, a combining accent 0."""
     if text.isascii():
         return len(text)
     return sum((unicodedata.east_asian_width(one) in "WF") + (not unicodedata.combining(one)) for one in text)

@@ -51,7 +51,7 @@ class Output:
     Attributes:
         json: `--json`: one versioned document per result instead of text.
         verbose: `-v`: a stack trace with errors.
-        typed: the JOB of this invocation, as its user wrote it; None: the command has none.
+        typed: the JOB argument as the user typed it; None if the command has none.
     """
 
     json: bool = False
@@ -59,9 +59,9 @@ class Output:
     typed: str | None = None
 
     def as_typed(self, value: T) -> T:
-        """Return a text, or a record or document of them, whose commands for this job name it as its user did.
+        """Return a text, record or document, with the job in commands named as the user typed it.
 
-        Its name alone may mean no file here.
+        The job's name alone may not resolve to a spec file here.
         """
         return cast("T", _each_text(value, self._text_as_typed))
 
@@ -73,7 +73,7 @@ class Output:
 
     @cached_property
     def _own_command(self) -> re.Pattern[str] | None:
-        """What a command for this job looks like that names it by its name; None when its spec cannot be read."""
+        """The pattern of a command that names this job by its name; None if the spec cannot be read."""
         from milepost.errors import CheckpointError
         from milepost.jobspec.load import load_job
 
@@ -126,12 +126,12 @@ class Output:
         figures: Collection[str] = (),
         breakable: bool = False,
     ) -> None:
-        """Print aligned columns that fit the terminal; numbers to the right, states in their colours.
+        """Print aligned columns that fit the terminal. Numbers are right-aligned, states are coloured.
 
-        Control characters of values are shown, not sent.
+        Control characters in values are escaped.
 
         Args:
-            optional, notes, breakable: as `Grid` has them. figures: columns of numbers that come as text.
+            optional, notes, breakable: as in `Grid`. figures: columns with numbers as text.
         """
         if self.json:
             return
@@ -146,7 +146,7 @@ class Output:
             self._write_line(line)
 
     def clear(self) -> None:
-        """Empty the terminal; what is no terminal, or one that cannot, keeps what it has."""
+        """Clear the terminal, if stdout is one that supports it."""
         if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             sys.stdout.write("\x1b[2J\x1b[H")
 
@@ -156,7 +156,7 @@ class Output:
             self.text(line)
 
     def paint(self, word: str, text: str | None = None) -> str:
-        """Return a text in the colour of the state that `word` names; as it is for other words, and off a terminal."""
+        """Return a text in the colour of the state `word`; unchanged for other words or without a terminal."""
         shown = word if text is None else text
         style = _STYLES.get(word)
         if style is None or not use_color(sys.stdout):
@@ -188,7 +188,7 @@ def _json(value: object) -> object:
 
 
 def printable(value: object) -> str:
-    """Return a value on one line; text from data cannot move the cursor or colour the terminal."""
+    """Return a value on one line, without control characters that move the cursor or change colours."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -229,7 +229,7 @@ def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
 
 
 def late_by_operator(report: object) -> str:
-    """Return how many rows each operator of an epoch refused as late, where more than one did; else ""."""
+    """Return the late rows per operator, if several operators had some; otherwise ""."""
     operators: Mapping[str, Any] = getattr(report, "operators", {})
     late = [f"{uid} {show_count(one.late_rows)}" for uid, one in operators.items() if one.late_rows]
     return f" ({', '.join(late)})" if len(late) > 1 else ""
@@ -249,7 +249,7 @@ def show_count(value: object) -> str:
 
 
 def use_color(stream: Any) -> bool:
-    """Return whether `stream` is a terminal that may get colours: NO_COLOR and TERM=dumb say no."""
+    """Return whether `stream` is a terminal that supports colours. NO_COLOR and TERM=dumb disable them."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -23,9 +23,9 @@ _MOST_PERCENT = 99
 
 
 class EpochProgress:
-    """A context manager that is called with the name of each step of an epoch, which says what the step reads.
+    """Display the steps of an epoch. A context manager to call with the name of each step.
 
-    A step with an estimate is shown with its percentage and the time that is left.
+    A step with an estimate is shown with its percentage and remaining time.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class EpochProgress:
             self._bar.update(self._task, description=step, total=None, completed=0, estimate="")
 
     def expect(self, estimate: Callable[[], int | None]) -> None:
-        """Show how much of the current step is done and left, by an estimate in ms, made on the clock's thread."""
+        """Show the progress of the current step by an estimate in ms, which the display thread computes."""
         self._estimate = estimate
 
     def _show_again(self) -> None:
@@ -87,7 +87,7 @@ class EpochProgress:
         if estimate is None:
             return
         began, expected_ms = self._step_began, None
-        with suppress(CheckpointError):  # the step is shown without an estimate; the epoch meets the error itself
+        with suppress(CheckpointError):  # shown without an estimate; the epoch reports the error itself
             expected_ms = estimate()
         if expected_ms and began == self._step_began:
             self._expected_s = expected_ms / 1000

@@ -29,7 +29,7 @@ _CSV_DAYS = (-12_687_428, 11_248_737)
 
 
 class Rows(Protocol):
-    """Rows of one schema, as `SpilledRows` has them."""
+    """Rows of one schema, with the interface of `SpilledRows`."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -48,7 +48,7 @@ def _base64(value: bytes) -> str:
 
 
 def text_or_base64(value: bytes) -> str:
-    """Return UTF-8 as the text that it is, for people; anything else as base64, and say so."""
+    """Return UTF-8 as text, and anything else as base64 with a mark, for people."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -56,7 +56,7 @@ def text_or_base64(value: bytes) -> str:
 
 
 def as_rows(table: pa.Table, binary: Callable[[bytes], str] = _base64) -> list[dict[str, Any]]:
-    """Return JSON-ready rows: times as ISO 8601, decimals as text, binary as `binary` gives it."""
+    """Return JSON-ready rows: times as ISO 8601, decimals as text, binary converted by `binary`."""
     return [{name: _plain(value, binary) for name, value in row.items()} for row in python_rows(table)]
 
 
@@ -75,7 +75,7 @@ def _plain(value: Any, binary: Callable[[bytes], str] = _base64) -> Any:
 
 
 def json_rows(tables: Iterable[pa.Table]) -> Iterator[str]:
-    """Yield the JSON of each row, some rows at a time."""
+    """Yield the JSON of each row. Converts a few rows at a time."""
     for table in _few_rows(tables):
         yield from (json.dumps(row, ensure_ascii=False) for row in as_rows(table))
 
@@ -107,7 +107,7 @@ def write_file(rows: Rows, format_: str, file: Path) -> None:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[BinaryIO]:
-    """Yield what a new file is written to: it is there, as a whole, when the block ends without an error.
+    """Yield the stream of a new file, which appears completely when the block ends without an error.
 
     Raises: InvalidRequest: the file exists. EnvironmentUnusable: it cannot be written.
     """
@@ -167,10 +167,10 @@ def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Return the table with what CSV cannot hold as text.
+    """Return the table with types that CSV does not support as text.
 
-    That is lists and structs, as JSON; binary, as base64; and times of years beyond 16 bits, which Arrow's CSV wraps or
-    fails at.
+    Lists and structs become JSON, and binary becomes base64. Times whose year exceeds 16 bits become text too, because
+    Arrow's CSV writer wraps them or fails.
     """
     import pyarrow as pa
 

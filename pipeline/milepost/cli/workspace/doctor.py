@@ -30,10 +30,10 @@ _ADVISED_BYTES = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A precondition of an epoch: what was found, and what to do.
+    """The result of checking one precondition of an epoch, and what to do.
 
     Attributes:
-        warning: an epoch can run, and somebody should look.
+        warning: an epoch can run, but the user should look at it.
     """
 
     check: str

@@ -21,7 +21,7 @@ class WrittenExample:
     """An example that was written.
 
     Attributes:
-        files: relative to the folder that it is written below, the spec first. extras: that its job needs.
+        files: paths relative to the target folder, the spec first. extras: the extras that its job needs.
         first_sink: a sink to read.
     """
 
@@ -38,10 +38,10 @@ def example_names() -> list[str]:
 def write_example(name: str, root: Path) -> WrittenExample:
     """Write `config/<name>.yaml` and the data that its sources read below `config/`.
 
-    Examples share data: a file that is there with the same bytes stays as it is.
+    Examples share data: an existing file with the same bytes is left unchanged.
 
     Raises:
-        InvalidRequest: there is no such example, or a file is there that differs: nothing was written.
+        InvalidRequest: no such example, or a file exists with other content. Nothing was written.
         EnvironmentUnusable: the folder cannot be written.
     """
     known = example_names()
@@ -68,7 +68,7 @@ def _folder() -> Traversable:
 
 
 def _below(folder: Traversable, path: Path) -> dict[Path, bytes]:
-    """Return the files of a folder, by their paths."""
+    """Return the files below a folder by path."""
     found: dict[Path, bytes] = {}
     for one in sorted(folder.iterdir(), key=lambda entry: entry.name):
         found |= _below(one, path / one.name) if one.is_dir() else {path / one.name: one.read_bytes()}

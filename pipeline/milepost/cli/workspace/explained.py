@@ -57,7 +57,7 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
 
 
 def _output(node: Mapping[str, Any]) -> str:
-    """Return whether rows stay or replace each other; of a static source that they are no stream."""
+    """Return the changelog mode of a node's rows as text; for a static source, that it is not a stream."""
     return "looked up" if node["kind"] == "static" else str(node["output"])
 
 
@@ -71,7 +71,7 @@ def _remarks(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _figures(size: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what is known of a state's size, by the name of its column."""
+    """Return the known figures of a state's size by column name."""
     if size is None:
         return {}
     figures = {"rows": show_count(size["rows"]), "size": show_bytes(size["bytes"])}

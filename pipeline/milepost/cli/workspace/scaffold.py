@@ -68,18 +68,19 @@ Quito,dora,60,2026-01-02T12:20:00Z
 
 
 def table_of(name: str) -> str:
-    """Return where the table of such a job lies, below the folder that it is written to."""
+    """Return the path of the new job's table, relative to the target folder."""
     return f".milepost/tables/{name}/totals"
 
 
 def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]:
-    """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`; nothing that exists is touched.
+    """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`. Existing files are never changed.
 
     Args:
-        gated: with a quality gate; else it is a comment, which says what it needs.
-        opened: its table is in Delta, which every engine reads; else in Parquet, and a comment says what Delta needs.
+        gated: write a quality gate; otherwise a comment that says what the gate needs.
+        opened: store the table in Delta, which every engine reads; otherwise in Parquet, with a comment that says
+            what Delta needs.
     Raises:
-        InvalidRequest: a name no job may have, or something of that name exists: nothing was written.
+        InvalidRequest: the name is invalid, or a file of that name exists. Nothing was written.
         EnvironmentUnusable: the folder cannot be written.
     """
     try:
@@ -119,7 +120,7 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
 
 
 def _source_of(job: str) -> str:
-    """Return the name of the job's source: the job's own, as far as a source and a column may have it."""
+    """Return the name of the job's source: the job's name, adapted to the rules for sources and columns."""
     name = job.replace("-", "_")
     while "__" in name:
         name = name.replace("__", "_")
@@ -131,7 +132,7 @@ def _in_yaml(name: str) -> str:
 
 
 def _in_sql(name: str) -> str:
-    """Return a table's name as SQL takes it: one that is a word of the language is quoted."""
+    """Return a table's name for SQL, quoted if it is a keyword."""
     from sqlglot.dialects.spark import Spark
 
     words = {word for keyword in Spark.Tokenizer.KEYWORDS for word in keyword.split()}

@@ -50,7 +50,7 @@ def spark_server(
     secret, log = connect_token(file), private_cache() / "spark-server.log"
     require_free_port(port)
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # unwinds, so that the server ends, too
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))  # unwinds the stack and so ends the server
     output.note("starting Spark")
     with serve_connect(port, secret, cores, log) as server:
         about = {"remote": f"sc://localhost:{port}", "token_file": str(file), "log": str(log), "pid": server.pid}

@@ -168,12 +168,13 @@ def lint(
 
 @dataclass(frozen=True, slots=True)
 class _WithHead:
-    """How a spec relates to the stored job.
+    """The comparison of a spec with the stored job.
 
     Attributes:
-        rows: verdicts against the job's head. unknown: why what is stored could not be asked; None: it was.
-        prices: what its upserts cost. sizes: of its state at the head. refused_tables: of each new table that `run`
-        would refuse now, why. source_warnings: of each source with nothing, or not everything, to read.
+        rows: verdicts against the job's head. unknown: why the store could not be read; None if it was read.
+        prices: cost of the upserts. sizes: state sizes at the head.
+        refused_tables: why `run` would refuse a new table now, one entry per table.
+        source_warnings: one entry per source of which nothing, or not everything, would be read.
     """
 
     rows: list[dict[str, Any]]
@@ -195,7 +196,7 @@ def _compared(loaded: LoadedJob) -> _WithHead:
         warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(loaded) if one.suspicious)
         return _WithHead(rows, None, prices, refused, warnings, master.reports.state_sizes())
     except (StoreUnavailable, EnvironmentUnusable) as error:
-        # A spec can be checked where its store cannot be reached, as in CI; what was not compared is said.
+        # Without access to the store, as in CI, the spec alone is checked, and the report names what was not compared.
         return _WithHead([], error.message.splitlines()[0])
 
 

@@ -1,4 +1,11 @@
-"""The files of a table: Parquet, staged by content, checked by size and checksum, read in parallel."""
+"""Write, check and read the Parquet files of a table.
+
+A staged file is named by its content. With checkpoint 7, token 19, label `3` and SHA-256 bc51…d99e its key is
+
+    _milepost/data/chk-00000000000000000007/t19/3-bc51…d99e.parquet
+
+The key holds all 64 digits of the digest. Another write of the same bytes under that token has the same key.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +42,13 @@ from milepost.storage.concurrency import parallel_map, prefetched_map
 
 _PARALLEL_READS = 8
 _AHEAD_BYTES = 32 << 20
-"""Of files that are read ahead, and of a file that is."""
+"""Upper bound of the prefetched files in total, and of a single file that is prefetched."""
 
 IN_MEMORY_BYTES = 64 << 20
-"""A file of more bytes is read from a copy on the disk."""
+"""A larger file is copied to disk and read from there."""
 
 _MAX_LISTINGS = 8
-"""Files in more folders than this are looked for in one listing of all."""
+"""Above this number of folders, one listing covers all of them."""
 
 _RESTORE = (
     "restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback); --to 0 begins the "
@@ -51,12 +58,13 @@ _RESTORE = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is read of a table's files.
+    """Which rows and columns of a table's files to read, and how to verify them.
 
     Attributes:
-        schema: the table's. verify: compare each file's SHA-256, not only its size.
-        columns: only these; every file must have them. None: all.
-        deletes: also rows that are deletes (`deletes.py`), with what marks them; a file without such rows has none.
+        schema: the table's schema. verify: compare the SHA-256 of each file, not only its size.
+        columns: the columns to read, which every file must have; None reads all.
+        deletes: include delete rows (`deletes.py`) and the column that marks them. A file without delete rows has no
+            such column.
     """
 
     schema: pa.Schema
@@ -66,7 +74,7 @@ class Reading:
 
     @property
     def shown(self) -> pa.Schema:
-        """The table's columns that are read."""
+        """The schema of the columns that are read."""
         return self.schema if self.columns is None else pa.schema([self.schema.field(name) for name in self.columns])
 
 
@@ -74,7 +82,7 @@ class TableFiles:
     """Files below the root of one table.
 
     Args:
-        statistics: whether a staged file says those of its columns.
+        statistics: whether to record column statistics of staged files.
     """
 
     def __init__(self, sink: str, store: ObjectStore, *, statistics: bool = False) -> None:
@@ -87,13 +95,13 @@ class TableFiles:
         return self._store
 
     def stage(self, tables: Iterable[pa.Table], context: StagingContext, label: str) -> StagedFile | None:
-        """Write one file durably, named by its content; None without rows.
+        """Write the rows to one file durably, named by its content. Return None if there are no rows.
 
         Args:
-            tables: of one schema; so many are encoded together that they have about `context.held_bytes`. What is
-                encoded beyond that waits in a file without a name in the machine's temporary folder.
-            label: what its name begins with.
-        Raises: EnvironmentUnusable: that folder does not take it, or what the store raises.
+            tables: of one schema. They are encoded in groups of about `context.held_bytes`. Encoded data beyond that
+                is buffered in an anonymous file in the machine's temporary folder.
+            label: prefix of the file name.
+        Raises: EnvironmentUnusable: the temporary folder cannot be written. Errors of the store are passed on.
         """
         who, now_true = f"sink {self._sink}: ", "Nothing was published."
         with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
@@ -103,11 +111,11 @@ class TableFiles:
         sha256 = hashlib.sha256(body).hexdigest()
         key = f"{staged_prefix(context.checkpoint_id, context.token)}{label}-{sha256}.parquet"
         self._store.put(key, body)
-        said = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
-        return StagedFile(key, rows, len(body), sha256, said)
+        statistics = statistics_of(pq.read_metadata(pa.BufferReader(body))) if self._statistics else None
+        return StagedFile(key, rows, len(body), sha256, statistics)
 
     def check(self, files: Sequence[StagedFile]) -> None:
-        """Refuse files that are missing or have another size. Raises StateCorrupt."""
+        """Raise StateCorrupt if a file is missing or differs from its recorded size."""
         folders = sorted({"".join(file.key.rpartition("/")[:2]) for file in files})
         if len(folders) > _MAX_LISTINGS:
             folders = [DATA] if all(folder.startswith(DATA) for folder in folders) else [""]
@@ -115,16 +123,16 @@ class TableFiles:
         sizes = {stat.key: stat.size for listing in listings for stat in listing}
         for file in files:
             if sizes.get(file.key) != file.size:
-                found = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
+                actual = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
                 raise StateCorrupt(
-                    f"sink {self._sink}: the table's file {file.key} is {found}, recorded are {file.size} bytes. "
+                    f"sink {self._sink}: the table's file {file.key} is {actual}, recorded are {file.size} bytes. "
                     "Nothing was published.",
                     hint=_RESTORE,
                     key=file.key,
                 )
 
     def stored_sizes(self, keys: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of those of these objects that exist now, by key."""
+        """Return the current sizes of these objects by key, without those that do not exist."""
 
         def size(key: str) -> int | None:
             try:
@@ -137,7 +145,7 @@ class TableFiles:
         return {key: size for key, size in sizes if size is not None}
 
     def rows(self, files: Sequence[StagedFile], reading: Reading) -> pa.Table:
-        """Return the rows of the files, in their order, with the table's columns. Raises: StateCorrupt."""
+        """Return the rows of the files in file order, with the table's columns. Raises StateCorrupt."""
         if not files:
             return reading.shown.empty_table()
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
@@ -145,7 +153,7 @@ class TableFiles:
         return pa.concat_tables(align_deletes(tables))
 
     def all_pieces(self, files: Sequence[StagedFile], reading: Reading) -> Iterator[pa.Table]:
-        """Yield what `rows` returns, piece by piece; small files are read ahead. Raises: as `rows`."""
+        """Yield the result of `rows` in pieces. Small files are prefetched. Raises: as `rows`."""
 
         def body(file: StagedFile) -> bytes | None:
             return self._get(file) if file.size <= _AHEAD_BYTES else None
@@ -155,9 +163,9 @@ class TableFiles:
             yield from self.pieces(file, reading, ahead)
 
     def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
-        """Yield the rows that a table of the latest rows shows by its files, in the order of its key, nulls last.
+        """Yield the latest row per key in pieces, ordered by key, nulls last, without deleted rows.
 
-        Piece by piece; most wait on the disk. Raises: as `rows`.
+        Most rows are spilled to disk meanwhile. Raises: as `rows`.
         """
         pieces = map(with_delete_column, self.all_pieces(files, replace(reading, deletes=True)))
         if not key:
@@ -167,9 +175,11 @@ class TableFiles:
             yield without_deletes(rows)
 
     def with_digest(self, file: StagedFile) -> StagedFile:
-        """Return a file that others wrote with the SHA-256 of its content, which is read piece by piece.
+        """Add the SHA-256 to a file of an external writer. Reads its content in pieces.
 
-        Raises: StateCorrupt: missing, or of another size. CommitConflict: somebody is writing it.
+        Raises:
+            StateCorrupt: the file is missing, or differs from its recorded size.
+            CommitConflict: another writer is changing it.
         """
         try:
             stat = self._store.stat(file.key)
@@ -180,10 +190,7 @@ class TableFiles:
         return replace(file, sha256=digest_of(self._store, stat))
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
-        """Return what is wrong with these files, one line each: missing, another size.
-
-        `deep`: content, rows, columns.
-        """
+        """Return one line per missing file or wrong size. `deep` also checks content, rows and columns."""
 
         def problem(file: StagedFile) -> str | None:
             try:
@@ -198,21 +205,21 @@ class TableFiles:
                 return error.message
             return None
 
-        return [found for found in parallel_map(self._store, problem, files) if found is not None]
+        return [line for line in parallel_map(self._store, problem, files) if line is not None]
 
     def fetch(self, file: StagedFile, reading: Reading) -> pa.Table:
         """Return the rows of one file, with the table's columns.
 
-        Raises: StateCorrupt: missing, changed, unreadable, or of other columns.
+        Raises: StateCorrupt: the file is missing, changed or unreadable, or its columns differ.
         """
         with self._opened(file, reading.verify) as parquet:
             return self._read(file, parquet, None, reading)
 
     def pieces(self, file: StagedFile, reading: Reading, body: bytes | None = None) -> Iterator[pa.Table]:
-        """Yield the same piece by piece: one of its row groups is held at a time.
+        """Yield the rows of one file per row group, with one row group in memory at a time.
 
         Args:
-            body: what was read of it; None: nothing yet.
+            body: the prefetched content; None if it has not been read.
         Raises: as `fetch`.
         """
         with self._opened(file, reading.verify, body) as parquet:
@@ -220,7 +227,7 @@ class TableFiles:
                 yield self._read(file, parquet, number, reading)
 
     def _read(self, file: StagedFile, parquet: pq.ParquetFile, number: int | None, reading: Reading) -> pa.Table:
-        """Return the rows of one row group; None: of all."""
+        """Return the rows of one row group. number: its index; None reads all of them."""
         schema = reading.shown
         with self._checked(file):
             names = None if reading.columns is None else list(reading.columns)
@@ -233,9 +240,9 @@ class TableFiles:
 
     @contextmanager
     def _opened(self, file: StagedFile, verify: bool, body: bytes | None = None) -> Iterator[pq.ParquetFile]:
-        """Open a file that has its recorded size and rows, and with `verify` its content. Raises StateCorrupt.
+        """Open a file after checking its size and number of rows, with `verify` also its SHA-256. Raises StateCorrupt.
 
-        A large one is copied to the disk, piece by piece.
+        A file above `IN_MEMORY_BYTES` is copied to disk in pieces first.
         """
         with ExitStack() as opened:
             try:
@@ -266,16 +273,16 @@ class TableFiles:
             raise self._corrupt(file, "is missing") from error
 
     def _corrupt(self, file: StagedFile, what: str) -> StateCorrupt:
-        """Return the error of a file that is not what is recorded of it. what: the verb and more."""
+        """Return the error of a file that differs from its record. what: the predicate of the message."""
         return StateCorrupt(f"sink {self._sink}: {file.key} {what}", hint=_RESTORE, key=file.key)
 
     def _checked(self, file: StagedFile) -> AbstractContextManager[None]:
-        """Raises: StateCorrupt: what is read is no Parquet. EnvironmentUnusable: the disk does not give it back."""
+        """Convert read errors: StateCorrupt for invalid Parquet, EnvironmentUnusable for the scratch disk."""
         return reading_scratch(lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: ")
 
 
 def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
-    """Return rows whose times of a file as INT96, which keeps no zone, are in UTC: Spark writes instants so."""
+    """Return the rows with INT96 times as UTC. Spark writes instants as INT96, which has no time zone."""
     stored = [parquet.schema.column(at) for at in range(len(parquet.schema))]
     for name in {column.path for column in stored if column.physical_type == "INT96"} & set(rows.column_names):
         column = rows.column(name).cast(pa.timestamp("us", "UTC"))

@@ -1,7 +1,8 @@
-"""Addresses of tables: where a sink's table is and in which format, as a spec says it.
+"""Table addresses: the location and format of a sink's table, as in the spec.
 
-They stand in the contents of each checkpoint, so that a table can be opened as of a checkpoint from before the sink
-was migrated, or from after it when the spec has yet to say so. `${env:…}` stays unresolved: no secret is in one.
+The contents of each checkpoint record the address. So a table can be opened as of a checkpoint from before a migration
+of the sink, or from after a migration that the spec does not contain yet. `${env:…}` stays unresolved, so an address
+never contains a secret.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from milepost.jobspec.job import CatalogSpec, SinkSpec
 
 OWN_FORMAT = "parquet"
-"""The format of our own: what only Milepost reads."""
+"""The format of managed Parquet tables, which only Milepost reads."""
 
 _OPEN_FORMATS = ("delta", "iceberg")
 
 _PLAIN = re.compile(r"[A-Za-z.][A-Za-z0-9_./-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
-"""Texts that YAML, of some version, takes for something else."""
+"""Texts that some YAML version parses as a boolean or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class TableAddress:
     """A table; see `SinkSpec`.
 
     Attributes:
-        path: None: the table is in a database, which the spec says how to reach.
-        table: of an Iceberg or a Postgres table; None for others. catalog: of an Iceberg table; None for others.
+        path: None for a table in a database. The spec has the connection.
+        table: name of an Iceberg or Postgres table; None for others. catalog: of an Iceberg table; None for others.
     """
 
     format: str
@@ -47,39 +48,43 @@ class TableAddress:
     catalog: CatalogAddress | None = None
 
     def __str__(self) -> str:
-        """In words that can be compared."""
+        """Return the address as text. The catalog is not part of it."""
         path = "" if self.path is None else f", path: {self.path}"
         named = "" if self.table is None else f", table {self.table}"
         return f"format: {self.format}{path}{named}"
 
     def spec_lines(self) -> tuple[str, ...]:
-        """Return the lines that a sink of the spec has for this table, as YAML."""
+        """Return the YAML lines of this address in a sink of the spec."""
         return tuple(_yaml_lines(self))
 
 
 def may_go(left: str, there: str) -> bool:
-    """Return whether a table of a format may go to a place of a format: any of files, but to our own from it alone."""
+    """Return whether a table can be migrated from format `left` to format `there`.
+
+    Any file format can become Delta or Iceberg, or keep its format. So only a managed Parquet table can move to
+    another managed Parquet table, and a Postgres table cannot be migrated.
+    """
     return left in (OWN_FORMAT, *_OPEN_FORMATS) and (there in _OPEN_FORMATS or there == left)
 
 
 def address_of(spec: SinkSpec) -> TableAddress:
-    """Return where a sink's table is by the spec."""
+    """Return the address of a sink's table in the spec."""
     catalog = spec.catalog
-    said = None
+    spec_catalog = None
     if catalog is not None:
-        said = CatalogAddress(catalog.type, catalog.uri, catalog.name, dict(sorted(catalog.options.items())))
-    return TableAddress(spec.format, spec.path, spec.table, said)
+        spec_catalog = CatalogAddress(catalog.type, catalog.uri, catalog.name, dict(sorted(catalog.options.items())))
+    return TableAddress(spec.format, spec.path, spec.table, spec_catalog)
 
 
 def at_address(spec: SinkSpec, address: TableAddress) -> SinkSpec:
-    """Return the sink with its table elsewhere. Raises ValueError: an address that no spec can have."""
+    """Return the sink with its table at an address. Raises ValueError: no spec can have this address."""
     catalog = address.catalog
-    said = None
+    spec_catalog = None
     if catalog is not None:
-        said = CatalogSpec.model_validate(
+        spec_catalog = CatalogSpec.model_validate(
             {"type": catalog.type, "uri": catalog.uri, "name": catalog.name, "options": dict(catalog.options)}
         )
-    where = {"format": address.format, "path": address.path, "table": address.table, "catalog": said}
+    where = {"format": address.format, "path": address.path, "table": address.table, "catalog": spec_catalog}
     return spec.model_copy(update=where)
 
 
@@ -100,5 +105,8 @@ def _yaml_lines(address: TableAddress) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as YAML has it, without quotes where it is surely the same text."""
+    """Return a text as a YAML scalar, quoted unless every YAML version parses it as the same text.
+
+    `lake/orders` stays as it is, `no` becomes `'no'`, and `it's` becomes `'it''s'`.
+    """
     return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else "'" + text.replace("'", "''") + "'"

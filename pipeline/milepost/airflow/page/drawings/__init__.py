@@ -1,1 +1,1 @@
-"""Pictures of a page, as SVG that needs no style and no script."""
+"""SVG drawings of the Airflow page, without external styles or scripts."""

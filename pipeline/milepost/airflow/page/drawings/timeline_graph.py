@@ -93,7 +93,7 @@ class TimelineHistory:
         return None
 
     def role(self, timeline: str) -> str:
-        """Return the role of a timeline: live, beside the live one (a fork), or abandoned."""
+        """Return the role of a timeline: live, a fork of the live one, or abandoned."""
         if timeline == self.live:
             return "live"
         roles = {known.timeline: known.role for known in self.timelines}
@@ -175,27 +175,27 @@ def _from(origin: Dot | None, first: Dot, checkpoint_id: int) -> str:
     return f"M 0 {first.y} H {first.x:.1f}" if checkpoint_id > 1 else f"M {first.x:.1f} {first.y} h 0"
 
 
-def _between(one: Dot, other: Dot) -> str:
-    """Return the path between two checkpoints: straight within a lane, else a curve from the first one."""
-    if one.y == other.y:
-        return f"M {one.x:.1f} {one.y} H {other.x:.1f}"
-    bend = min(other.x - one.x, _BEND) if other.x > one.x else 0
-    middle = one.x + bend
+def _between(start: Dot, end: Dot) -> str:
+    """Return the path between two checkpoints: straight within a lane, else a curve from the start."""
+    if start.y == end.y:
+        return f"M {start.x:.1f} {start.y} H {end.x:.1f}"
+    bend = min(end.x - start.x, _BEND) if end.x > start.x else 0
+    middle = start.x + bend
     return (
-        f"M {one.x:.1f} {one.y} C {one.x + bend / 2:.1f} {one.y} {one.x + bend / 2:.1f} {other.y} "
-        f"{middle:.1f} {other.y} H {other.x:.1f}"
+        f"M {start.x:.1f} {start.y} C {start.x + bend / 2:.1f} {start.y} {start.x + bend / 2:.1f} {end.y} "
+        f"{middle:.1f} {end.y} H {end.x:.1f}"
     )
 
 
 def _numbered(history: TimelineHistory, dots: Sequence[Dot]) -> dict[int, str]:
     """Return the ids that are shown, each with its CSS class: `id` on every screen, `id wide` only on a wide one.
 
-    Ends and forks come first, then as many others as there is room for. A column of 24 is 41.7 units wide. At least 52
-    units on a narrow screen: every second id of a lane is shown; 23 on a wide one: every id.
+    Ends and forks are placed first, then other ids where there is room. Ids of a lane need a distance of 52 units on a
+    narrow screen and 23 on a wide one. With 24 columns, each 41.7 units wide, that shows every second id or every id.
     """
     marks = {switch.left_at for switch in history.switches} | {switch.at_checkpoint for switch in history.switches}
     marks |= {dots[-1].report.checkpoint_id} if dots else set()
-    first = sorted(dots, key=lambda one: one.report.checkpoint_id not in marks)
+    first = sorted(dots, key=lambda dot: dot.report.checkpoint_id not in marks)
     shown: dict[int, str] = {}
     taken: list[Dot] = []
     for css, room in (("id", _NARROW), ("id wide", _WIDE)):
